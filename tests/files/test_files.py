@@ -118,8 +118,8 @@ def test_paths_that_mean_nothing_are_refused_in_a_sentence(tmp_path):
         ("dir.csv", r"the folder '.*dir.csv' must hold files"),
         ("book.xlsx", r"must be Parquet .* or text .*; got the suffix '.xlsx'"),
         ("hive", r"folders named like columns \('y=1'\) are not read as columns"),
-        ([], r"must be a path, a glob or a list of some; got \[\]"),
-        (3, "must be a path, a glob or a list of some; got 3"),
+        ([], r"must be a path, a glob or a list of these; got \[\]"),
+        (3, "must be a path, a glob or a list of these; got 3"),
     ):
         with pytest.raises(BochnerError, match=message):
             Blocks.from_files(tmp_path / name if isinstance(name, str) else name)
@@ -393,7 +393,7 @@ def test_urls_that_mean_nothing_are_refused_in_a_sentence(memory):
     for url, match in (
         ("memory://no.csv", "there is no file or folder 'memory://no.csv'. Check"),
         ("memory://q*.csv", "the glob 'memory://.*' must match .* got none. Check the URL.$"),
-        ("nowhere://x.csv", "of a kind that fsspec knows, .*; Protocol not known"),
+        ("nowhere://x.csv", "a protocol of fsspec, .*; Protocol not known"),
         ("refuses://b/t.csv", "^Blocks: 'r.*' cannot be read: unable to locate credentials. Check"),
         ("refuses://b/*.csv", "^Blocks: 'r.*' cannot be read: unable to locate credentials. Check"),
     ):
@@ -428,7 +428,7 @@ def test_tables_on_the_web_are_read(tmp_path):
         url = f"http://127.0.0.1:{server.server_port}"
         blocks = Blocks.from_files(f"{url}/t.csv", "b.c")
         np.testing.assert_array_equal(rows(blocks), rows(Blocks.from_table(TABLE, "b.c")))
-        with pytest.raises(DataFileError, match=r"must be on a server that gives parts .*take CSV"):
+        with pytest.raises(DataFileError, match=r"must be on a server that sends parts .*use CSV"):
             Blocks.from_files(f"{url}/t.feather")
         with pytest.raises(DataFileError, match=r"there is no file or folder 'http.*/no.csv'"):
             Blocks.from_files(f"{url}/no.csv")
@@ -447,17 +447,17 @@ def damaged():
     middle = whole[:200] + np.random.default_rng(1).bytes(19_800) + whole[20_000:]
     text = b"hello,world\n1,2\n" * 10
     for content in (whole[: len(whole) // 2], whole[:6], whole[:-1], text, middle):
-        yield "x.parquet", content, "'.*x.parquet' must be a whole Parquet file; it is"
+        yield "x.parquet", content, "'.*x.parquet' must be a complete Parquet file; it is"
     yield "x.parquet", b"", "x.parquet' is empty; it must hold a table"
     whole = written(WRITE["feather"], TABLE)
     for cut in (0.5, 0.99):
         content = whole[: int(cut * len(whole))]
-        yield "x.feather", content, "x.feather' must be a whole Feather file; it is cut"
+        yield "x.feather", content, "x.feather' must be a complete Feather file; it is incomplete"
     table = pa.table({"s": ["red", "green", "blue"] * 100})
     whole = written(lambda t, f: pf.write_feather(t, f, compression="uncompressed"), table)
     at = whole.index(table["s"].chunk(0).buffers()[1].to_pybytes()[4:400])  # offsets of its texts
     content = whole[:at] + (1 << 30).to_bytes(4, "little") + whole[at + 4 :]
-    yield "x.feather", content, "must be a whole Feather file"
+    yield "x.feather", content, "must be a complete Feather file"
     yield "x.csv.gz", b"a,b\n1,2\n", "cannot be read as a table of text: .*incorrect head"
     packed = gzip.compress(b"a,b\n" + b"1.23,4.1\n" * 300_000)
     yield "x.csv.gz", packed[: len(packed) // 2], "cannot be read as a table of text: .*Truncated"
@@ -483,7 +483,7 @@ BAD = [
     ("a,b\n" + LONG + "3,4,5\n", "Row #400002: Expected 2 columns, got 3"),
     (
         "a,b\n" + LONG + "z,4\n",
-        r"column 'a' of '.*x.csv' must hold .*Row #400002.* to double.*'z'.*dtypes={'a': 'category'}",
+        r"column 'a' of '.*x.csv' must have .*Row #400002.* to double.*'z'.*dtypes={'a': 'category'}",
     ),
     (
         "b;a\n" + LONG.replace(",", ";") + '3;"4,5"\n',
@@ -515,7 +515,7 @@ BAD = [
     ("a,b\n1,2\n".encode("utf16"), r"must be text in UTF-8"),
     (
         'a,b\n1,2\n"' + "x" * 3_000_000,
-        r"every row .* must be shorter than 1,048,576 bytes.*a quote that is never closed",
+        r"every row .* must be shorter than 1,048,576 bytes.*a quote that is not closed",
     ),
     (
         "a,b\n" + "".join(f"s{i},1\n" for i in range(1001)),
@@ -538,8 +538,8 @@ def text(tmp_path):
 
 OTHER_SCHEMA = [
     ("c,a\n5,1\n", r"column 'c' must hold categories seen .* \('x', 'y'\); got '5', first in"),
-    ("c,a\nx,foo\n", "'a' of '.*' must hold .*Row #2: .* to double: invalid value 'foo'"),
-    ("c,a\nx,1\ny,?\n", r"'a' of '.*' must hold .*Row #3: .* invalid value '\?'"),
+    ("c,a\nx,foo\n", "'a' of '.*' must have .*Row #2: .* to double: invalid value 'foo'"),
+    ("c,a\nx,1\ny,?\n", r"'a' of '.*' must have .*Row #3: .* invalid value '\?'"),
     ("c,a\nx,\n", "column 'a' must hold finite numbers; got a missing value .* line 2"),
     ("c,A\nx,1\n", r"must have a column 'a' \(did you mean 'A'\?\); its columns are 'c', 'A'"),
 ]
@@ -549,7 +549,7 @@ ARGUMENTS = [
     ({"dtypes": {"a": "float"}}, r"dtypes\['a'\] must be one of 'number', 'cat.*; got 'float'"),
     ({"dtypes": {"c": "number"}}, "must name columns of '.*x.csv'; got 'c', which it does not"),
     ({"dtypes": ["a"]}, "must be a mapping from names of columns to .*; got list"),
-    ({"dtypes": {"a": "number"}, "schema": NUMBERS}, "dtypes must be left out where schema is"),
+    ({"dtypes": {"a": "number"}, "schema": NUMBERS}, "dtypes must not be passed with schema"),
     ({"columns": []}, "must have at least one feature column beside target and weight; got none"),
     ({"columns": "ab"}, "must have a column 'ab'"),
     ({"separator": ";;"}, "separator must be one character; got ';;'"),
@@ -656,7 +656,7 @@ VALUES = [repr(v) for v in np.random.default_rng(3).normal(size=2000).round(2).t
 def test_a_stray_cell_is_named_and_the_column_is_text(text, cell, at):
     lines = [f"{cell if row == at else value},0\n" for row, value in enumerate(VALUES)]
     content, plain = "a,b\n" + "".join(lines), re.escape(repr(cell.strip('"')))
-    said = rf"column 'a' is text, since it holds {plain} beside \d+ different numbers\. Mend or"
+    said = rf"column 'a' is text, since it has {plain} besides \d+ different numbers\. Correct or"
     with pytest.warns(DataWarning, match=said):
         text(content)
     with pytest.raises(InvalidInput, match=rf"Row #{at + 2}: CSV conversion error"):
@@ -673,7 +673,7 @@ def test_the_file_of_a_stray_cell_is_named(tmp_path, memory):
     assert "a=none" in blocks.feature_names
     assert numbers(blocks).sum() == 30
     with pytest.raises(
-        InvalidInput, match=r"column .a. of .*2.csv. must hold to its end what it holds at first"
+        InvalidInput, match=r"column .a. of .*2.csv. must have the type of its first rows"
     ):
         numbers(Blocks.from_files(tmp_path, dtypes={"a": "number"}))
     with memory.open("/t.csv", "wb") as file:

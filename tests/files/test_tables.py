@@ -42,7 +42,7 @@ NEITHER = [
     (pl.Series([b"x", b"y"]), r"neither numbers nor text \(.*binary.*\)"),
 ]
 BY_A_FIT = [
-    (pd.to_datetime(["2020", "2021"]), r"dates or times\). Learners' fit and fit_blocks make"),
+    (pd.to_datetime(["2020", "2021"]), r"dates or times\). Learners' fit and fit_blocks encode"),
     (pl.Series([DAY, DAY]), r"dates or times\).* or turn them into numbers first"),
     (pd.period_range("2020", periods=2), "dates or times"),
     (pd.Series([DAY, None]), "dates or times"),
@@ -76,7 +76,7 @@ UNREAD = [
     (OnlyAStream(TWICE), "different names; got 'a' more than once. Rename or drop"),
     (pd.DataFrame({"a": []}), "least one row; the pandas DataFrame has none"),
     (pd.DataFrame(index=[1]), "at least one feature column beside .* got none"),
-    (pl.LazyFrame({"a": []}), "must have rows, .* got none or others"),
+    (pl.LazyFrame({"a": []}), "must have rows, .* got no rows or different"),
     ({"a": [1]}, "must be a data frame .* got the builtins dict"),
     (np.eye(2), "got the numpy ndarray.* for arrays use Blocks.from_arrays"),
     (pd.Series([1.0]), "must have columns; got the pandas Series, which is one"),
@@ -85,7 +85,7 @@ UNREAD = [
     (BATCHES.to_reader(), "got the pyarrow RecordBatchReader, which is used up after one pass"),
     (OnlyAStream(BATCHES.slice(1).to_reader()), "the same each time it is"),
     (OnlyAStream(BATCHES.to_reader()), "the same each time it is opened"),
-    (OnlyAStream(pa.table({"a": []})), "must have rows, .* got none or others"),
+    (OnlyAStream(pa.table({"a": []})), "must have rows, .* got no rows or different"),
 ]
 TABLE = pd.DataFrame({"delay": [1.0, 2], "day": ["x", "y"], "w": [1.0, 1], "neg": [1.0, -1]})
 ROLES = [
@@ -188,7 +188,7 @@ def test_a_stray_cell_of_a_table_is_named(make):
     cells = [str(v) for v in range(50)]
     cells[7] = "n/a"
     table = make({"a": cells, "b": list(range(50))})
-    with pytest.warns(DataWarning, match="it holds 'n/a' beside 49 different numbers"):
+    with pytest.warns(DataWarning, match="it has 'n/a' besides 49 different numbers"):
         assert len(Blocks.from_table(table).feature_names) == 51
     assert len(Blocks.from_table(table, dtypes={"a": "category"}).feature_names) == 51
     blocks = Blocks.from_table(table, dtypes={"a": "number"})

@@ -215,7 +215,7 @@ def test_levels_are_those_of_the_cells_while_another_thread_reads_others():
 def test_cells_that_cannot_be_read_are_named(fitted, table):
     for change, message in (
         ({"size": "a"}, r"'size' must hold numbers; got 'a' in row 0 of the pandas DataFrame"),
-        ({"leaves": "dusk"}, r"'leaves' must hold times as clock; got 'dusk' in row 0 .* Mend"),
+        ({"leaves": "dusk"}, r"'leaves' must hold times as clock; got 'dusk' in row 0 .* Correct"),
         ({"size": np.inf}, r"'size' must hold finite numbers; got inf in row 0"),
         ({"date": 3.0}, r"'date' must hold times, .* row 0 of .* holds double"),
     ):

@@ -36,10 +36,10 @@ from bochner.errors import InvalidInput
 class Blocks:
     """A table of any length as pieces (X, y, w) of bounded size, read as often as needed.
 
-    Made by :meth:`from_arrays`, :meth:`from_table`, :meth:`from_files` or :meth:`from_iterable`;
-    iterating gives a :class:`Block` at a time, all of ``block_rows`` rows but the last. Neither
-    the numbers nor their order depend on ``block_rows``. Every value is checked on its way: a
-    missing value or infinity is refused with its column and row.
+    Made by :meth:`from_arrays`, :meth:`from_table`, :meth:`from_files` or :meth:`from_iterable`.
+    Iterating yields one :class:`Block` at a time, each of ``block_rows`` rows except the last.
+    Neither the values nor their order depend on ``block_rows``. Every value is checked when it is
+    read: a missing or infinite value raises an error that names its column and row.
 
     Parameters
     ----------
@@ -51,10 +51,10 @@ class Blocks:
     Notes
     -----
     Text columns become one column of 0 and 1 per category (see :class:`Schema`). Missing cells,
-    dates, times and texts of over 1000 categories are refused when rows are read, unless a learner
-    reads them: its fit learns what such columns become. X is float32 if
-    every numeric column is float32 or narrower (float16, integers of one or two bytes, booleans),
-    else float64. Memory: one block, and about 30 MB for files of any size.
+    dates, times and texts of over 1000 categories raise an error when a program reads the blocks;
+    the fit of a learner encodes them. X is float32 if every numeric column is float32 or narrower
+    (float16, integers of one or two bytes, booleans), else float64. Memory: one block, and about 30
+    MB for files of any size.
 
     Examples
     --------
@@ -70,9 +70,9 @@ class Blocks:
     source: Source
     block_rows: int
     callbacks: tuple[Callable[[int], Any], ...] = ()
-    changes: tuple[Callable[[Block], Block], ...] = ()  # one after the other
-    weigh: Callable[[Any], Any] | None = None  # factors of weights, of y
-    _counted: list[int] = field(default_factory=list)  # rows of a whole pass, once there was one
+    changes: tuple[Callable[[Block], Block], ...] = ()  # applied in this order
+    weigh: Callable[[Any], Any] | None = None  # factors of the weights, from y
+    _count: list[int] = field(default_factory=list)  # number of rows, after a complete pass
 
     @classmethod
     def from_arrays(
@@ -118,32 +118,32 @@ class Blocks:
     ) -> "Blocks":
         """Read a table of pandas, polars or pyarrow, or any object with ``__arrow_c_stream__``.
 
-        Of dask, Ray and Spark too, partition by partition, where a fit is made. Of a
-        pyarrow.dataset, with its filter and the columns of its folders, and of a polars LazyFrame
-        the columns that are used are read, batch by batch, in each pass.
+        Tables of dask, Ray and Spark are read partition by partition, by the engine of the fit. Of
+        a pyarrow dataset (with its filter and the columns of its folders), a polars LazyFrame and a
+        table of DuckDB or ibis, each pass reads only the columns that are used, batch by batch.
 
         Parameters
         ----------
         table : data frame
-            Columns of numbers, booleans, text, categories, dates or times. A dask DataFrame, a
-            ray.data.Dataset (which is executed) or a pyspark DataFrame (which is persisted) has the
-            rows of its partitions counted first; columns of text are looked at in this process.
+            Columns of numbers, booleans, text, categories, dates or times. A ray.data.Dataset is
+            executed and a pyspark DataFrame persisted now; the rows of their partitions, and of a
+            dask DataFrame's, are counted first. This process reads text columns for categories.
         target : str or sequence of str, optional
             The column of y (n,), or the columns of y (n, t). Rows in which one is missing are left
             out, with a warning.
         weight : str, optional
             The column of sample weights.
         schema : Schema, optional
-            Read columns as they were learned from other data: matched by name, in any order;
-            columns that the schema does not know are ignored, and so are a target and a weight
-            that the table lacks. Default: learn it, in one more pass over text columns if any.
+            Schema learned from other data. Columns are matched by name, in any order. Columns that
+            are not in the schema are ignored, and so are a target and a weight that the table
+            lacks. Default: learn the schema, with one more pass over the text columns, if any.
         block_rows : int, optional
             Rows per block; default 4096, fewer for more than 1024 columns.
         columns : str or sequence of str, optional
             The feature columns, by name or by pattern as "temp*"; default all but target and
             weight. Not used with ``schema``.
         drop : str or sequence of str, optional
-            Names and patterns of columns that are no features.
+            Names and patterns of columns that are not features.
         dtypes : mapping of str to {"number", "category"}, optional
             Types of columns, where the default is wrong: every cell of a "number" column must be a
             number, and a "category" column becomes columns of 0 and 1 for any cells. Default: a
@@ -153,10 +153,10 @@ class Blocks:
         Raises
         ------
         InvalidInput
-            Columns are missing, repeated or hold lists or objects; a text column has one category
-            that ``schema`` does not know; there are no rows.
+            Columns are missing, repeated or hold lists or objects; a text column has a category
+            that is not in ``schema``; there are no rows.
         InvalidType
-            ``table`` is no table, or can be read only once.
+            ``table`` is not a table, or can be read only once.
         MissingDependency
             pyarrow is not installed.
         """
@@ -196,8 +196,8 @@ class Blocks:
         Raises
         ------
         DataFileError
-            A file does not exist, cannot be read, is damaged or no table, or changed after it was
-            opened.
+            A file does not exist, cannot be read, is damaged, is not a table, or changed after it
+            was opened.
         InvalidInput
             As for :meth:`from_table`, and when files have different columns.
         MissingDependency
@@ -233,7 +233,7 @@ class Blocks:
         rows = sizes.block_rows(source.n_columns) if block_rows is None else block_rows
         blocks = cls(source, integer(rows, "Blocks", "block_rows", 1))
         if source.n_rows == 0:
-            blocks.finished(0, weighty=False)  # refuses it
+            blocks.check_pass(0, weighty=False)  # refuses it
         return blocks
 
     @property
@@ -254,8 +254,8 @@ class Blocks:
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows; None for CSV files, streams and iterables before a whole pass."""
-        return next(iter(self._counted), None) if self.source.n_rows is None else self.source.n_rows
+        """Number of rows; None for CSV files, streams and iterables before a complete pass."""
+        return next(iter(self._count), None) if self.source.n_rows is None else self.source.n_rows
 
     @property
     def schema(self) -> Schema | None:
@@ -278,8 +278,8 @@ class Blocks:
             weighty = weighty or has_weight(block.w)
             yield block
             rows += block.X.shape[0]
-            self.passed(block.X.shape[0])
-        self.finished(rows, weighty)
+            self.report_rows(block.X.shape[0])
+        self.check_pass(rows, weighty)
 
     def walk(self) -> Iterator[Block]:
         """Yield the blocks and check each of them."""
@@ -291,12 +291,12 @@ class Blocks:
                 block = change(block)
             yield block
 
-    def passed(self, rows: int) -> None:
+    def report_rows(self, rows: int) -> None:
         """Call the callbacks with the number of rows read since the last call."""
         for callback in self.callbacks:
             callback(rows)
 
-    def finished(self, rows: int, weighty: bool) -> None:
+    def check_pass(self, rows: int, weighty: bool) -> None:
         """Raise an error for no rows, no positive weight, or a changed number of rows."""
         if not rows and not self.n_rows:
             raise InvalidInput(
@@ -307,7 +307,7 @@ class Blocks:
                 f"Blocks: every pass must give the same rows; {self.source} gave {self.n_rows} "
                 f"before and {rows} now. Read it into a table or file first."
             )
-        self._counted[:] = [rows]
+        self._count[:] = [rows]
         if not weighty:
             raise InvalidInput(
                 "Blocks: at least one row must have a weight above zero; all are zero, of "
@@ -315,13 +315,13 @@ class Blocks:
             )
 
     def part(self, start: int, stop: int) -> "Blocks | None":
-        """Return these rows, from a block's first, to be read elsewhere; None if it cannot be."""
+        """Return the rows from ``start``, the first of a block, to ``stop``; None if impossible."""
         if (source := self.source.part(start, stop)) is None:
             return None
-        return replace(self, source=source, callbacks=(), _counted=[])
+        return replace(self, source=source, callbacks=(), _count=[])
 
     def with_content(self, rows: Sequence[Any]) -> "Blocks":
-        """Return the same blocks with these rows in the partitions of an engine."""
+        """Return the same blocks with ``rows`` as the contents of the engine's partitions."""
         return replace(self, source=self.source.with_content(rows)) if rows else self
 
     def with_rows(self, block_rows: int) -> "Blocks":
@@ -335,26 +335,26 @@ class Blocks:
     def with_progress(self) -> "Blocks":
         """Return the same blocks, with a bar that counts their rows, pass by pass.
 
-        The bar is drawn below the cell of a notebook or on the last line of a terminal, and only
-        there.
+        The bar is drawn below the cell of a notebook or on the last line of a terminal, and
+        nowhere else.
         """
         return self.watch(Bar(self))
 
     def changed(self, change: Callable[[Block], Block]) -> "Blocks":
-        """Return the same blocks with ``change(block)``, after all else, in place of a block."""
+        """Return the same blocks, each replaced by ``change(block)`` after earlier changes."""
         return replace(self, changes=(*self.changes, change))
 
     def with_targets(self, y: Any, w: Any) -> "Blocks":
-        """Return the same blocks of a table with targets and weights that are not in it."""
+        """Return the same blocks with targets and weights from arrays, one entry per row."""
         n = count_rows(self.cells())
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        others = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
+        targets = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
 
-        def with_others(block: Block) -> Block:
-            rows = part(others, slice(block.start, block.start + block.X.shape[0]))
+        def replace_targets(block: Block) -> Block:
+            rows = part(targets, slice(block.start, block.start + block.X.shape[0]))
             return block._replace(y=rows.y, w=rows.w)
 
-        return self.changed(with_others)
+        return self.changed(replace_targets)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
@@ -363,14 +363,14 @@ class Blocks:
     def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with weights multiplied by ``weigh(y)``."""
 
-        def weighted(block: Block) -> Block:
+        def multiply(block: Block) -> Block:
             factors = weigh(block.y)
             return block._replace(w=factors if block.w is None else block.w * factors)
 
-        return replace(self.changed(weighted), weigh=weigh)
+        return replace(self.changed(multiply), weigh=weigh)
 
     def cells(self) -> "Blocks":
-        """Return the cells of a table as encoders read them; rows of arrays are unchanged."""
+        """Return the same rows of a table before they are encoded; arrays are unchanged."""
         tables = self.source
         return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else self
 
@@ -392,8 +392,8 @@ class Blocks:
         Notes
         -----
         Every row has a random priority that depends on the seed and its number alone
-        (:func:`bochner.data.sample.row_priorities`); the m lowest win. Arrays need no
-        pass. Memory: 2m rows and one block.
+        (:func:`bochner.data.sample.row_priorities`); the m rows of lowest priority are returned.
+        Arrays need no pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
         source = self.source
@@ -420,5 +420,5 @@ def has_weight(w: Any) -> bool:
 
 
 def count_rows(blocks: Blocks) -> int:
-    """Return the number of rows of blocks that were read to their end."""
+    """Return the number of rows of blocks; if it is unknown, one pass counts them."""
     return blocks.n_rows if blocks.n_rows is not None else sum(b.X.shape[0] for b in blocks)

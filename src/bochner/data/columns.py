@@ -16,7 +16,7 @@ from bochner.data.encoders import FOLDS, Encoder, Levels, Numbers, Times, folds,
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, weights_of
 
-#: Levels that have a column of 0 and 1 each; of more, the target means.
+#: Most levels of a column that is one-hot encoded; more levels are encoded by target means.
 MOST_ONE_HOT = 50
 
 #: Reasons to leave a column out.
@@ -24,21 +24,21 @@ NOTHING, CONSTANT, COPY = "all values missing", "one value", "the same as anothe
 
 
 @dataclass(frozen=True, eq=False)
-class SeenCells:
+class CellSums:
     """Sums over the cells of each column."""
 
     rows: int
     missing: Int[Array, " c"]  # number of missing cells
     least: Float[Array, " c"]  # of cells that are not missing
     most: Float[Array, " c"]
-    marks: Array  # equal for columns of the same cells, and for no others
+    marks: Array  # fingerprints: equal for columns with equal cells only
     sample: RowSample  # random rows
-    # of columns of many levels, by their number: rows, weights, targets and their squares by fold
-    # and level, the last for missing cells: (folds, levels + 1, 2 + 2t)
+    # by the number of a column of many levels: the number of rows, and the sums of weights, targets
+    # and squared targets, (folds, levels + 1, 2 + 2t); the last level is for missing cells
     sums: dict[int, Array]
 
-    def __add__(self, other: "SeenCells") -> "SeenCells":
-        return SeenCells(
+    def __add__(self, other: "CellSums") -> "CellSums":
+        return CellSums(
             rows=self.rows + other.rows,
             missing=self.missing + other.missing,
             least=np.minimum(self.least, other.least),
@@ -49,32 +49,32 @@ class SeenCells:
         )
 
     def sampled(self, j: int) -> Float[Array, " m"]:
-        """Return cells of a column in random rows that are not missing."""
+        """Return the cells of column j in the sample, without missing ones."""
         cells = self.sample.X[:, j]
         finite = cells[np.isfinite(cells)]
         return finite if len(finite) else np.array([self.least[j]])
 
     def means(self, j: int, without: int | None = None) -> Float[Array, "l t"]:
-        """Return the mean targets of levels, then of all rows, without the rows of one fold."""
-        kept = [k for k in range(FOLDS) if k != without]
-        sums = self.sums[j][kept, :, 1:].sum(axis=0)
+        """Return shrunken mean targets of levels, missing cells and all rows, without one fold."""
+        included = [k for k in range(FOLDS) if k != without]
+        sums = self.sums[j][included, :, 1:].sum(axis=0)
         ends = 1, 1 + sums.shape[1] // 2
         count, total, square = map(np.ascontiguousarray, np.split(sums, ends, axis=1))
-        return np.vstack(shrunk(count[:, 0], total, square))
+        return np.vstack(shrunken_means(count[:, 0], total, square))
 
 
 def cells_in(
     block: Block, drafts: tuple[Encoder, ...], n_classes: int = 0, with_targets: bool = True
-) -> SeenCells:
-    """Return the sums of a block of cells of these kinds; with ``n_classes`` y holds codes."""
+) -> CellSums:
+    """Return the sums over a block of cells, read by ``drafts``; y holds codes of ``n_classes``."""
     X = np.asarray(to_numpy(block.X), np.float64)
     columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
     missing = np.isnan(columns)
-    looked = with_targets and block.y is not None
-    y = _targets(to_numpy(block.y), n_classes) if looked else np.empty((len(X), 0))
+    has_y = with_targets and block.y is not None
+    y = _targets(to_numpy(block.y), n_classes) if has_y else np.empty((len(X), 0))
     levels = {j: e for j, e in enumerate(drafts) if isinstance(e, Levels) and not e.is_ordered}
     many = {j: len(e.levels) for j, e in levels.items() if len(e.levels) > MOST_ONE_HOT}
-    return SeenCells(
+    return CellSums(
         rows=len(X),
         missing=missing.sum(axis=1),
         least=np.where(missing, np.inf, columns).min(axis=1),
@@ -92,16 +92,15 @@ def _level_sums(cells: Array, levels: int, y: Any, block: Block) -> Float[Array,
     shape = (FOLDS, levels + 1)
     cell = np.ravel_multi_index((folds(block.start, len(y)), places), shape)
     summands = [None, w, *(w * column**power for power in (1, 2) for column in y.T)]
-    return np.stack([np.bincount(cell, of, shape[0] * shape[1]) for of in summands], 1).reshape(
-        *shape, -1
-    )
+    size = shape[0] * shape[1]
+    return np.stack([np.bincount(cell, v, size) for v in summands], 1).reshape(*shape, -1)
 
 
 def _targets(y: Array, n_classes: int) -> Float[Array, "n t"]:
     """Return targets, or class indicators: one for two classes, else one per class."""
     if not n_classes:
         return y.reshape(len(y), -1).astype(np.float64)
-    # of many classes none: the most frequent levels have columns instead
+    # none of over 20 classes: the most frequent levels have columns instead
     classes = [1] if n_classes == 2 else range(n_classes if n_classes <= 20 else 0)
     return (y.reshape(-1, 1) == np.array(classes)).astype(np.float64)
 
@@ -113,10 +112,10 @@ def _marks(columns: Float[Array, "c n"], start: int) -> Array:
     return mix_bits(bits ^ rows).sum(axis=1, dtype=np.uint64)
 
 
-def shrunk(
+def shrunken_means(
     count: np.ndarray, total: np.ndarray, square: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each level shrunk towards the mean of all rows, and the latter.
+    """Return the mean of each level, shrunk towards the mean of all rows, and this overall mean.
 
     (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels divided by the variance
     between levels, both by the method of moments. Levels without rows have the overall mean.
@@ -139,28 +138,28 @@ def shrunk(
 
 
 def columns_from(
-    drafts: tuple[Encoder, ...], seen: SeenCells, dropped: tuple[tuple[str, str], ...]
+    drafts: tuple[Encoder, ...], cells: CellSums, dropped: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[Encoder, ...], list[tuple[str, str]], dict[str, Array]]:
-    """Return encoders, none for complete numbers, dropped columns with reasons, and fold tables."""
-    before: set[Any] = set()
+    """Return encoders (none if all columns are complete numbers), dropped columns, fold tables."""
+    keys: set[Any] = set()
     encoders, out, tables = [], dict(dropped), {}
     for j, draft in enumerate(drafts):
         levels = (draft.is_ordered, len(draft.levels)) if isinstance(draft, Levels) else ()
-        alike = int(seen.marks[j]), type(draft), levels  # equal cells that mean the same
+        key = int(cells.marks[j]), type(draft), levels  # equal for equal cells with equal meaning
         encoder: Encoder | str
-        if seen.missing[j] == seen.rows:
+        if cells.missing[j] == cells.rows:
             encoder = NOTHING
-        elif seen.least[j] == seen.most[j] and not seen.missing[j]:
+        elif cells.least[j] == cells.most[j] and not cells.missing[j]:
             encoder = CONSTANT
         else:
-            encoder = COPY if alike in before else _encoder(draft, j, seen)
-        before.add(alike)
+            encoder = COPY if key in keys else _encoder(draft, j, cells)
+        keys.add(key)
         if isinstance(encoder, str):
             out[draft.name] = encoder
             continue
         encoders.append(encoder)
-        if isinstance(encoder, Levels) and encoder.table and j in seen.sums:
-            means = [seen.means(j, without=fold) for fold in range(FOLDS)]
+        if isinstance(encoder, Levels) and encoder.table and j in cells.sums:
+            means = [cells.means(j, without=fold) for fold in range(FOLDS)]
             coded = len(encoder.features) > means[0].shape[1]
             tables[draft.name] = np.stack([_table(table, coded) for table in means])
     # constants and copies among complete numbers are no reason to encode
@@ -171,37 +170,37 @@ def columns_from(
     return tuple(encoders), list(out.items()), tables
 
 
-def _encoder(draft: Encoder, j: int, seen: SeenCells) -> Encoder | str:
+def _encoder(draft: Encoder, j: int, cells: CellSums) -> Encoder | str:
     """Return the encoder of a column, or the reason to drop it."""
-    gaps = bool(seen.missing[j])
+    gaps = bool(cells.missing[j])
     if isinstance(draft, Levels) and not draft.is_ordered:
-        return _of_levels(draft, j, seen, gaps)
-    middle = float(np.median(seen.sampled(j)))
+        return _of_levels(draft, j, cells, gaps)
+    middle = float(np.median(cells.sampled(j)))
     if isinstance(draft, Levels):
         return ordered(draft.name, draft.levels, middle / max(1, len(draft.levels) - 1), gaps)
     if isinstance(draft, Times):
-        parts = parts_for(seen.sampled(j), "trend" not in draft.parts)
+        parts = parts_for(cells.sampled(j), "trend" not in draft.parts)
         return replace(draft, parts=parts, origin=middle, fill=middle, indicator=gaps)
     assert isinstance(draft, Numbers)
     return replace(draft, fill=middle, indicator=gaps)
 
 
-def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | str:
+def _of_levels(draft: Levels, j: int, cells: CellSums, gaps: bool) -> Levels | str:
     levels = draft.levels
     if len(levels) <= MOST_ONE_HOT:
         return replace(draft, indicator=gaps)
-    rows_present = seen.rows - int(seen.missing[j])
+    rows_present = cells.rows - int(cells.missing[j])
     if 2 * len(levels) > rows_present >= 100:  # an identifier of rows
-        return "a text for almost every row"
-    counts = seen.sums[j][:, :-1, 0].sum(axis=0)
-    if seen.sums[j].shape[-1] == 2:  # there are no targets
+        return "a different text in almost every row"
+    counts = cells.sums[j][:, :-1, 0].sum(axis=0)
+    if cells.sums[j].shape[-1] == 2:  # there are no targets
         frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
-        kept = tuple(levels[k] for k in frequent)
-        return Levels(draft.name, kept, indicator=gaps, tolerated=1.0)
-    means = seen.means(j)
+        columns = tuple(levels[k] for k in frequent)
+        return Levels(draft.name, columns, indicator=gaps, tolerated=1.0)
+    means = cells.means(j)
     if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(means[-1]))):
-        return "no level that tells more than the others"
-    # from fewer rows, what other columns do at a level cannot be learned
+        return "the same target mean at every level"
+    # with fewer rows per level, interactions with other columns cannot be learned
     coded = len(levels) < MOST_CODED and bool(np.median(counts) >= 10)
     t = means.shape[1]
     features = [f"{draft.name} (target{f' {i}' * (t > 1)})" for i in range(t)]
@@ -210,15 +209,15 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
     return Levels(draft.name, levels, table, tuple(features), tolerated=0.5)
 
 
-#: Columns of a code, and the largest number of levels that have codes.
+#: Columns of a code; a column of fewer than MOST_CODED levels may have codes.
 CODE, MOST_CODED = 16, 1 << 11
 
 
 def codes_of_levels(count: int) -> np.ndarray:
     """Return a code of 0 and 1 for each level, (count + 1, CODE); two differ in ≥ 4 columns.
 
-    They are words of the Reed–Muller code RM(2, 4), which has 2¹¹ words (MacWilliams and Sloane,
-    1977, chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16
+    The codes are the 2¹¹ words of the Reed–Muller code RM(2, 4) (MacWilliams and Sloane, 1977,
+    chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16
     points of {0, 1}⁴. On average two codes differ in half of the columns, so that a kernel of codes
     is nearly a kernel of one column per level. The last row, for unseen levels, is equally far from
     all others.

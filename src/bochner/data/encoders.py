@@ -19,15 +19,15 @@ from bochner._core.random import mix_bits
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 
-#: Gives the place of a row, counted from 0, as part of a sentence.
+#: Function that returns the place of a row, counted from 0, as part of a sentence.
 Where = Callable[[int], str]
 
-#: Codes of a text that is no level, and of one that only the type of its column declares.
+#: Codes of a text that is not a level, and of one that is only a category of the column's type.
 UNSEEN, DECLARED = -1.0, -2.0
 
 
 class Encoder(ABC):
-    """The columns of X that one column of a table becomes."""
+    """Encoder of one column of a table as columns of X."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ class Encoder(ABC):
         """Return the columns of X without the indicator."""
 
     def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
-        """Describe cells not seen in training, and return which cells they are."""
+        """Return a description of cells not seen in training, and their mask (n,)."""
         return "missing values, which count as the median", np.isnan(cells) & (not self.indicator)
 
 
@@ -92,19 +92,19 @@ class Levels(Encoder):
 
     name: str
     levels: tuple[str, ...]
-    # The columns of X at each level, for a missing cell and for an unseen level. Empty: a column
-    # of 0 and 1 for each level, all 0 for missing and unseen ones
+    # columns of X at each level, at a missing cell and at an unseen level; if empty, a column of 0
+    # and 1 per level, all 0 at missing cells and unseen levels
     table: tuple[tuple[float, ...], ...] = ()
     features: tuple[str, ...] = ()  # names of the columns of the table
     indicator: bool = False  # whether a column of 0 and 1 marks missing cells
     tolerated: float = 0.0  # share of cells with an unseen level up to which there is no warning
-    # Further levels that the type of the column declares: unseen, without a warning
+    # further categories of the column's type: they count as unseen, without a warning
     declared: tuple[str, ...] = ()
     kind: str = "levels"
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the levels have an order and one column holds their places."""
+        """Whether the levels are ordered, and one column holds their ranks from 0 to 1."""
         return self.features == (self.name,)
 
     @property
@@ -158,7 +158,7 @@ class Levels(Encoder):
 def ordered(
     name: str, levels: tuple[str, ...], fill: float = 0.5, indicator: bool = False
 ) -> Levels:
-    """Return the encoder of ordered levels as places from 0 to 1; ``fill`` is used for others."""
+    """Return the encoder of ordered levels as ranks from 0 to 1; missing and unseen: ``fill``."""
     places = [j / max(1, len(levels) - 1) for j in range(len(levels))]
     table = tuple((place,) for place in (*places, fill, fill))
     return Levels(name, levels, table, (name,), indicator)
@@ -188,7 +188,7 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray,
 
 
 def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
-    """Return the parts that vary: the hour of clock times; cycles that dates span twice."""
+    """Return the parts to encode: the hour of clock times; of dates, cycles that they cover."""
     if clock:
         return ("day",)
     known = seconds[np.isfinite(seconds)]
@@ -206,11 +206,11 @@ class Times(Encoder):
     """A column of dates or times: trend in days, season of the year and of the week, and hour."""
 
     name: str
-    parts: tuple[str, ...]  # that vary; all but the trend are cyclic, as a sine and a cosine
+    parts: tuple[str, ...]  # see `PARTS`; all but the trend are cyclic, as a sine and a cosine
     origin: float = 0.0  # seconds from 1970 to where the trend is zero
     fill: float = 0.0  # the median in seconds, in place of missing times
     indicator: bool = False  # whether a column of 0 and 1 marks missing times
-    form: str = ""  # of texts that are times, one of `FORMS`
+    form: str = ""  # one of `FORMS`, if the cells are texts
     kind: str = "times"
 
     @property
@@ -232,7 +232,7 @@ class Times(Encoder):
         return np.column_stack(self.columns(seconds))
 
     def columns(self, seconds: Any) -> list[Any]:
-        """Return the columns of known times, for arrays of any library."""
+        """Return the columns of X for times without NaN, in any array library."""
         columns = [column for part in self.parts for column in PARTS[part][1](seconds)]
         if "trend" in self.parts:
             columns[0] = columns[0] - self.origin / DAY
@@ -242,18 +242,18 @@ class Times(Encoder):
 _KINDS: dict[str, type[Encoder]] = {cls.kind: cls for cls in (Numbers, Times, Levels)}
 
 
-def as_encoder(given: Encoder | Mapping[str, Any]) -> Encoder:
+def as_encoder(encoder: Encoder | Mapping[str, Any]) -> Encoder:
     """Return the encoder; a mapping of its fields, as in JSON, is converted."""
-    if isinstance(given, Encoder):
-        return given
-    cls: Any = _KINDS.get(given.get("kind", ""))
-    known = set() if cls is None else {field.name for field in fields(cls)}
-    if not {*given} <= known:
+    if isinstance(encoder, Encoder):
+        return encoder
+    cls: Any = _KINDS.get(encoder.get("kind", ""))
+    names = set() if cls is None else {field.name for field in fields(cls)}
+    if not {*encoder} <= names:
         raise InvalidInput(
             f"Schema: an encoder must have a kind, one of {', '.join(map(repr, _KINDS))}, and "
-            f"fields of that kind; got {dict(given)!r:.100}."
+            f"fields of that kind; got {dict(encoder)!r:.100}."
         )
-    return cls(**{key: _tuples(value) for key, value in given.items()})
+    return cls(**{key: _tuples(value) for key, value in encoder.items()})
 
 
 def _tuples(value: Any) -> Any:
@@ -285,7 +285,7 @@ def column_of(frame: Any, name: str) -> Any:
 
 
 def arrow_rows(column: Any, start: int = 0, stop: int | None = None) -> Any:
-    """Return rows of an array of NumPy or Arrow as one that Arrow can take rows of."""
+    """Return rows of a NumPy or Arrow array as an Arrow array of a type that has ``take``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -303,7 +303,7 @@ def arrow_rows(column: Any, start: int = 0, stop: int | None = None) -> Any:
 
 
 def plain(array: Any, missing: float = 0) -> np.ndarray:
-    """Return an Arrow array of numbers as NumPy's; pyarrow's own conversion imports pandas."""
+    """Return an Arrow array of numbers as a NumPy array, without importing pandas."""
     return np.from_dlpack(array.fill_null(missing) if array.null_count else array)
 
 
@@ -313,12 +313,12 @@ def is_missing(column: Any) -> np.ndarray:
 
 
 def as_texts(column: Any) -> Any:
-    """Return a column as codes of a dictionary of large strings; str converts other values."""
+    """Return a column as an Arrow dictionary array of large strings; str converts other values."""
     import pyarrow as pa
 
     words: Any = getattr(column, "dictionary", ())
     if len(words) and (words.null_count or len(words) > len(column)):
-        column = column.dictionary_decode()  # then encoded by the words that occur
+        column = column.dictionary_decode()  # so that the dictionary has only words that occur
     if str(column.type) == "null":
         column = column.cast("large_string")
     if not hasattr(column, "dictionary"):
@@ -346,7 +346,7 @@ def texts_in(column: Any) -> list[str]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, or a text as files hold numbers: not ``1_000`` nor ``1,000.5``."""
+    """Whether a value is a number or the text of one, but not ``1_000`` or ``1,000.5``."""
     try:
         float(value)
     except (TypeError, ValueError):
@@ -357,7 +357,7 @@ def is_number(value: Any) -> bool:
 def _by_text(
     name: str, column: Any, read: Callable[[str], float | None], required: str, where: Where
 ) -> Float[np.ndarray, " n"]:
-    """Return what ``read`` gives for each text, NaN where one is missing; refuse one without."""
+    """Return ``read(text)`` for each text, NaN for a missing one; None raises an error."""
     texts = as_texts(column)
     numbers = [read(text) for text in texts.dictionary.to_pylist()]
     if (wrong := np.flatnonzero(by_value(texts, [n is None for n in numbers]) == 1)).size:
@@ -365,8 +365,8 @@ def _by_text(
         text = texts[row].as_py().strip()
         raise InvalidInput(
             f"Blocks: column {name!r} must hold {required}; got "
-            f"{text if len(text) <= 40 else text[:37] + '...'!r} in {where(row)}. Mend or empty "
-            f"the cell, or take the column as text with dtypes={{{name!r}: 'category'}}."
+            f"{text if len(text) <= 40 else text[:37] + '...'!r} in {where(row)}. Correct or "
+            f"empty the cell, or read the column as text with dtypes={{{name!r}: 'category'}}."
         )
     return by_value(texts, numbers)
 
@@ -394,8 +394,8 @@ def numbers_of(
 
 def _of_another_type(name: str, required: str, kind: str, where: Where) -> InvalidInput:
     return InvalidInput(
-        f"Blocks: column {name!r} must hold {required}, as where its encoder was learned; from "
-        f"{where(0)} on it holds {kind}. Make all tables, partitions and files alike."
+        f"Blocks: column {name!r} must hold {required}, as in the training data; from {where(0)} "
+        f"on it holds {kind}. Use one type in all tables, partitions and files."
     )
 
 
@@ -451,7 +451,7 @@ def form_of(texts: Collection[str]) -> str:
 
 
 def seconds_of(text: str, form: str) -> float | None:
-    """Return the seconds since 1970, or since midnight of a clock; None if it has another form."""
+    """Return the seconds since 1970, or since midnight of a clock; None if the form differs."""
     match = FORMS[form].fullmatch(text.strip())
     if match is None:
         return None

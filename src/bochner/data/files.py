@@ -1,8 +1,8 @@
 """Table files read in pieces of bounded size: Parquet, Feather and text, of a path or URL.
 
-pyarrow reads them, from disks and from the file systems of fsspec. Its `dataset` is not used: a
-scanner holds whole row groups of Parquet and some fifty blocks of text, and importing it imports
-pandas.
+pyarrow reads them, from disks and from the file systems of fsspec. `pyarrow.dataset` is not used:
+its scanner keeps whole row groups of Parquet and about fifty blocks of text in memory, and it
+imports pandas.
 """
 
 import csv
@@ -37,19 +37,19 @@ WHO = "Blocks.from_files"
 
 @dataclass(frozen=True)
 class File:
-    """A file as a file system of fsspec has it."""
+    """A file on a file system of fsspec."""
 
     system: Any
     path: str
     name: str
     size: int = 0  # in bytes, when it was opened
-    version: str = ""  # the time of the last change then, or fsspec's key of it
+    version: str = ""  # its time of change when it was opened, or fsspec's key
 
     def __str__(self) -> str:
         return self.name
 
     def now(self) -> "File":
-        """Return the file with its size and version now, or say why it cannot be read."""
+        """Return the file with its present size and version; DataFileError if it cannot be read."""
         with readable(self):
             self.system.invalidate_cache(self.path)
             info = self.system.info(self.path)
@@ -58,22 +58,22 @@ class File:
 
     @property
     def arrow(self) -> Any:
-        """The file system that pyarrow reads it by."""
+        """The file system of the file, for pyarrow."""
         systems = needed("pyarrow.fs", WHO)
         if self.system.protocol[0] == "file":
             return systems.LocalFileSystem()
         return systems.PyFileSystem(systems.FSSpecHandler(self.system))
 
 
-_ONE = (str, PathLike, File)
+_PATH_TYPES = (str, PathLike, File)
 
 
 def readable(
     file: object, content: Callable[[Exception], BochnerError] | None = None
 ) -> AbstractContextManager[None]:
-    """Return the context that names the file in errors; ``content`` says what is wrong in it."""
+    """Return a context that names the file in errors; ``content`` makes those about its content."""
 
-    def named(error: Exception) -> BochnerError | None:
+    def translate(error: Exception) -> BochnerError | None:
         of_content = isinstance(error, OSError | ValueError | NotImplementedError)
         if content and of_content and not isinstance(error, PermissionError):
             return content(error)
@@ -81,11 +81,11 @@ def readable(
         foreign = "://" in str(file) and not isinstance(error, ImportError | ValueError)
         if not foreign and not isinstance(error, OSError):
             return None
-        remote, here = "the URL, its server and the keys to it", "the path and its permissions"
-        what = remote if "://" in str(file) else here
-        return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {what}.")
+        remote, local = "the URL, its server and the keys to it", "the path and its permissions"
+        place = remote if "://" in str(file) else local
+        return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {place}.")
 
-    return explained(named)
+    return explained(translate)
 
 
 @contextmanager
@@ -111,9 +111,9 @@ def unchanged(file: File) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of the system, for the middle of a sentence."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return said[:1].lower() + said[1:].rstrip(".")
+    """Return the system's message as the middle of a sentence: lower case, without a full stop."""
+    message = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return message[:1].lower() + message[1:].rstrip(".")
 
 
 # --- Which files a path means --------------------------------------------------------------------
@@ -121,11 +121,11 @@ def reason_of(error: Exception) -> str:
 
 def find_files(paths: Any) -> list[File]:
     """Return the files of a path, folder, glob, URL, or a list, sorted by name within each."""
-    names = [paths] if isinstance(paths, _ONE) else paths
-    is_list = isinstance(names, Sequence) and all(isinstance(name, _ONE) for name in names)
+    names = [paths] if isinstance(paths, _PATH_TYPES) else paths
+    is_list = isinstance(names, Sequence) and all(isinstance(p, _PATH_TYPES) for p in names)
     if not is_list or not names:
         raise InvalidType(
-            f"{WHO}: paths must be a path, a glob or a list of some; got {paths!r:.60}."
+            f"{WHO}: paths must be a path, a glob or a list of these; got {paths!r:.60}."
         )
     return [file for name in names for file in _expand(name)]
 
@@ -135,34 +135,34 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
     if isinstance(name, File):
         return [name]
     is_url = isinstance(name, str) and "://" in name
-    given: Any = name if is_url else Path(name).expanduser()
-    fsspec = needed("fsspec", f"{WHO}: reading '{given}'")
+    place: Any = name if is_url else Path(name).expanduser()
+    fsspec = needed("fsspec", f"{WHO}: reading '{place}'")
 
-    def said(error: Exception) -> BochnerError:
+    def translate(error: Exception) -> BochnerError:
         if isinstance(error, ImportError):
-            return MissingDependency(f"{WHO}: '{given}' cannot be read: {error}.")
+            return MissingDependency(f"{WHO}: '{place}' cannot be read: {error}.")
         return InvalidInput(
-            f"{WHO}: '{given}' must be of a kind that fsspec knows, as s3://, gs://, https://; "
+            f"{WHO}: '{place}' must have a protocol of fsspec, such as s3://, gs:// or https://; "
             f"{str(error).splitlines()[0]}."
         )
 
-    with explained(said, ImportError, ValueError), readable(given):
+    with explained(translate, ImportError, ValueError), readable(place):
         if is_url:
-            system, root = fsspec.core.url_to_fs(given)
+            system, root = fsspec.core.url_to_fs(place)
         else:
-            system, root = fsspec.filesystem("file"), given.absolute().as_posix()
+            system, root = fsspec.filesystem("file"), place.absolute().as_posix()
         if system.isdir(root):
             system.ls(root)  # fails where the folder may not be read; find would skip it
             files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
-            paths = [f"{root}/{file}" for file in _tables(files, given)]
+            paths = [f"{root}/{file}" for file in _tables(files, place)]
         else:
             paths = [root] if system.exists(root) else sorted(system.glob(root))
             paths = [path for path in paths if not system.isdir(path)]
-            paths = paths or _nothing(given, system, root)
-    is_relative = isinstance(given, Path) and not given.is_absolute()
-    here = lambda path: str(Path(path).relative_to(Path.cwd()))
-    called = here if is_relative else system.unstrip_protocol if is_url else str
-    return [File(system, path, called(path)) for path in paths]
+            paths = paths or _raise_no_file(place, system, root)
+    is_relative = isinstance(place, Path) and not place.is_absolute()
+    relative = lambda path: str(Path(path).relative_to(Path.cwd()))
+    name_of = relative if is_relative else system.unstrip_protocol if is_url else str
+    return [File(system, path, name_of(path)) for path in paths]
 
 
 def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
@@ -191,8 +191,8 @@ def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
 def table_suffix(name: str) -> str:
     """Return the suffix of the format, without the suffix of a compression."""
     path = PurePath(name)
-    packed = path.suffix.lower() in COMPRESSED
-    return (PurePath(path.stem) if packed else path).suffix.lower()
+    is_compressed = path.suffix.lower() in COMPRESSED
+    return (PurePath(path.stem) if is_compressed else path).suffix.lower()
 
 
 def similar_names(path: Path) -> str:
@@ -202,10 +202,10 @@ def similar_names(path: Path) -> str:
     return ""
 
 
-def _nothing(name: Any, system: Any, path: str) -> Any:
+def _raise_no_file(name: Any, system: Any, path: str) -> Any:
     """Raise an error for a path or glob without files."""
     with suppress(FileNotFoundError):
-        system.info(path)  # says why it may not be read
+        system.info(path)  # its error says why the file cannot be read
     near, more = "", "Check the URL."
     if isinstance(name, Path):
         near, more = similar_names(name), f"The current folder is '{Path.cwd()}'."
@@ -219,7 +219,7 @@ def _nothing(name: Any, system: Any, path: str) -> Any:
 
 
 def open_file(file: File, separator: str | None) -> Reader:
-    """Return the reader of a file, by its first bytes, or by its name for text."""
+    """Return the reader for the format of a file, known by its first bytes or its suffix."""
     file, suffix = file.now(), table_suffix(str(file))
     with readable(file), file.arrow.open_input_stream(file.path, compression=None) as stream:
         head = stream.read(6)
@@ -244,7 +244,7 @@ def open_file(file: File, separator: str | None) -> Reader:
             f"suffix {suffix!r}. Convert or rename it."
         )
     rows, label = sum(groups), f"'{file}'"
-    # row names of pandas are no columns, and columns without rows hold nothing
+    # row names of pandas are not columns; columns of an empty file have no kind
     columns = tuple(
         column if rows else Column(column.name, "nothing", "no rows")
         for column in arrow_columns(schema, label)
@@ -265,8 +265,8 @@ def _read(
 ) -> Iterator[Any]:
     """Yield batches of Parquet or Feather with the rows of a reader.
 
-    ``groups`` are the rows of each row group or batch of the file; ``coded`` are the columns of
-    Parquet that are read as codes, None for Feather.
+    ``groups`` are the numbers of rows of each row group or batch of the file; ``coded`` are the
+    columns of Parquet that may be read as dictionary codes, None for Feather.
     """
     first, end = reader.first, reader.first + (reader.n_rows or 0)
     group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
@@ -288,19 +288,19 @@ def _read(
 
 
 def _incomplete_file(file: File, kind: str, error: Exception) -> DataFileError:
-    if "range requests" in str(error):  # as fsspec says it, of servers on the web
+    if "range requests" in str(error):  # fsspec's message about HTTP servers
         return DataFileError(
-            f"Blocks: '{file}' must be on a server that gives parts of files (range requests), to "
-            f"be read as {kind}; its server gives whole ones. Copy it to a disk, or take CSV."
+            f"Blocks: '{file}' must be on a server that sends parts of files (range requests) to "
+            f"be read as {kind}; its server sends whole files only. Copy it to a disk, or use CSV."
         )
     return DataFileError(
-        f"Blocks: '{file}' must be a whole {kind} file; it is cut short, damaged or something "
-        f"else ({str(error).splitlines()[0]}). Write or copy it again."
+        f"Blocks: '{file}' must be a complete {kind} file; it is incomplete, damaged or of "
+        f"another kind ({str(error).splitlines()[0]}). Write or copy it again."
     )
 
 
 def _coded(schema: Any, metadata: Any) -> frozenset[str]:
-    """Return the columns of text in small dictionaries; pyarrow gathers others by row group."""
+    """Return the text columns with small dictionaries, which pyarrow reads as codes."""
     text = {field.name for field in schema if "string" in str(field.type)}
     places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]
     groups = map(metadata.row_group, range(metadata.num_row_groups))
@@ -313,16 +313,16 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
 def _opened(
     file: File, kind: str, names: Sequence[str] = (), text: Iterable[str] = ()
 ) -> Iterator[Any]:
-    """Open a file of Parquet or Feather, which is read by these columns or all."""
-    said = partial(_incomplete_file, file, kind)
-    with readable(file, said), file.arrow.open_input_file(file.path) as source:
+    """Open a Parquet or Feather file to read these columns, or all; ``text`` is read as codes."""
+    content = partial(_incomplete_file, file, kind)
+    with readable(file, content), file.arrow.open_input_file(file.path) as source:
         if kind == "Feather":
             ipc = needed("pyarrow.ipc", WHO)
             places = [*map(ipc.open_file(source).schema.names.index, names)] if names else []
             options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
             yield ipc.open_file(source, options=options)
             return
-        # bytes read ahead, 1 MB of all columns: without a bound a whole row group is read at once
+        # read ahead 1 MB for all columns together: by default a whole row group is read at once
         yield needed("pyarrow.parquet", WHO).ParquetFile(
             source,
             pre_buffer=False,
@@ -332,7 +332,7 @@ def _opened(
         )
 
 
-# --- Text: types from the first block, and a sentence where one was wrong -------------------------
+# --- Text: types are inferred from the first block, and errors name the line ----------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,16 +346,16 @@ class TextFile:
     def read(
         self, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
     ) -> Iterator[Any]:
-        """Yield tables of some blocks each."""
+        """Yield Arrow tables, each of one or several blocks of the file."""
         booleans = {c.name for c in reader.columns if c.type_text == "bool"}
         pa = needed("pyarrow", WHO)
         kinds = {
             name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
         }
-        said = partial(_sentence, self, reader.columns)
-        with unchanged(self.file), readable(self.file, said):
-            # a table has its own dictionaries of texts: few large ones are faster
+        content = partial(_sentence, self, reader.columns)
+        with unchanged(self.file), readable(self.file, content):
+            # each table has its own dictionaries of texts: few large tables are faster
             waiting: list[Any] = []
             for batch in self.batches(kinds):
                 waiting.append(batch)
@@ -367,7 +367,7 @@ class TextFile:
                 yield pa.Table.from_batches(waiting)
 
     def batches(self, kinds: Mapping[str, Any]) -> Any:
-        """Open the file; types that are not given are inferred from the first block."""
+        """Open the file for pyarrow; types not in ``kinds`` are inferred from the first block."""
         pc = needed("pyarrow.csv", WHO)
         convert = pc.ConvertOptions(
             column_types=kinds,
@@ -387,21 +387,21 @@ class TextFile:
         return self.file.arrow.open_input_stream(self.file.path, compression="detect")
 
     def line_of(self, row: int) -> int:
-        """Return the line that a row begins in, from 1; empty lines are no rows."""
+        """Return the line, counted from 1, where a row begins; empty lines are not rows."""
         begins, record = 1, -1
         with self.opened() as stream:
             lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
             reader = csv.reader(lines, delimiter=self.separator)
             for fields in reader:
                 record += bool(fields)
-                if fields and record == row + 1:  # names come first
+                if fields and record == row + 1:  # the names are record 0
                     break
                 begins = reader.line_num + 1
         return begins
 
 
 def _open_text(path: File, separator: str | None) -> Reader:
-    """Find the separator, the names and, from the first block, the types."""
+    """Return the reader of a text file: separator and names from its head, types from a block."""
     file, label = TextFile(path, separator or ""), f"'{path}'"
     with readable(path, partial(_sentence, file, ())), file.opened() as stream:
         first_lines = stream.read(1 << 16)
@@ -438,9 +438,9 @@ def _open_text(path: File, separator: str | None) -> Reader:
 
 
 def sniff(head: str, is_complete: bool = True) -> str:
-    """Return the separator, of comma, semicolon, tab and bar, that cuts all lines alike.
+    """Return the separator (comma, semicolon, tab or bar) that splits all lines equally.
 
-    Among several, or if there is none, the one that cuts the first line most often.
+    If there are several, or none, the separator with the most fields in the first line is returned.
     """
 
     def merit(separator: str) -> tuple[bool, int]:
@@ -452,28 +452,28 @@ def sniff(head: str, is_complete: bool = True) -> str:
 
 
 def _sentence(file: TextFile, columns: tuple[Column, ...], error: Exception) -> BochnerError:
-    """Return Arrow's message, which names line, column and value, and the remedy."""
+    """Return the error for an error of Arrow: its line, column and value, and the remedy."""
     text, label = str(error).splitlines()[0], f"'{file.file}'"
     if "UTF8" in text:
         return _not_utf8(label)
     if "straddling" in text:
         return DataFileError(
             f"Blocks: every row of {label} must be shorter than {file.block:,} bytes; got a longer "
-            "one. Look for a quote that is never closed."
+            "one. Look for a quote that is not closed."
         )
     if "columns, got" in text:
         return DataFileError(
             f"Blocks: all lines of {label} must have as many fields as the first, read with "
-            f"separator {file.separator!r} ({text[:200]}). Mend the line, put text that holds the "
+            f"separator {file.separator!r} ({text[:200]}). Correct the line, put text with the "
             "separator in quotes, or pass another separator."
         )
     if match := re.search(r"In CSV column #(\d+): ", text):
         name = columns[int(match[1])].name
         return InvalidInput(
-            f"Blocks: column {name!r} of {label} must hold to its end what it holds at first "
-            f"({text[match.end() :][:200]}). Mend the value, write decimals with a point, or take "
-            f"the column as text with dtypes={{{name!r}: 'category'}} (on the command line --types "
-            f"{name}=category)."
+            f"Blocks: column {name!r} of {label} must have the type of its first rows "
+            f"({text[match.end() :][:200]}). Correct the value, write decimals with a point, or "
+            f"read the column as text with dtypes={{{name!r}: 'category'}} (on the command line "
+            f"--types {name}=category)."
         )
     return DataFileError(
         f"Blocks: {label} cannot be read as a table of text: {text}. Write or copy it again."
@@ -482,6 +482,6 @@ def _sentence(file: TextFile, columns: tuple[Column, ...], error: Exception) -> 
 
 def _not_utf8(label: str) -> DataFileError:
     return DataFileError(
-        f"Blocks: {label} must be text in UTF-8; it is in another encoding or no text at all. "
+        f"Blocks: {label} must be text in UTF-8; it has another encoding or is not text. "
         "Save it again as UTF-8."
     )

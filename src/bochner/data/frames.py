@@ -1,4 +1,4 @@
-"""Tables in memory, Arrow streams, and tables that are computed as they are read."""
+"""Tables in memory, Arrow streams, and lazy tables, which are computed while they are read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -20,7 +20,7 @@ WHO = "Blocks.from_table"
 
 # --- The kinds of tables -------------------------------------------------------------------------
 
-#: Packages and classes of tables by how they are read; "lazy": columns are chosen before.
+#: Packages and classes of tables by how they are read; "lazy": only selected columns are computed.
 _KINDS = {
     "memory": ("pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch"),
     "lazy": ("polars.LazyFrame", "pyarrow.Dataset", "duckdb.DuckDBPyRelation", "ibis.Table"),
@@ -29,14 +29,14 @@ _KINDS = {
 
 
 def library_of(table: Any, *how: str) -> str:
-    """Return the package of a table or array that is read in one of these ways, else ""."""
-    package, kind = _known(table.__class__)
+    """Return the package of a table or array if it is read in one of these ways, else ""."""
+    package, kind = _package_and_kind(table.__class__)
     return package if kind in how else ""
 
 
 @cache
-def _known(cls: type) -> tuple[str, str]:
-    """Return the package of a class of tables, and how they are read; "" of other classes."""
+def _package_and_kind(cls: type) -> tuple[str, str]:
+    """Return the package of a class of tables and how they are read; "" for other classes."""
     for base in cls.__mro__:
         name = f"{_package(base)}.{base.__name__}"
         if kind := next((kind for kind, names in _KINDS.items() if name in names), ""):
@@ -103,29 +103,29 @@ def _require_names(names: list[Any], label: str) -> None:
 
 
 def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return columns of a table in memory, of which `arrow_table` takes rows, or their types."""
+    """Return columns of a table in memory as arrays; a type unknown to Arrow as text."""
     return {name: _column(table[name]) for name in names}
 
 
 def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = None) -> Any:
-    """Return rows of columns as an Arrow table."""
+    """Return rows ``start`` to ``stop`` of columns as an Arrow table."""
     rows = {name: arrow_rows(column, start, stop) for name, column in columns.items()}
     return needed("pyarrow", WHO).table(rows)
 
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
-    """Yield the rows of a table in memory, or of a partition, which is fetched now."""
+    """Yield the rows of a table in memory, or of a partition, which is fetched, as Arrow tables."""
     partition: Any = reader.partition
     table = partition.fetch()
     if partition.library:
-        known, count = names_in(table), len(table)
-        missing = [name for name in names if name not in known]
+        present, count = names_in(table), len(table)
+        missing = [name for name in names if name not in present]
         if missing or count != partition.n_rows:
             got = f"no column {missing[0]!r}" if missing else f"{count} rows"
             raise InvalidInput(
-                f"Blocks: {reader.label} must have the columns of the first and the same "
-                f"{partition.n_rows} rows in every pass; got {got}. Make partitions alike, or "
-                "persist them first."
+                f"Blocks: {reader.label} must have the columns of the first partition and the "
+                f"same {partition.n_rows} rows in every pass; got {got}. Give all partitions the "
+                "same columns, or persist them first."
             )
         table = columns_of(table, names)
     columns, first = {name: table[name] for name in names}, reader.first - partition.first
@@ -135,7 +135,7 @@ def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> It
 
 
 def rows_without_target(names: Sequence[str], table: Any) -> np.ndarray:
-    """Return the numbers of the rows of a table without a target; none if it lacks a column."""
+    """Return the numbers of the rows without a target; no numbers if the table lacks a column."""
     known = {*names} <= {*names_in(table)}
     return without_target(arrow_table(columns_of(table, names)), names) if known else NO_ROWS
 
@@ -147,7 +147,7 @@ def names_in(table: Any) -> list[Any]:
 
 
 def _column(column: Any) -> Any:
-    """Return a column of a table in memory: an array of Arrow or NumPy, or another's type."""
+    """Return a column of a table in memory as an Arrow or NumPy array, else its type as text."""
     pa, dtype = needed("pyarrow", WHO), str(getattr(column, "dtype", ""))
     if _package(type(column)) == "pandas":
         column = _of_pandas(pa, column)
@@ -160,7 +160,7 @@ def _column(column: Any) -> Any:
 
 
 def _of_pandas(pa: Any, column: Any) -> Any:
-    """Return a column of pandas: numbers as a view, others in Arrow, or the types of values."""
+    """Return a pandas column: a NumPy view of numbers, or an Arrow array, or its types as text."""
     kind = str(column.dtype)
     if kind.startswith("period"):
         column = column.dt.to_timestamp()
@@ -169,7 +169,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     elif kind.startswith("Sparse"):
         column = column.sparse.to_dense()
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # Arrow would copy columns of rows
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # Arrow would copy strided columns
         native = np.dtype(np.float64) if dtype.itemsize > 8 else dtype.newbyteorder("=")
         return column.to_numpy().astype(native, copy=False)
     if str(dtype) == "category":
@@ -182,13 +182,13 @@ def _of_pandas(pa: Any, column: Any) -> Any:
         if str(dtype) != "object":
             return str(dtype)
     values = column[~column.isna()]
-    if all(isinstance(value, Real | Decimal | np.bool_) for value in values):  # of mixed types
+    if all(isinstance(value, Real | Decimal | np.bool_) for value in values):  # mixed types
         return pa.array([float(value) for value in column.where(~column.isna(), np.nan)])
     first: dict[str, Any] = {}
     for value in values:
         first.setdefault(type(value).__name__, value)
-    known = list(first.items())[:3]
-    return "objects of " + " and ".join(f"{kind}, such as {value!r:.40}" for kind, value in known)
+    types = list(first.items())[:3]
+    return "objects of " + " and ".join(f"{kind}, such as {value!r:.40}" for kind, value in types)
 
 
 def _column_in(table: Any, name: str, array: Any) -> Column:
@@ -198,18 +198,18 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
     column = _kind_of(dtype)._replace(name=name)
     if len(array) and column.kind not in ("lists or records", "text"):
-        every = needed("pyarrow.compute", WHO).all
+        all_true = needed("pyarrow.compute", WHO).all
         rows = (arrow_rows(array, at, at + 4096) for at in range(0, len(array), 4096))
-        if all(every(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
+        if all(all_true(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
             return Column(name, "nothing", "all values missing")
     chunks = getattr(array, "num_chunks", 0)
     words = getattr(array.chunk(0), "dictionary", None) if chunks else None
     declared = () if words is None else tuple(map(str, words.to_pylist()))
     if getattr(dtype, "ordered", False):
         return column._replace(order=declared)
-    # polars may list categories of another column
-    of_others = library_of(table, "memory") == "polars"
-    return column if of_others else column._replace(declared=declared)
+    # the dictionary of a polars column may have categories of other columns
+    is_polars = library_of(table, "memory") == "polars"
+    return column if is_polars else column._replace(declared=declared)
 
 
 def open_table(table: Any) -> Reader:
@@ -225,11 +225,11 @@ def open_table(table: Any) -> Reader:
     return Reader(label, columns, rows_of, len(table), partition=Partition(usable, len(table)))
 
 
-# --- Streams, and tables that are computed as they are read ---------------------------------------
+# --- Arrow streams and lazy tables ----------------------------------------------------------------
 
 
 def _open_stream(table: Any, label: str) -> Reader:
-    """Return the reader of an object that starts a stream of Arrow as often as asked."""
+    """Return the reader of an object that can start an Arrow stream repeatedly."""
     one_shot, is_field = hasattr(table, "read_next_batch"), _package(type(table)) == "xarray"
     offers = library_of(table, "lazy") or hasattr(table, "__arrow_c_stream__")
     if one_shot or is_field or not offers:
@@ -237,7 +237,7 @@ def _open_stream(table: Any, label: str) -> Reader:
         raise InvalidType(
             "Blocks.from_table: the table must be a data frame (of pandas, polars, pyarrow, dask, "
             "Ray or Spark), a polars LazyFrame, a pyarrow dataset, a table of ibis or DuckDB, or "
-            f"offer Arrow's C stream protocol, again and again; got {got}. Collect or read it into "
+            f"offer Arrow's C stream protocol more than once; got {got}. Collect or read it into "
             "a table first, as .to_dataframe() does; for arrays use Blocks.from_arrays, for files "
             "Blocks.from_files."
         )
@@ -246,13 +246,13 @@ def _open_stream(table: Any, label: str) -> Reader:
     if first is None or first != _first_row(table):
         raise InvalidInput(
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
-            "is opened; got none or others. Read it into a table first."
+            "is opened; got no rows or different ones. Read it into a table first."
         )
     return Reader(label, columns, lambda _reader, names, *_how: _stream(table, names))
 
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
-    """Start the stream of these columns, by default of all; ``first``: its first row at least."""
+    """Start a stream of these columns, by default all; ``first``: only the first row is needed."""
     readers, library = needed("pyarrow", WHO).RecordBatchReader, library_of(table, "lazy")
     if library == "pyarrow":
         return table.scanner(columns=[*names] or None).to_reader()
@@ -278,7 +278,7 @@ def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
 
 
 def batches(table: Any) -> Iterator[Any]:
-    """Yield all columns of a table as record batches with rows, or as one table without rows."""
+    """Yield the record batches of a table that have rows; an empty table if there are none."""
     stream = _stream(table)
     rows = (batch for batch in stream if batch.num_rows)
     yield next(rows, stream.schema.empty_table())

@@ -32,13 +32,13 @@ Target = str | Sequence[str] | None
 #: Kinds that users give for columns: "number" or "category", by name.
 Types = Mapping[str, str]
 
-#: Kinds of columns by these words.
-_DECLARED = {"number": "numbers", "category": "text"}
+#: Kinds of columns by the words of users.
+_KIND_OF_WORD = {"number": "numbers", "category": "text"}
 
-#: More different texts than this are no categories.
+#: Most different texts of a column of categories.
 MOST_LEVELS = 100_000
 
-#: Kinds of columns that a fit makes numbers of.
+#: Kinds of columns that a fit can encode as numbers.
 USABLE = ("numbers", "text", "dates or times", "nothing")
 
 #: Types of numbers whose values float32 holds.
@@ -56,7 +56,7 @@ def open_tables(
     dtypes: Types | None = None,
     drop: Sequence[str] | None = None,
 ) -> Tables:
-    """Return the source of these readers: schema given, or learned from the data."""
+    """Return the rows of these readers as a source, with ``schema`` or one learned from them."""
     readers, types = tuple(readers), dtypes or {}
     counts = [reader.n_rows for reader in readers]
     rows = None if None in counts else sum(filter(None, counts))
@@ -66,11 +66,10 @@ def open_tables(
             f"got {type(types).__name__}."
         )
     for name, kind in types.items():
-        one_of(kind, "Blocks", f"dtypes[{name!r}]", tuple(_DECLARED))
+        one_of(kind, "Blocks", f"dtypes[{name!r}]", tuple(_KIND_OF_WORD))
     if types and schema is not None:
         raise InvalidInput(
-            "Blocks: dtypes must be left out where schema is given, which says what columns are; "
-            "got both."
+            "Blocks: dtypes must not be passed with schema, which says what columns are; got both."
         )
     if rows == 0:
         all_of = readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
@@ -78,10 +77,10 @@ def open_tables(
     drafts: tuple[Encoder, ...] | None = None
     if schema is None:
         roles = _roles(readers, target, weight, columns, drop)
-        schema, drafts, readers = _learned(readers, roles, types)
+        schema, drafts, readers = _learn(readers, roles, types)
     else:
-        schema = _adapted(readers, schema, target, weight)
-        readers, _ = _scanned(readers, schema.target_names or (), ())
+        schema = _adapt(readers, schema, target, weight)
+        readers, _ = _scan(readers, schema.target_names or (), ())
     numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
     more = len(readers) - 1
     return Tables(
@@ -97,9 +96,9 @@ def open_tables(
 
 
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str]) -> np.dtype:
-    """float32 if it holds every value of these columns and there are any, else float64."""
-    wanted = set(names)
-    types = {c.type_text for reader in readers for c in reader.columns if c.name in wanted}
+    """Return float32 if it holds every value of these columns, one or more, else float64."""
+    columns = set(names)
+    types = {c.type_text for reader in readers for c in reader.columns if c.name in columns}
     return np.dtype(np.float32 if types and types <= NARROW else np.float64)
 
 
@@ -113,22 +112,22 @@ def _roles(
     columns: Sequence[str] | None,
     drop: Sequence[str] | None,
 ) -> Schema:
-    """Return which columns are features, targets and weights; patterns mean all that match."""
+    """Return a schema with the roles of columns; a pattern selects all columns that match."""
     reader, roles = readers[0], Schema((), target=target, weight=weight)  # type: ignore[arg-type]
-    others = {*(roles.target_names or ()), weight}
-    known = [c.name for c in reader.columns if c.name not in others]
+    not_features = {*(roles.target_names or ()), weight}
+    known = [c.name for c in reader.columns if c.name not in not_features]
     if columns is None and drop is None:
         _require_same_names(readers)
-    taken = known if columns is None else _matching(columns, known, reader)
+    selected = known if columns is None else _matching(columns, known, reader)
     dropped = set(_matching(drop or (), known, reader, " to drop"))
-    kept = tuple(name for name in taken if name not in dropped)
-    if not kept:
+    features = tuple(name for name in selected if name not in dropped)
+    if not features:
         without = f", without {listed(dropped)} of drop" if dropped else ""
         raise InvalidInput(
             f"Blocks: {reader.label} must have at least one feature column beside target and "
             f"weight{without}; got none{reader.hint}."
         )
-    return replace(roles, columns=kept)
+    return replace(roles, columns=features)
 
 
 def _matching(
@@ -141,8 +140,8 @@ def _matching(
         is_name = pattern in known or not any(c in str(pattern) for c in "*?[")
         matching = [pattern] if is_name else fnmatch.filter(known, pattern)
         if not matching or (is_name and purpose and pattern not in known):
-            what = "a column {}" if is_name else "a column that matches {}"
-            raise _missing_column([(what + purpose, pattern)], reader)
+            role = "a column {}" if is_name else "a column that matches {}"
+            raise _missing_column([(role + purpose, pattern)], reader)
         names |= dict.fromkeys(matching)
     return list(patterns if len({*patterns}) < len(patterns) else names)
 
@@ -150,10 +149,10 @@ def _matching(
 def _missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
     """Return the error about absent columns, each with a description as "a target column {}"."""
     known = [column.name for column in reader.columns]
-    named = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
+    columns = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
     more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
     return InvalidInput(
-        f"Blocks: {reader.label} must have {', '.join(named)}{more}; its columns are "
+        f"Blocks: {reader.label} must have {', '.join(columns)}{more}; its columns are "
         f"{listed(known)}{reader.hint}."
     )
 
@@ -173,21 +172,21 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
     for reader in readers[1:]:
         names = {column.name for column in reader.columns}
         differ = (("lacks", sorted(first - names)), ("adds", sorted(names - first)))
-        if said := [f"{verb} {listed(columns)}" for verb, columns in differ if columns]:
+        if parts := [f"{verb} {listed(columns)}" for verb, columns in differ if columns]:
             raise InvalidInput(
                 "Blocks: all files of a data set must have the same columns; "
-                f"{reader.label} {' and '.join(said)} compared with {readers[0].label}. "
-                "Read them apart, or name the columns to use with columns=[...]."
+                f"{reader.label} {' and '.join(parts)} compared with {readers[0].label}. "
+                "Read them separately, or name the columns to use with columns=[...]."
             )
 
 
-# --- What the cells are ---------------------------------------------------------------------------
+# --- Kinds of cells -------------------------------------------------------------------------------
 
 
-def _scanned(
+def _scan(
     readers: tuple[Reader, ...], targets: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[tuple[Reader, ...], dict[str, set[str]]]:
-    """Return readers that know their rows without a target, and the texts in all other rows."""
+    """Return readers with the numbers of rows without a target, and the texts of all other rows."""
     texts_by_name: dict[str, set[str]] = {name: set() for name in names}
     columns = tuple(dict.fromkeys((*targets, *names)))
     if not columns:
@@ -231,10 +230,10 @@ def warn_without_target(
     warn_user(f"{who}: {left_out}; first {first}.", DataWarning)
 
 
-def _learned(
+def _learn(
     readers: tuple[Reader, ...], draft: Schema, types: Types
 ) -> tuple[Schema, tuple[Encoder, ...], tuple[Reader, ...]]:
-    """Return the schema, the kinds of columns, and readers that know rows without a target."""
+    """Return the schema, the encoders to be fitted, and readers with rows without a target."""
     if unknown := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
             f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "
@@ -242,31 +241,31 @@ def _learned(
         )
     kinds = _kinds(readers, draft, types)
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
-    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].text_file else set())
-    features = (name for name in draft.columns if kinds[name].kind in looked)
+    scanned = {"text"} | ({"dates or times", "nothing"} if readers[0].text_file else set())
+    features = (name for name in draft.columns if kinds[name].kind in scanned)
     targets = tuple(name for name in draft.target_names or () if kinds[name].kind in USABLE)
-    readers, texts = _scanned(readers, targets, (*features, *roles))
-    # targets and weights of texts with decimal commas are numbers
+    readers, texts = _scan(readers, targets, (*features, *roles))
+    # targets and weights that are texts with decimal commas are numbers
     commas = filter(lambda name: _have_commas(texts[name]), roles)
     kinds |= {name: kinds[name]._replace(kind="numbers") for name in commas}
     target = draft.target
-    one = isinstance(target, str) and kinds[target].kind == "text"
+    has_classes = isinstance(target, str) and kinds[target].kind == "text"
     allowed = ("numbers", "text") if isinstance(target, str) else ("numbers",)
-    said = [_wrong_kind(f"column {n!r}", kinds[n], USABLE) for n in draft.columns]
-    said += [_wrong_kind(f"target {n!r}", kinds[n], allowed) for n in draft.target_names or ()]
+    errors = [_wrong_kind(f"column {n!r}", kinds[n], USABLE) for n in draft.columns]
+    errors += [_wrong_kind(f"target {n!r}", kinds[n], allowed) for n in draft.target_names or ()]
     if draft.weight is not None:
-        said.append(_wrong_kind(f"weight {draft.weight!r}", kinds[draft.weight], ("numbers",)))
-    if any(said):
-        raise InvalidInput(f"Blocks: {' '.join(filter(None, said))}")
-    classes = tuple(sorted(texts[str(target)])) if one else ()
+        errors.append(_wrong_kind(f"weight {draft.weight!r}", kinds[draft.weight], ("numbers",)))
+    if any(errors):
+        raise InvalidInput(f"Blocks: {' '.join(filter(None, errors))}")
+    classes = tuple(sorted(texts[str(target)])) if has_classes else ()
     encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
     dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
     drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
     levels = tuple((e.name, tuple(sorted(texts[e.name]))) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
-        # any text: a type of categories is a choice
-        free = kinds[name].type_text.lower().endswith(("string", "string_view"))
-        if free and name not in types:
+        # a type of categories was chosen on purpose
+        is_free = kinds[name].type_text.lower().endswith(("string", "string_view"))
+        if is_free and name not in types:
             _warn_of_strays(name, values)
     return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts, readers
 
@@ -278,7 +277,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[st
         _require_names(reader, schema)
         for column in reader.columns:
             if column.name in types and column.kind in USABLE:
-                column = column._replace(kind=_DECLARED[types[column.name]])  # noqa: PLW2901
+                column = column._replace(kind=_KIND_OF_WORD[types[column.name]])  # noqa: PLW2901
             known, label = kinds.setdefault(column.name, (column, reader.label))
             if known.kind == "nothing":
                 kinds[column.name] = (column, reader.label)
@@ -286,7 +285,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[st
                 raise InvalidInput(
                     "Blocks: all files of a data set must hold the same kind of values; column "
                     f"{column.name!r} holds {column.kind} in {reader.label} and {known.kind} in "
-                    f"{label}. Make them alike, or say what it is with dtypes={{{column.name!r}: "
+                    f"{label}. Make them alike, or set it with dtypes={{{column.name!r}: "
                     f"'number'}} or 'category' (on the command line --types {column.name}=number)."
                 )
     return {name: column for name, (column, _) in kinds.items()}
@@ -295,7 +294,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[st
 def _draft_of(  # noqa: PLR0911  one for each kind
     column: Column, texts: set[str] | None, types: Types
 ) -> Encoder | str:
-    """Return the encoder to be fitted to a column, or the reason to drop it."""
+    """Return the encoder to be fitted to a column, or the reason to drop the column."""
     name = column.name
     if column.kind == "nothing" if texts is None else not texts:
         return NOTHING
@@ -306,9 +305,9 @@ def _draft_of(  # noqa: PLR0911  one for each kind
         is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
         return Times(name, ("day",) if is_clock else ("trend",))
     if types.get(name) != "category":
-        number = column.kind == "nothing" and all(map(is_number, texts))
-        if number or _have_commas(texts):
-            return Numbers(name, comma=not number)
+        are_numbers = column.kind == "nothing" and all(map(is_number, texts))
+        if are_numbers or _have_commas(texts):
+            return Numbers(name, comma=not are_numbers)
         if form := form_of(texts):
             return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
     if len(texts) > MOST_LEVELS:
@@ -350,8 +349,8 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
     numbers = len(values) - len(others)
     if others and numbers >= max(4, 9 * len(others)):  # perhaps meant to hold numbers
         warn_user(
-            f"Blocks: column {name!r} is text, since it holds {listed(others, 3)} beside "
-            f"{numbers:,} different numbers. Mend or empty such cells, or say what it is with "
+            f"Blocks: column {name!r} is text, since it has {listed(others, 3)} besides "
+            f"{numbers:,} different numbers. Correct or empty such cells, or set its type with "
             f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category).",
             DataWarning,
         )
@@ -360,7 +359,7 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
 # --- A schema that was learned before -------------------------------------------------------------
 
 
-def _adapted(
+def _adapt(
     readers: tuple[Reader, ...], schema: Schema, target: Target, weight: str | None
 ) -> Schema:
     """Return the schema, without a weight or target that is absent or empty in these tables."""
@@ -375,7 +374,7 @@ def _adapted(
     for reader in readers:
         _require_names(reader, schema)
         for column in reader.columns:
-            said = _wrong_kind(f"column {column.name!r} of {reader.label}", column, USABLE)
-            if said and column.name in schema.read_names:
-                raise InvalidInput(f"Blocks: {said}")
+            error = _wrong_kind(f"column {column.name!r} of {reader.label}", column, USABLE)
+            if error and column.name in schema.read_names:
+                raise InvalidInput(f"Blocks: {error}")
     return schema

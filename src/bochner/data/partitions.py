@@ -1,4 +1,4 @@
-"""Tables and arrays in partitions that an engine holds: read where they are, one at a time."""
+"""Tables and arrays in partitions that an engine holds: each is read where it is stored."""
 
 import re
 import warnings
@@ -20,7 +20,7 @@ from bochner.errors import DataFileError, DataWarning, InvalidType
 def readers_of(
     partitions: Sequence[Partition], keys: Iterable[str], columns: tuple[Column, ...], label: str
 ) -> list[Reader]:
-    """Return readers of partitions."""
+    """Return readers of the partitions that have rows; a reader without rows if none has."""
     readers = [
         Reader(f"partition {i} of {label}", columns, rows_of, p.n_rows, key, partition=p)
         for i, (p, key) in enumerate(zip(partitions, keys, strict=True))
@@ -28,26 +28,26 @@ def readers_of(
     return [r for r in readers if r.n_rows] or [Reader(label, columns, rows_of, 0)]
 
 
-def uncomputed(what: str) -> AbstractContextManager[None]:
-    """Return the context that names the table in errors of the engine that computes it."""
+def naming_errors(label: str) -> AbstractContextManager[None]:
+    """Return a context that names the table in errors of the engine that computes it."""
     return explained(
         lambda error: DataFileError(
-            f"Blocks: {what} must be computed to be read; it could not be ({said(error)}). Correct "
-            "its computation, and fit again."
+            f"Blocks: {label} must be computed to be read, which failed ({message_of(error)}). "
+            "Correct its computation, and fit again."
         )
     )
 
 
-def said(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the message of an error; for engines the last line of the worker's traceback."""
     first, *more = str(error).splitlines() or [""]
-    raised = r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)"
-    last = next((line for line in reversed(more) if re.match(raised, line)), "")
+    pattern = r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)"
+    last = next((line for line in reversed(more) if re.match(pattern, line)), "")
     return last[:200] or f"{type(error).__name__}: {first[:200]}"
 
 
 def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
-    """Return columns of predictions by name: one, or one for each column of many."""
+    """Return predictions (n,) or (n, t) as columns by name, of t columns NAME_0, NAME_1, ...."""
     array = np.asarray(values)
     if array.ndim == 1:
         return {name: array}
@@ -55,7 +55,7 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return an Arrow table or record batch with the results of ``call`` in further columns."""
+    """Return an Arrow table or record batch with the results of ``call`` as additional columns."""
     pa = needed("pyarrow", "predict")
     for column, values in by_name(call(table), name).items():
         table = table.append_column(column, pa.array(values))
@@ -65,9 +65,9 @@ def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
 # --- dask -----------------------------------------------------------------------------------------
 
 
-def _computed(label: str, task: Any) -> Any:
+def _compute(label: str, task: Any) -> Any:
     """Return the rows of a partition, which is a task of dask."""
-    with uncomputed(label):
+    with naming_errors(label):
         return task.compute()
 
 
@@ -75,23 +75,23 @@ def _dask_readers(table: Any) -> list[Reader]:
     """Return a reader of each partition; their rows are counted now."""
     label = label_of(table)
     tasks = table.to_delayed()
-    computed = [partial(_computed, f"partition {i} of {label}") for i in range(len(tasks))]
+    getters = [partial(_compute, f"partition {i} of {label}") for i in range(len(tasks))]
     try:
         rows = [int(n) for n in table.map_partitions(len).compute()]
     except Exception:
-        for get, task in zip(computed, tasks, strict=True):
-            get(task)  # says which it is
+        for get, task in zip(getters, tasks, strict=True):
+            get(task)  # its error names the partition
         raise
     parts = [
         Partition(task, n, library="dask", get=get)
-        for task, n, get in zip(tasks, rows, computed, strict=True)
+        for task, n, get in zip(tasks, rows, getters, strict=True)
     ]
     columns = (c._replace(declared=()) for c in open_table(table._meta_nonempty).columns)
     return readers_of(parts, (str(task.key) for task in tasks), tuple(columns), label)
 
 
 def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
-    """Return X, y and w in chunks of rows; small chunks, which cost a task each, are joined."""
+    """Return X, y and w in chunks of rows; small chunks are joined, since each costs a task."""
     who = "Blocks.from_arrays"
     dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
     X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
@@ -106,14 +106,14 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
     ]
     partitions = []
     for start, *arrays in zip(range(0, n, rows), *parts, strict=False):
-        get = partial(_computed, f"chunk {start // rows} of the dask Array")
+        get = partial(_compute, f"chunk {start // rows} of the dask Array")
         task, size = dask.delayed(tuple)(arrays), min(rows, n - start)
         partitions.append(Partition(task, size, start, "dask", get))
     return Arrays(tuple(partitions), str(X.name), label="the dask Array", n_columns=d, n_rows=n)
 
 
 def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:
-    """Return a table with the columns of further tables; all have the same partitions."""
+    """Return a table with additional columns by name; all have the partitions of the table."""
     for name, column in columns.items():
         if getattr(column, "npartitions", None) != table.npartitions:
             raise InvalidType(
@@ -124,26 +124,26 @@ def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:
 
 
 def _dask_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return what ``call`` gives of each partition: a Series or DataFrame, or an Array."""
+    """Return ``call(rows)`` of each partition as a dask Series, DataFrame or Array."""
     is_array = hasattr(table, "rechunk")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about rows that are made up to see types
+        warnings.simplefilter("ignore")  # about the made-up rows that show the types
         if is_array:
             example = np.asarray(call(np.ones((1, table.shape[1]), table.dtype)))
         else:
             example = _of_partition(table._meta_nonempty, call, name, None).iloc[:0]
     if not is_array:
         return table.map_partitions(_of_partition, call, name, example, meta=example)
-    X, how = table.rechunk({1: -1}), {"dtype": example.dtype, "meta": example[:0]}
+    X, options = table.rechunk({1: -1}), {"dtype": example.dtype, "meta": example[:0]}
     if example.ndim == 1:
-        return X.map_blocks(call, drop_axis=1, **how)
-    return X.map_blocks(call, chunks=(X.chunks[0], (example.shape[1],)), **how)
+        return X.map_blocks(call, drop_axis=1, **options)
+    return X.map_blocks(call, chunks=(X.chunks[0], (example.shape[1],)), **options)
 
 
-def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) -> Any:
-    """Return predictions with the index of a partition; for an empty partition ``none``."""
-    if not len(frame) and none is not None:
-        return none
+def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, empty: Any) -> Any:
+    """Return predictions with the index of a partition; for a partition without rows ``empty``."""
+    if not len(frame) and empty is not None:
+        return empty
     columns = by_name(call(frame), name)
     result = needed("pandas", "predict").DataFrame(columns, index=frame.index)
     return result[name] if [*columns] == [name] else result
@@ -155,7 +155,7 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
 def _ray_readers(table: Any) -> list[Reader]:
     """Return a reader of each block of the dataset, which is executed now."""
     ray, label = needed("ray", WHO), label_of(table)
-    with uncomputed(label):
+    with naming_errors(label):
         references = table.materialize().to_arrow_refs()
         form = ray.remote(lambda table: (table.num_rows, table.schema))
         parts = ray.get([form.remote(reference) for reference in references])
@@ -178,17 +178,17 @@ def _ray_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
 
 
 def _spark_rows(content: tuple[Any, int]) -> Any:
-    """Return the rows of a partition, given as the RDD of bytes and its number there."""
+    """Return the rows of a partition, which is given as an RDD of bytes and its number in it."""
     streams, number = content
     return table_of(streams.context.runJob(streams, list, [number]))
 
 
 def _spark_readers(table: Any) -> list[Reader]:
-    """Return a reader of each partition, which are computed and persisted now."""
+    """Compute and persist the partitions, and return a reader of each."""
     storage = needed("pyspark", WHO).StorageLevel
     to_arrow_schema = needed("pyspark.sql.pandas.types", WHO).to_arrow_schema
     label = label_of(table)
-    with uncomputed(label):
+    with naming_errors(label):
         streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
         streams.persist(storage.MEMORY_AND_DISK)
         count = lambda content: [sum(table_of([part]).num_rows for part in content)]
@@ -204,11 +204,11 @@ def _spark_readers(table: Any) -> list[Reader]:
 
 
 def _spark_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return the data frame with the result of ``call`` in further columns."""
+    """Return the data frame with the results of ``call`` as additional columns."""
     pyarrow = needed("pyarrow", "predict")
     types = needed("pyspark.sql.pandas.types", "predict")
     schema = types.to_arrow_schema(table.schema)
-    # a row is made up, to see the types of predictions
+    # a made-up row shows the types of predictions
     row = {f.name: "" if "string" in str(f.type) else 1 for f in schema}
     example = pyarrow.RecordBatch.from_pylist([row], schema)
     with warnings.catch_warnings():
@@ -243,7 +243,7 @@ def table_of(streams: list[bytes]) -> Any:
 #: Functions that return the readers of the partitions of a table.
 READERS = {"dask": _dask_readers, "ray": _ray_readers, "pyspark": _spark_readers}
 
-#: Functions that return what a function gives of each partition of a table or array, by this name.
+#: Functions that apply a function to each partition of a table or array; results have a name.
 MAPPED = {"dask": _dask_mapped, "ray": _ray_mapped, "pyspark": _spark_mapped}
 
 

@@ -37,7 +37,7 @@ def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
 
 
 def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
-    """Return the ``m`` rows of lowest priority of blocks; at most 2m rows and a block are held."""
+    """Return the ``m`` rows of lowest priority of blocks. Memory: 2m rows and one block."""
     kept, index, priority = [], np.empty(0, np.intp), np.empty(0)
     limit = np.inf
     for X, y, w, start in blocks:
@@ -53,12 +53,12 @@ def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
     return Sample(*part(join(kept), keep), index[keep])
 
 
-# --- The sample that is kept of a pass: it grows, merges and has bounded size ---
+# --- The random sample of the rows of a pass: bounded in size, and samples can be merged ---------
 
 
 @dataclass(frozen=True, eq=False)
 class RowSample:
-    """The rows of lowest random priority among all that were seen."""
+    """The rows of lowest random priority among all rows that were read."""
 
     X: Float[Array, "m d"]
     y: Float[Array, "m t"]

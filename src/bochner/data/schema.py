@@ -37,7 +37,7 @@ class Schema:
         The encoder of each column that is not dropped, in order; empty where columns are numbers
         and categories without missing cells.
     dropped : mapping of str to str, or sequence of such pairs
-        Columns that a fit has left out, and why.
+        Columns that a fit has left out, with the reasons.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class Schema:
 
     @property
     def used_columns(self) -> tuple[str, ...]:
-        """Feature columns that are not dropped."""
+        """Names of the feature columns that are not dropped."""
         out = dict(self.dropped)
         return tuple(name for name in self.columns if name not in out)
 
@@ -107,7 +107,7 @@ class Schema:
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        """Names of all columns but those that are dropped."""
+        """Names of all columns that are read, without the dropped ones."""
         return (*self.used_columns, *self.raw_names[len(self.columns) :])
 
     @property
@@ -133,7 +133,7 @@ def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def refuse_repeated(names: Iterable[Any], rule: str) -> None:
-    """Refuse names that come more than once; ``rule`` begins the sentence."""
+    """Raise an error for names that occur more than once; its message begins with ``rule``."""
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(
             f"{rule}; got {listed(repeated)} more than once. Rename or drop the repeated ones."
@@ -141,14 +141,14 @@ def refuse_repeated(names: Iterable[Any], rule: str) -> None:
 
 
 def listed(names: Iterable[object], most: int = 6) -> str:
-    """Write names in quotes, with commas between them; of many, how many there are."""
+    """Return names in quotes, with commas: the first ``most``, and the number of all if more."""
     names = list(names)
     text = ", ".join(repr(name) for name in names[:most])
     return text if len(names) <= most else f"{text}, ... ({len(names)} in all)"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean 'delay'?)`` for ``dleay``, or nothing if no name is near."""
+    """Return `` (did you mean 'delay'?)`` for ``dleay``; "" if no known name is similar."""
     lower = {str(k).lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), lower, n=3)
     return f" (did you mean {' or '.join(repr(lower[k]) for k in near)}?)" if near else ""
@@ -159,11 +159,11 @@ class Inputs:
     """Columns and classes of the training data."""
 
     n_features_in: int
-    names: tuple[str, ...] | None = None  # of the columns, where they had names
+    names: tuple[str, ...] | None = None  # of the columns, if they had names
     schema: Schema | None = None  # of the columns of a table
     classes: Any = None  # labels, sorted, (K,)
 
     @property
     def n_columns(self) -> int:
-        """Columns of numbers, once text columns have become some each."""
+        """Number of columns of X, after the columns of a table were encoded."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)

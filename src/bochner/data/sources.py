@@ -23,7 +23,7 @@ from bochner.data.encoders import Where
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
 
-#: Most numbers that are read at a time, 32 MB in float64; one chunk if that has more.
+#: Most numbers that are read at a time, 32 MB in float64; a chunk with more is read whole.
 CELLS_READ = 1 << 22
 
 
@@ -57,7 +57,7 @@ class Block(NamedTuple):
 
 
 def weights_of(block: Any) -> Any:
-    """Return the weights of a block's rows in NumPy's float64, one of each where it has none."""
+    """Return the weights of a block as float64 NumPy array, all 1 if it has no weights."""
     if block.w is None:
         return np.ones(block.X.shape[0])
     return to_numpy(block.w).astype(np.float64)
@@ -71,7 +71,7 @@ class Partition:
     n_rows: int
     first: int = 0  # number of the first row
     library: str = ""  # the package of the engine
-    get: Callable[[Any], Any] | None = None  # gives the rows of the handle
+    get: Callable[[Any], Any] | None = None  # function of the handle that returns the rows
 
     def fetch(self) -> Any:
         """Return the rows, in this process."""
@@ -79,13 +79,13 @@ class Partition:
 
 
 class Source(ABC):
-    """Rows that can be read from the first to the last, again and again."""
+    """Rows that can be read from the first to the last, as often as needed."""
 
     label: str  # name in messages
     n_columns: int  # columns of X
-    n_rows: Any = None  # int; None if only reading them all would tell
+    n_rows: Any = None  # int; None if unknown before all rows were read
     schema: Schema | None = None  # None if the columns have no names
-    first: int = 0  # number of the first row, where they are a part
+    first: int = 0  # number of the first row in the whole table
 
     def __repr__(self) -> str:
         return self.label
@@ -111,7 +111,7 @@ class Source(ABC):
         return ()
 
     def part(self, start: int, stop: int) -> "Source | None":
-        """Return a source of these rows; None where those before must be read for it."""
+        """Return a source of these rows; None if all rows before them would have to be read."""
         return None
 
     def with_content(self, rows: Sequence[Any]) -> "Source":
@@ -120,7 +120,7 @@ class Source(ABC):
 
 
 def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
-    """Cut pieces of any size into pieces of ``rows`` rows each, views where they can be."""
+    """Cut pieces of any size into pieces of ``rows`` rows each, views where possible."""
     waiting: list[Piece] = []
     count = 0
     for piece in pieces:
@@ -174,7 +174,7 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
 
 
 def require_weights(w: Any, where: Where) -> None:
-    """Refuse weights that are negative, missing or too large, naming the row of the first."""
+    """Raise an error that names the row of the first negative, missing or too large weight."""
     require_finite(w, lambda _: "the sample weight", where)
     bad = (w < 0) | (w > LARGEST)
     if bool(array_namespace(w).any(bad)):
@@ -186,7 +186,7 @@ def require_weights(w: Any, where: Where) -> None:
         )
 
 
-# --- Data that is in memory, or comes from the caller's own iterable -----------------------------
+# --- Arrays, and the caller's iterables ----------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -195,7 +195,7 @@ class Arrays(Source):
 
     chunks: tuple[Partition, ...]
     key: str = ""  # fingerprint that needs no reading
-    step: int = 0  # rows of an array in a file that are read together: whole chunks
+    step: int = 0  # rows read together of an array in a file: a multiple of its chunks
     label: str = field(kw_only=True)
     n_columns: int = field(kw_only=True)
     n_rows: int = field(kw_only=True)
@@ -204,7 +204,7 @@ class Arrays(Source):
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
             return vars(self)
-        # a file that is open here is not open in another process
+        # another process cannot use a file that is open in this process
         (data,) = self.chunks
         start = self.first - data.first
         rows = part(Piece(*data.fetch()), slice(start, start + self.n_rows))
@@ -226,7 +226,7 @@ class Arrays(Source):
                 yield checked(part(data, numbers), range(start, start + step))
 
     def rows(self, index: np.ndarray) -> Piece:
-        """Return the rows of these numbers of one array, without a pass over the others."""
+        """Return the rows with these numbers, of a source with one partition, without a pass."""
         (data,) = self.chunks
         return checked(part(data.fetch(), index + (self.first - data.first)), index)
 
@@ -253,12 +253,12 @@ class Iterables(Source):
 
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
-    first_row: bytes  # whether it is the same each time
+    first_row: bytes  # the first pass; each pass must begin with it
     label: str
     n_columns: int
 
-    def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
-        for number, piece in enumerate(_pieces(_fresh(self.source))):
+    def pieces(self, rows: int) -> Iterator[Piece]:  # pieces keep the caller's sizes
+        for number, piece in enumerate(_pieces(_iterate(self.source))):
             if number == 0 and _first_row(piece) != self.first_row:
                 raise InvalidInput(
                     "Blocks: an iterable must give the same rows in the same order each time it is "
@@ -275,7 +275,7 @@ class Iterables(Source):
 
 
 def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
-    """Check shapes and types of arrays, once, without looking at the values."""
+    """Return a source of arrays; their shapes and types are checked, but no values."""
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "columns"):
         raise InvalidType(
             f"Blocks.from_arrays: X must be an array; got a table ({type(X).__name__}). "
@@ -293,35 +293,35 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
 
 
 def is_stored(X: Any) -> bool:
-    """Whether X is an array in a file that is read by slices (h5py, Zarr), of no array library."""
+    """Whether X is an array in a file that is read by slices, of h5py or Zarr."""
     in_chunks = hasattr(X, "chunks") and hasattr(X, "dtype") and not hasattr(X, "rechunk")
     return in_chunks and not array_api_compat.is_array_api_obj(X)
 
 
 def open_iterable(source: Any) -> Iterables:
-    """Look at the first piece of a re-iterable, or of what a function returns."""
-    started = _fresh(source)
-    if started is _fresh(source):
+    """Return a source of an iterable or of a function that returns one; read the first piece."""
+    iterator = _iterate(source)
+    if iterator is _iterate(source):
         raise InvalidInput(
             "Blocks.from_iterable: the source must be readable more than once; got "
-            f"{type(started).__name__}, which is used up after one pass. Pass a function that "
+            f"{type(iterator).__name__}, which is used up after one pass. Pass a function that "
             "makes a new iterator each time it is called."
         )
-    for piece in _pieces(started):
+    for piece in _pieces(iterator):
         label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"
         return Iterables(source, form_of(piece), _first_row(piece), label, piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 
-def _fresh(source: Any) -> Iterator[Any]:
-    made = source() if callable(source) else source
-    if not isinstance(made, Iterable):
+def _iterate(source: Any) -> Iterator[Any]:
+    items = source() if callable(source) else source
+    if not isinstance(items, Iterable):
         raise InvalidType(
             "Blocks.from_iterable: the source must be an iterable of (X,), (X, y) or (X, y, w), or "
             "a function without arguments that returns one; got "
-            f"{'a function that returns ' * callable(source)}{type(made).__name__}."
+            f"{'a function that returns ' * callable(source)}{type(items).__name__}."
         )
-    return iter(made)
+    return iter(items)
 
 
 def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
@@ -333,7 +333,7 @@ def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
         if not 1 <= len(parts) <= 4:
             raise InvalidInput(
                 "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
-                f"{len(parts)} parts. Give these only."
+                f"{len(parts)} parts. Pass no other parts."
             )
         piece = shaped(*parts[:3])
         yield checked(piece, range(start, start + piece.X.shape[0]))
@@ -341,7 +341,7 @@ def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
 
 
 def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
-    """Return arrays as a piece, of shapes and types that fit together."""
+    """Return arrays as a piece; raise an error if their shapes or types do not fit."""
     X = as_array(X, "Blocks", "X")
     y = None if y is None else as_array(y, "Blocks", "y")
     w = None if w is None else as_array(w, "Blocks", "sample_weight")
@@ -362,12 +362,12 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
 
 
 def stand_in(array: Any) -> Any:
-    """Return an array of the same shape and type that takes no memory."""
+    """Return an array of zeros of the same shape and dtype that uses almost no memory."""
     return None if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
 def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
-    """Return the rows with these numbers as floats; check values and weights."""
+    """Return the rows, whose numbers are ``numbers``, as floats; check values and weights."""
     X, y, w = as_floating(piece.X), piece.y, piece.w
     where = lambda row: f"row {numbers[row]} (counted from 0)"
     require_finite(X, lambda col: f"column {col} of X", where)
@@ -394,7 +394,7 @@ def form_of(piece: Piece) -> str:
 
 
 def required_targets(who: str, y: Any) -> Any:
-    """Return the targets of a block, or the shape of one, which must be there."""
+    """Return ``y``, targets or their shape; raise an error if it is None."""
     if y is None:
         raise InvalidInput(
             f"{who}: requires y to be passed, but the target y is None; name it with target=... "

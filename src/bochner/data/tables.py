@@ -1,4 +1,4 @@
-"""Tables as numbers: readers, which give Arrow data, seen through one schema."""
+"""Tables as numbers: readers yield Arrow data, and a schema encodes them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,10 +27,10 @@ from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
 
-# 4 MB of float64: large enough to hide the cost per piece, small beside a block of features.
+# 4 MB of float64: large enough to hide the cost per piece, small compared with features of a block.
 CELLS_PER_PIECE = 1 << 19
 
-#: The numbers of no rows.
+#: Empty array of row numbers.
 NO_ROWS: np.ndarray = np.empty(0, np.intp)
 
 #: Cells of one column that did not occur in training: description, examples, place and first row.
@@ -53,17 +53,17 @@ class Reader:
 
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    # a function of the reader, names of columns, names of those that CSV has as text, and the best
-    # number of rows; it yields Arrow data
+    # function that yields Arrow data, of the reader, names of columns, names of columns that are
+    # text in CSV, and the preferred number of rows
     read: Any
-    n_rows: int | None = None  # None if it is unknown before the table was read
-    key: str = ""  # fingerprint that needs no reading, as name, size and time
-    first: int = 0  # number of the first row, where it is a part of a table
+    n_rows: int | None = None  # None if unknown before the table was read
+    key: str = ""  # fingerprint without reading, e.g. of name, size and time
+    first: int = 0  # number of the first row in the whole table
     # ascending numbers of the rows without a target, which are left out
     absent: np.ndarray = field(default_factory=lambda: NO_ROWS)
     partition: Partition | None = None  # of a table in memory, or one that an engine holds
-    text_file: Any = None  # that has lines, and columns that can all be read as text
-    hint: str = ""  # added to the message about a column that is not found
+    text_file: Any = None  # TextFile: rows have lines, and every column can be read as text
+    hint: str = ""  # added to errors about missing columns
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
@@ -93,8 +93,8 @@ class Tables(Source):
     schema: Schema = field(kw_only=True)
     dtype: np.dtype
     target_dtype: np.dtype
-    drafts: tuple[Encoder, ...] | None = None  # to be fitted; None of a schema given or learned
-    # by name, (folds, levels + 2, p): how rows of a fit are encoded
+    drafts: tuple[Encoder, ...] | None = None  # encoders to be fitted; None if they are fitted
+    # by name, (folds, levels + 2, p): encoding of training rows, without the rows of their fold
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     raw: bool = False  # whether X are the cells themselves, one column each
     label: str = field(kw_only=True)
@@ -120,8 +120,8 @@ class Tables(Source):
         if unseen:
             _warn_unseen(unseen)
 
-    def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return the names of the used columns, and their cells in these rows (missing: None)."""
+    def raw_rows(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return the names of the used columns, and their cells in these rows, missing: None."""
         names = self.schema.used_columns
         by_row: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(4096):
@@ -131,7 +131,7 @@ class Tables(Source):
         return names, [by_row[row] for row in rows]
 
     def of_cells(self) -> "Tables":
-        """Return the same rows as cells, NaN where they are missing: one column each."""
+        """Return the same rows before they are encoded: cells as numbers, missing ones as NaN."""
         return replace(self, raw=True, n_columns=len(self.readable), fold_tables={})
 
     @property
@@ -139,7 +139,7 @@ class Tables(Source):
         """The encoder that reads each column."""
         return self.drafts or self.schema.plain
 
-    def learned(
+    def with_encoders(
         self,
         encoders: tuple[Encoder, ...],
         dropped: Sequence[tuple[str, str]],
@@ -153,17 +153,17 @@ class Tables(Source):
         return replace(tables, dtype=dtype, n_columns=n_columns)
 
     def read_as(self, schema: Schema) -> "Tables":
-        """Return the same rows, target and weight through a schema with encoders."""
+        """Return the same rows, target and weight, encoded by a schema of a fit."""
         roles = replace(self.schema, columns=schema.columns, categories=())
-        return replace(self, schema=roles).learned(schema.encoders, schema.dropped, {})
+        return replace(self, schema=roles).with_encoders(schema.encoders, schema.dropped, {})
 
     def _frames(self, rows: int) -> Iterator[tuple[Any, Where, int]]:
         """Yield frames, the function that names places of their rows, and their first row."""
         names = self.schema.read_names
         labels = {str(self.schema.target)} if self.schema.classes else set()
         roles = {*(self.schema.target_names or ()), self.schema.weight}
-        fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
-        size = max(rows, fit - fit % rows)
+        most = CELLS_PER_PIECE // max(len(names), self.n_columns)
+        size = max(rows, most - most % rows)
         total = self.first
         for reader in self.readers:
             start = reader.first
@@ -196,7 +196,7 @@ class Tables(Source):
             rows = count - len(gaps)
             low, high = max(start - before, 0), min(stop - before, rows)
             if low < high:
-                # present rows before each gap
+                # numbers of present rows before each gap
                 ahead = gaps - np.arange(len(gaps))
                 ends = low, high - 1
                 first, last = ends + np.searchsorted(ahead, ends, side="right")
@@ -211,13 +211,13 @@ class Tables(Source):
 
     def with_content(self, rows: Sequence[Any]) -> "Tables":
         readers = zip(self.readers, self.partitions, rows, strict=True)
-        partitions = ((r, replace(p, content=given, get=None)) for r, p, given in readers)
+        partitions = ((r, replace(p, content=content, get=None)) for r, p, content in readers)
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in partitions))
 
     def _columns(
         self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]
     ) -> np.ndarray:
-        """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
+        """Return the columns of X of one column; without a fit, a column per category."""
         column = column_of(frame, encoder.name)
         if isinstance(encoder, Levels) and not (self.raw or self.schema.encoders):
             levels = dict(self.schema.categories)[encoder.name]
@@ -234,10 +234,10 @@ class Tables(Source):
             rows = fold * table.shape[1] + encoder.places(cells)
             return table.reshape(-1, table.shape[2]).take(rows, axis=0)
         columns = encoder.encode(cells)
-        words, which = encoder.unseen(cells)
-        if encoder.name not in unseen and len(rows := np.flatnonzero(which)):
+        description, mask = encoder.unseen(cells)
+        if encoder.name not in unseen and len(rows := np.flatnonzero(mask)):
             texts = texts_in(as_texts(column).take(rows)) if isinstance(encoder, Levels) else ()
-            unseen[encoder.name] = words, listed(sorted(texts), 3), where, int(rows[0])
+            unseen[encoder.name] = description, listed(sorted(texts), 3), where, int(rows[0])
         return columns
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
@@ -248,8 +248,8 @@ class Tables(Source):
         if self.schema.classes:
             codes = _codes(names[0], columns[0], self.schema.classes, where)
             return codes.astype(self.target_dtype)
-        numbers = zip(names, columns, strict=True)
-        y = np.column_stack([numbers_of(*one, self.target_dtype, where, True) for one in numbers])
+        pairs = zip(names, columns, strict=True)
+        y = np.column_stack([numbers_of(*pair, self.target_dtype, where, True) for pair in pairs])
         require_finite(y, lambda col: f"target {names[col]!r}", where)
         return y[:, 0] if isinstance(self.schema.target, str) else y
 
@@ -263,7 +263,7 @@ class Tables(Source):
 
 
 def is_text(encoder: Encoder, reader: Reader) -> bool:
-    """Whether a column is read as text; in text files, columns of times are."""
+    """Whether a column is read as text; times in text files are read as text."""
     if isinstance(encoder, Times):
         return reader.text_file is not None or encoder.form != ""
     return isinstance(encoder, Levels) or (isinstance(encoder, Numbers) and encoder.comma)
@@ -271,18 +271,18 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
 
 def _warn_unseen(unseen: dict[str, Unseen]) -> None:
     """Warn of unseen cells, in one sentence for all columns with the same description."""
-    said = []
+    sentences = []
     for words, names in reasons((name, cell[0]) for name, cell in unseen.items()).items():
         _, texts, where, row = unseen[names[0]]
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
-        such = f", such as {texts}" if texts else ""
-        said.append(f"{columns} {words}{such}; first in {where(row)}")
-    sentences = ". ".join(each[0].upper() + each[1:] for each in said)
-    warn_user(f"{sentences}. Fit again with such rows if there are many.", DataWarning)
+        examples = f", such as {texts}" if texts else ""
+        sentences.append(f"{columns} {words}{examples}; first in {where(row)}")
+    text = ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+    warn_user(f"{text}. Fit again with such rows if there are many.", DataWarning)
 
 
 def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:
-    """Refuse columns that only a fit makes numbers of, all in one message."""
+    """Raise one error for all columns that only a fit can encode as numbers."""
     got = [f"{draft.name!r} (dates or times)" for draft in drafts if isinstance(draft, Times)]
     got += [
         f"{draft.name!r} (more texts, e.g. {listed(draft.levels[:3])})"
@@ -293,17 +293,17 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
         raise InvalidInput(
             f"Blocks: columns must hold numbers, or at most {MOST_CATEGORIES} different texts, "
             f"which become columns of 0 and 1; got {', '.join(got)}. Learners' fit and fit_blocks "
-            "make numbers of such columns; or turn them into numbers first, or drop them."
+            "encode such columns; or turn them into numbers first, or drop them."
         )
 
 
 def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Return the ascending numbers in the range of ``count`` numbers from the first on."""
+    """Return those of ascending ``numbers`` that are in [first, first + count)."""
     return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
 
 
 def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
-    """Return a frame, whose first row has this number, without the absent rows; and its numbers."""
+    """Return a frame, which begins with row ``start``, without absent rows; and its row numbers."""
     count = frame.num_rows
     numbers, gaps = range(start, start + count), within(absent, start, count)
     if not len(gaps):
@@ -318,7 +318,7 @@ def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
 
 
 def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
-    """Return the code of each text; missing and unknown categories raise an error."""
+    """Return the code of each text; a missing or unknown category raises an error."""
     if column.null_count:
         raise InvalidInput(
             f"Blocks: column {name!r} must have no missing values; got one in "

@@ -23,14 +23,14 @@ Chunk = Mapping[str, Any]
 
 @contextmanager
 def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its name only once it is complete and on the disk.
+    """Open a file for writing that gets its name when it is complete and on the disk.
 
-    After an error or Ctrl-C an older file is as it was; a process that is killed leaves a part,
+    After an error or Ctrl-C an older file is unchanged; a process that is killed leaves the file
     ``.NAME.*.part``. Mode "w" writes UTF-8 with line ends as given.
     """
     path = Path(os.path.realpath(Path(path).expanduser()))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    with explained(partial(_unwritten, path), OSError):
+    with explained(partial(_error_of_file, path), OSError):
         if path.is_dir():
             raise DataFileError(f"'{path}' cannot be written: it is a folder. Name a file in it.")
         if path.exists() and not path.is_file():  # a device or pipe
@@ -53,19 +53,19 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
             raise
 
 
-def _unwritten(path: Path, error: OSError) -> DataFileError | None:
-    """Return the error of the system; None if the error is not about this file."""
+def _error_of_file(path: Path, error: OSError) -> DataFileError | None:
+    """Return the error to raise for an error of the system; None if it is not about this file."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        what = "the disk is full"
-        todo = "Nothing was left behind; free some space or choose another place"
+        reason = "the disk is full"
+        remedy = "Nothing was left behind; free some space or choose another place"
     elif error.filename is not None and (
         Path(error.filename) == path
         or (Path(error.filename).parent == path.parent and error.filename.endswith(".part"))
     ):
-        what, todo = reason_of(error), "Check the folder and its permissions"
+        reason, remedy = reason_of(error), "Check the folder and its permissions"
     else:
         return None
-    return DataFileError(f"'{path}' cannot be written: {what}. {todo}.")
+    return DataFileError(f"'{path}' cannot be written: {reason}. {remedy}.")
 
 
 def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:

@@ -20,7 +20,7 @@ from bochner._core.checks import Check, Positive
 from bochner._core.names import NamedArguments
 from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
-from bochner.data.partitions import said, table_of
+from bochner.data.partitions import message_of, table_of
 from bochner.data.sources import Partition
 from bochner.engines.workers import ClusterPasses, Handle, merged
 from bochner.errors import BochnerError, EngineError, InvalidType
@@ -191,7 +191,7 @@ def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> 
     if handle.status == "error":
         for partition in partitions:
             partition.fetch()  # says which it is
-    return failed("Dask", handle.key, said(error))
+    return failed("Dask", handle.key, message_of(error))
 
 
 # --- Ray ------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Ray(NamedArguments):
                 cause = getattr(error, "cause", None)
                 if isinstance(cause, BochnerError):
                     raise cause from None
-                raise failed("Ray", name, said(error)) from error
+                raise failed("Ray", name, message_of(error)) from error
 
         # the value of a part stays where it is: its end alone comes here
         wait = lambda handle: get(*ends.pop(handle.hex()))
@@ -393,7 +393,7 @@ def _job(
             break
         except Exception as error:
             if not left:
-                words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
+                words = f"{TRIES} times, {message_of(error)}; PYSPARK_PYTHON names their Python"
                 raise failed("Spark", name, words) from error
     if isinstance(result, BochnerError):
         raise result

@@ -230,7 +230,7 @@ class RecordedPasses:
         total, (rows, weighty) = record["total"] or NO_ROWS
         seconds = time.monotonic() - began
         LOG.info("%s: pass %d, %d rows, %.2f s", self.label, number + 1, rows, seconds)
-        blocks.finished(rows, weighty)
+        blocks.check_pass(rows, weighty)
         return total
 
     def _read(self, name: str, number: int, digest: Any) -> Any:
@@ -256,13 +256,13 @@ class RecordedPasses:
         rows = rows if n is None else min(rows, n)
         rest = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
-        blocks.passed(rows)
+        blocks.report_rows(rows)
         with _deferred_signals() as pending:
             for block in (rest or blocks).walk():
                 if block.start < rows:
                     continue
                 running.add(block)
-                blocks.passed(block.X.shape[0])
+                blocks.report_rows(block.X.shape[0])
                 if time.monotonic() >= self._next or pending:
                     self._unwritten[name] = {"digest": record["digest"], "state": running.state()}
                     self._write()

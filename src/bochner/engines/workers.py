@@ -75,14 +75,14 @@ class ClusterPasses:
         total, (n, weighty) = self.result(root) or NO_ROWS
         seconds = time.monotonic() - began
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
-        blocks.finished(n, weighty)
+        blocks.check_pass(n, weighty)
         return total
 
     def _wait(self, handle: Handle, rows: int, blocks: Blocks) -> None:
         """Wait for a part, and report its rows to the callbacks."""
         self.wait(handle)
         if rows:
-            blocks.passed(rows)
+            blocks.report_rows(rows)
 
     def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
         """Send a map (once per fit) or a summand to workers; also return the summand to merge."""

@@ -193,7 +193,7 @@ def encoded(
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
-    source = tables.learned(encoders, dropped, fold_tables)
+    source = tables.with_encoders(encoders, dropped, fold_tables)
     size = blocks.block_rows
     if size == block_rows(blocks.n_columns):  # before, each category was a column
         size = block_rows(source.n_columns)

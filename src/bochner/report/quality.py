@@ -124,7 +124,7 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Bun
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
         if isinstance(given.source, Tables):
-            seen.columns, X = given.source.as_given(numbers)
+            seen.columns, X = given.source.raw_rows(numbers)
         known = [a[places] for a in (examined.y, examined.predicted) if a is not None]
         if kind == "classification":
             codes, labels = known
