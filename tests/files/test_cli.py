@@ -181,7 +181,7 @@ def test_types_of_columns_are_taken_from_the_command():
     lines = "".join(f"{i % 3},{'?' if i == 5 else i},{i % 7}\n" for i in range(60))
     Path("t.csv").write_text(f"a,b,y\n{lines}")
     line = "fit t.csv --target y --out m --features 8"
-    assert "Note: Blocks: column 'b' is text, since it holds '?' beside 59" in cli(line)[1]
+    assert "Note: Blocks: column 'b' is text, since it has '?' besides 59" in cli(line)[1]
     _, err = cli(line + " --types b=number", 1)
     assert "Row #7: CSV conversion error to double: invalid value '?'" in err
     found = facts(line + " --types b=category --types a=category")
@@ -806,7 +806,7 @@ def test_a_regressor_gives_bounds_where_they_are_asked_for(name, learner, rows):
 
 def test_an_interval_of_a_classifier_is_refused(learner):
     told, _ = predicted(learner("svc")[2], "--interval 0.9", 2)
-    assert "SVC predicts no quantity that could lie between bounds" in told
+    assert "SVC has no prediction intervals" in told
 
 
 def test_settings_reach_the_learner(learner):

@@ -1,4 +1,4 @@
-"""Names to choose from, written out so that ``--help`` is quick, and checks of arguments."""
+"""Choices of options, written as literals so that ``--help`` is quick; types of arguments."""
 
 import atexit
 import math
@@ -59,8 +59,8 @@ def alpha(text: str) -> str | float:
     raise click.BadParameter(words)
 
 
-def _listed(item: Callable[[str], Any], words: str) -> Callable[[str], list[Any]]:
-    """Return a type that reads items between commas; ``item`` raises ValueError."""
+def _list_of(item: Callable[[str], Any], words: str) -> Callable[[str], list[Any]]:
+    """Return a type for items between commas; ``item`` reads one, or raises ValueError."""
 
     def read(text: str) -> list[Any]:
         try:
@@ -77,17 +77,17 @@ def _positive(text: str) -> float:
     return float(text)
 
 
-def _typed(text: str) -> tuple[str, str]:
+def _type_pair(text: str) -> tuple[str, str]:
     name, _, kind = text.rpartition("=")
     if not name or kind not in ("number", "category"):
         raise ValueError
     return name, kind
 
 
-names = _listed(str, "names")
-lengthscales = _listed(_positive, "positive numbers, as 0.5 or 0.3,1,2")
-widths = _listed(int, "whole numbers separated by commas, as 256,1024")
-types = _listed(_typed, "as a=number,b=category")
+names = _list_of(str, "names")
+lengthscales = _list_of(_positive, "positive numbers, as 0.5 or 0.3,1,2")
+widths = _list_of(int, "whole numbers separated by commas, as 256,1024")
+types = _list_of(_type_pair, "as a=number,b=category")
 
 
 class OneOf(ClickChoice):  # generic from click 8.2 on
@@ -131,7 +131,7 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
     return file
 
 
-#: What a table is called that is written as text to where commands print.
+#: Path that stands for standard output, where a table is written as CSV.
 STANDARD_OUTPUT = Path("-")
 
 table = destination(".parquet", ".pq", ".csv")
@@ -139,7 +139,7 @@ picture = destination(".png", ".svg", ".pdf")
 
 
 def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
-    """Return the options that --coords sets; options that were given stay."""
+    """Return the options that --coords sets; options that the user set stay."""
     if coords is None:
         return {}
     if columns is not None:
@@ -149,10 +149,10 @@ def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[
             f"--coords names one to three columns; got {len(coords)}. Pass them by --columns: "
             "features serve any number."
         )
-    given = click.get_current_context().get_parameter_source
+    source = click.get_current_context().get_parameter_source
     default = click.core.ParameterSource.DEFAULT
-    open_ = {"model": "gp", "kernel": "matern32"}
-    return {"columns": coords, **{k: v for k, v in open_.items() if given(k) is default}}
+    choices = {"model": "gp", "kernel": "matern32"}
+    return {"columns": coords, **{k: v for k, v in choices.items() if source(k) is default}}
 
 
 def input_files(files: Iterable[str]) -> list[Any]:
@@ -173,7 +173,7 @@ def input_files(files: Iterable[str]) -> list[Any]:
 
 
 def refuse_overwriting(out: Path, inputs: Iterable[object]) -> None:
-    """Refuse to write over what is being read."""
+    """Raise an error if the output is one of the files to read."""
     paths = (Path(str(file)) for file in inputs)
     if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
         raise click.BadParameter(

@@ -23,8 +23,8 @@ from bochner._core.text import facts_in_words
 from bochner.cli import arguments as kinds
 from bochner.cli.arguments import STANDARD_OUTPUT, input_files, on_coordinates, refuse_overwriting
 
-MOST_COLUMNS = 40  # Columns that people are shown
-LABELS = 11  # Width of the labels
+MOST_COLUMNS = 40  # of a model that are printed
+LABELS = 11  # width of the labels
 
 
 @dataclass
@@ -37,9 +37,9 @@ class Terminal:
 
     @contextmanager
     def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
-        """Time a phase; show its name, or the rows that are read."""
-        began, watched = perf_counter(), not self.quiet and sys.stderr.isatty()
-        if watched and (doing or blocks is not None):
+        """Time a phase; show its name ``doing``, or count the rows read from ``blocks``."""
+        began, has_display = perf_counter(), not self.quiet and sys.stderr.isatty()
+        if has_display and (doing or blocks is not None):
             bar = Bar(blocks)
             if doing:
                 bar.at(doing)
@@ -69,10 +69,10 @@ class Terminal:
         elif not self.quiet:
             for label, text in facts_in_words(words):
                 line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
-                if sys.stdout.isatty():  # elsewhere unbroken: for grep, and paths that are copied
-                    how: Any = {"subsequent_indent": indent, "break_on_hyphens": False}
+                if sys.stdout.isatty():  # files and pipes get unbroken lines, for grep
+                    layout: Any = {"subsequent_indent": indent, "break_on_hyphens": False}
                     width = get_terminal_size().columns
-                    line = "\n".join(fill(each, width, **how) for each in line.splitlines())
+                    line = "\n".join(fill(part, width, **layout) for part in line.splitlines())
                 click.echo(line)
 
 
@@ -82,7 +82,7 @@ def _option(names: str, words: str, kind: Any = None, sign: str | None = None, *
 
 def _target(words: str, **more: Any) -> Any:
     """Return the option that names one target or several."""
-    one_or_several = lambda _ctx, _param, given: given[0] if len(given) == 1 else given or None
+    one_or_several = lambda _ctx, _param, names: names[0] if len(names) == 1 else names or None
     return _option("--target", words, multiple=True, callback=one_or_several, **more)
 
 
@@ -90,7 +90,7 @@ _model = click.argument("model", metavar="MODEL")
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
 _seed = _option("--seed", "Seed of all randomness.", click.IntRange(0), default=0)
 _separator = _option(
-    "--separator", "Between fields of text files; found by itself if not given.", sign="CHARACTER"
+    "--separator", "Separator of fields in text files; detected if not given.", sign="CHARACTER"
 )
 _lengthscale = _option(
     "--lengthscale",
@@ -113,7 +113,7 @@ def bochner() -> None:
 
 
 def _command(work: Callable[..., None]) -> Any:
-    """Make a command of a function of the terminal and all options."""
+    """Return the command that calls ``work`` with the terminal and all options."""
 
     @bochner.command(work.__name__.rstrip("_"))
     @_option("--json", "Print one JSON object on stdout.", is_flag=True)
@@ -132,13 +132,13 @@ def _table(command: Callable[..., None]) -> Callable[..., None]:
         _separator,
         _option(
             "--types",
-            "What columns hold, where that is not what they look like.",
+            "Types of columns, if the detected types are wrong.",
             kinds.types,
             "A=number,B=category",
             multiple=True,
             callback=lambda _ctx, _param, parts: dict(chain.from_iterable(parts)),
         ),
-        _option("--drop", "Columns that are no features.", *several),
+        _option("--drop", "Columns that are not features.", *several),
         _option("--columns", "Feature columns, by name or pattern; default: all others.", *several),
         _files,
     ):
@@ -146,23 +146,23 @@ def _table(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.Blocks":
+def _blocks(args: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.Blocks":
     """Return the rows and columns that the options of a command select."""
-    table = {"columns": given.columns, "drop": given.drop, "dtypes": given.types}
-    return bo.Blocks.from_files(paths, target, separator=given.separator, **table, **more)
+    table = {"columns": args.columns, "drop": args.drop, "dtypes": args.types}
+    return bo.Blocks.from_files(paths, target, separator=args.separator, **table, **more)
 
 
 @_command
-@_option("--out", "Where earth.html goes.", sign="FOLDER", default=".")
+@_option("--out", "Folder for earth.html.", sign="FOLDER", default=".")
 @_option("--quick", "Fewer points and features: seconds, not a minute.", is_flag=True)
 @_seed
-def demo(terminal: Terminal, given: Any) -> None:
+def demo(terminal: Terminal, args: Any) -> None:
     """Fit the relief of the Earth by several methods and write a page of maps."""
     from bochner.report.demo import run_demo
     from bochner.report.render import number
 
-    said = None if terminal.quiet else lambda line: click.echo(line, err=True)
-    facts = run_demo(given.out, quick=given.quick, seed=given.seed, show=said)
+    show_line = None if terminal.quiet else lambda line: click.echo(line, err=True)
+    facts = run_demo(args.out, quick=args.quick, seed=args.seed, show=show_line)
     del facts["maps"]
     lines = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
     best = facts["best"]
@@ -173,29 +173,29 @@ def demo(terminal: Terminal, given: Any) -> None:
 
 @_command
 @_table
-@_option("--model", "What to learn.", kinds.OneOf(tuple(kinds.LEARNERS)), default="ridge")
+@_option("--model", "Learner.", kinds.OneOf(tuple(kinds.LEARNERS)), default="ridge")
 @_target("Column to predict; repeat for several.")
 @_option("--out", "Model file to write.", kinds.destination(), default="m.bochner")
 @_option(
-    "--kernel", "Family; the learner's own if not given: ridge: auto.", kinds.OneOf(kinds.KERNELS)
+    "--kernel", "Kernel; default: that of the learner (ridge: auto).", kinds.OneOf(kinds.KERNELS)
 )
 @_lengthscale
-@_option("--features", "Number D; the learner's own if not given.", click.IntRange(1))
+@_option("--features", "Number of features D; default: the learner's.", click.IntRange(1))
 @_option(
     "--method",
-    "How features are made; auto measures and says why. The learner's own if not given. exact "
-    "(ridge, ridge-classifier, gp) and local (ridge, ridge-classifier): the exact kernel.",
+    "Method of the features; auto compares several. Default: the learner's. exact (ridge, "
+    "ridge-classifier, gp) and local (ridge, ridge-classifier) use the exact kernel.",
     kinds.OneOf((*kinds.METHODS, "exact", "local")),
 )
 @_option(
     "--alpha",
-    "Penalty, or how to choose it, of learners that have one; ridge: loo.",
+    "Penalty, or the criterion that chooses it; ridge: loo.",
     kinds.alpha,
     "loo|gcv|evidence|NUMBER",
 )
 @_seed
 @_option("--weight", "Column of sample weights.", sign="COLUMN")
-@_option("--coords", "One to three columns: a Gaussian process of them.", kinds.names, "A[,B[,C]]")
+@_option("--coords", "One to three columns of coordinates, for gp.", kinds.names, "A[,B[,C]]")
 @_option("--precision", "Of features and products.", kinds.OneOf(("auto", "float32", "float64")))
 @_option(
     "--set",
@@ -206,56 +206,56 @@ def demo(terminal: Terminal, given: Any) -> None:
 )
 @_option(
     "--checkpoint",
-    "Folder for checkpoints each minute: the same command resumes a killed fit.",
+    "Folder for a checkpoint each minute: the same command resumes a killed fit.",
     click.Path(),
     "FOLDER",
 )
 @_option(
     "--engine",
-    "Who reads the rows: this process, or a cluster.",
+    "Engine that reads the rows: this process, or a cluster.",
     kinds.OneOf(("local", "dask", "ray", "spark")),
     default="local",
 )
 @_option(
     "--scheduler",
-    "Of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; default: one is started here.",
+    "Address of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; default: start one.",
     sign="ADDRESS",
 )
 @_option(
     "--judge/--no-judge",
-    "Whether learners without leave-one-out errors are fitted again without some rows.",
+    "Fit learners without leave-one-out errors again, to measure held-out errors.",
     default=True,
 )
-def fit(terminal: Terminal, given: Any) -> None:
+def fit(terminal: Terminal, args: Any) -> None:
     """Fit a model to the rows of FILES and write it.
 
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
-    given. --method grid takes a Fourier grid, for millions of rows.
+    given. --method grid uses a Fourier grid, for millions of rows.
     """
     from bochner.cli import models
     from bochner.engines.local import FIRST
     from bochner.report.quality import certificate_of, judge_held_out, kind_of
 
-    given = SimpleNamespace(**vars(given) | on_coordinates(given.coords, given.columns))
-    model, kernel, lengthscale = given.model, given.kernel, given.lengthscale
-    choices = {name: getattr(given, name) for name in ("method", "alpha", "precision")}
-    choices |= {"n_features": given.features, "random_state": given.seed}
+    args = SimpleNamespace(**vars(args) | on_coordinates(args.coords, args.columns))
+    model, kernel, lengthscale = args.model, args.kernel, args.lengthscale
+    choices = {name: getattr(args, name) for name in ("method", "alpha", "precision")}
+    choices |= {"n_features": args.features, "random_state": args.seed}
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
-    fitted = models.learner(model, choices, given.set)
-    if given.target is None and kind_of(fitted) in ("regression", "classification"):
+    fitted = models.learner(model, choices, args.set)
+    if args.target is None and kind_of(fitted) in ("regression", "classification"):
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
-    folder, engine = given.checkpoint, given.engine
-    address, other, use = given.scheduler, folder, "--checkpoint is of a fit in this process"
+    folder, engine = args.checkpoint, args.engine
+    address, other, use = args.scheduler, folder, "--checkpoint is of a fit in this process"
     if engine == "local":
-        address, other, use = folder, given.scheduler, "--scheduler is of dask, ray and spark"
+        address, other, use = folder, args.scheduler, "--scheduler is of dask, ray and spark"
     if other is not None:
         raise click.UsageError(f"{use}; got --engine {engine}. Leave one of the two out.")
     where = getattr(bo.engines, engine.capitalize())(address)
-    paths = input_files(given.files)
-    refuse_overwriting(given.out, paths)
+    paths = input_files(args.files)
+    refuse_overwriting(args.out, paths)
     with terminal.phase("open"):
-        blocks = _blocks(given, paths, given.target, weight=given.weight)
+        blocks = _blocks(args, paths, args.target, weight=args.weight)
     if folder is not None and (Path(folder) / FIRST).exists():
         terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
     try:
@@ -265,18 +265,18 @@ def fit(terminal: Terminal, given: Any) -> None:
         if folder is not None and not isinstance(stopped, Exception):
             stopped.add_note(f"the same command resumes the fit in '{folder}'.")
         raise
-    with terminal.phase("certify", "Measuring how far the features are"):
+    with terminal.phase("certify", "Measuring the certificate"):
         certificate, words = certificate_of(fitted, blocks)
     held_out, held_out_words, facts = None, "", fitted.fit_.facts()
-    if given.judge and not facts.get("error_words"):
-        with terminal.phase("judge", "Fitting again without some rows, to judge"):
+    if args.judge and not facts.get("error_words"):
+        with terminal.phase("judge", "Fitting again to measure held-out errors"):
             held_out, held_out_words = judge_held_out(fitted, blocks)
     intervals = {}
     if model == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
             intervals["intervals"] = models.intervals_of(fitted)[1]
     with terminal.phase("write"):
-        bo.save(fitted, given.out)
+        bo.save(fitted, args.out)
     terminal.show(
         model=model,
         **{"rows": blocks.n_rows} | facts,
@@ -285,7 +285,7 @@ def fit(terminal: Terminal, given: Any) -> None:
         certificate=certificate and certificate.to_dict(),
         certificate_words=words,
         **intervals,
-        out=str(given.out),
+        out=str(args.out),
     )
 
 
@@ -293,8 +293,8 @@ def fit(terminal: Terminal, given: Any) -> None:
 @_model
 @_option("--out", "NetCDF file to write.", kinds.destination(".nc"), "FILE", required=True)
 @_option("--places", "Places along each coordinate.", click.IntRange(2), default=200)
-@_option("--picture", "Picture to write; beside --out if not given.", kinds.picture, "FILE")
-def map_(terminal: Terminal, given: Any) -> None:
+@_option("--picture", "Picture to write; default: --out with .png.", kinds.picture, "FILE")
+def map_(terminal: Terminal, args: Any) -> None:
     """Write the field that MODEL predicts, as NetCDF and a picture.
 
     MODEL is a Gaussian process of one or two coordinates. Mean and standard deviation are predicted
@@ -307,28 +307,28 @@ def map_(terminal: Terminal, given: Any) -> None:
     from bochner.data.writers import atomic
 
     xarray = needed("xarray", "bochner map", "xarray")
-    out = given.out
-    refuse_overwriting(out, [Path(given.model)])
+    out = args.out
+    refuse_overwriting(out, [Path(args.model)])
     with terminal.phase("open"):
-        fitted = open_model(given.model)
+        fitted = open_model(args.model)
     if not isinstance(fitted, bo.GaussianProcessRegressor):
         raise click.BadParameter(
-            f"'{given.model}' must hold a process of one or two coordinates, as bochner fit "
+            f"'{args.model}' must hold a process of one or two coordinates, as bochner fit "
             f"--coords writes; it holds a {type(fitted).__name__}.",
             param_hint="'MODEL'",
         )
     with terminal.phase("predict", "Predicting the map"):
-        display = bo.MapDisplay.from_estimator(fitted, given.places)
+        display = bo.MapDisplay.from_estimator(fitted, args.places)
     with terminal.phase("write"):
         fields = {display.name: display.mean, f"{display.name}_deviation": display.deviation}
         dims = {name: (list(display.axes), values) for name, values in fields.items()}
         with atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
-        where = given.picture or out.with_suffix(".png")
+        where = args.picture or out.with_suffix(".png")
         names = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
         figure = Figure(figsize=(6 * len(names), 4), layout="constrained")
-        for i, what in enumerate(names, 1):
-            display.plot(figure.add_subplot(1, len(names), i), what)
+        for i, name in enumerate(names, 1):
+            display.plot(figure.add_subplot(1, len(names), i), name)
         with atomic(where) as file:
             figure.savefig(file, format=where.suffix[1:], dpi=150)
     ends = lambda values: [values.min(), values.max()]
@@ -344,16 +344,16 @@ def map_(terminal: Terminal, given: Any) -> None:
 
 @_command
 @_table
-@_target("Column to leave out, and to choose the lengthscale by.")
-@_option("--kernel", "Family.", kinds.OneOf(kinds.KERNELS), default="gaussian")
+@_target("Target column, for which the lengthscale is chosen.")
+@_option("--kernel", "Kernel.", kinds.OneOf(kinds.KERNELS), default="gaussian")
 @_lengthscale
-@_option("--features", "Number D.", click.IntRange(1), default=1024)
+@_option("--features", "Number of features D.", click.IntRange(1), default=1024)
 @_seed
 @_option("--plot", "Picture to write.", kinds.picture, "FILE")
-def compare(terminal: Terminal, given: Any) -> None:
+def compare(terminal: Terminal, args: Any) -> None:
     """Compare feature methods for a kernel on the rows of FILES.
 
-    Draws every method on a sample of the rows: error predicted and measured, and time.
+    Each line has the predicted error, the error on a sample of the rows, and the time of a method.
     """
     import numpy as np
 
@@ -364,17 +364,17 @@ def compare(terminal: Terminal, given: Any) -> None:
     from bochner.selection.lengthscales import choose_lengthscale
     from bochner.sums.passes import sampled
 
-    paths, plot, seed = input_files(given.files), given.plot, given.seed
+    paths, plot, seed = input_files(args.files), args.plot, args.seed
     if plot is not None:
         refuse_overwriting(plot, paths)
-    blocks = encoded("bochner compare", _blocks(given, paths, given.target))
+    blocks = encoded("bochner compare", _blocks(args, paths, args.target))
     with terminal.phase("read", blocks=blocks) as watched:
         sample = sampled(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
-        chosen = kernel_of(given.kernel, given.lengthscale)
+        chosen = kernel_of(args.kernel, args.lengthscale)
         if not isinstance(chosen, Kernel):
             chosen = choose_lengthscale(chosen, sample, seed).kernel
-        comparison = bo.compare(chosen, sample.X, n_features=given.features, random_state=seed)
+        comparison = bo.compare(chosen, sample.X, n_features=args.features, random_state=seed)
     if plot is not None:
         figure = np.ravel(comparison.plot())[0].figure
         with atomic(plot) as file:
@@ -394,56 +394,56 @@ def compare(terminal: Terminal, given: Any) -> None:
 @_command
 @_table
 @_target("Column to predict; repeat.", required=True)
-@_option("--kernel", "Family.", kinds.OneOf(kinds.KERNELS), default="auto")
+@_option("--kernel", "Kernel.", kinds.OneOf(kinds.KERNELS), default="auto")
 @_lengthscale
 @_option(
     "--seconds",
-    "Most seconds of a fit; without it, more time must be worth it.",
+    "Most seconds of a fit; default: twice the time must lower the error by 5 %.",
     click.FloatRange(0, min_open=True),
     "S",
 )
 @_option(
     "--memory",
-    "Most memory of a fit; half of the free memory if not given.",
+    "Most memory of a fit; default: half of the free memory.",
     click.FloatRange(1),
     "BYTES",
 )
 @_option("--widths", "Numbers of features; 256 to 4096 if not given.", kinds.widths, "D,D,...")
 @_seed
-def plan(terminal: Terminal, given: Any) -> None:
+def plan(terminal: Terminal, args: Any) -> None:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
     Each line has the predicted error, and the predicted seconds and memory on this machine.
     """
     from bochner.cli.models import kernel_of
 
-    blocks = _blocks(given, input_files(given.files), given.target)
+    blocks = _blocks(args, input_files(args.files), args.target)
     with terminal.phase("plan", blocks=blocks) as watched:
-        planned = bo.plan(
+        comparison = bo.plan(
             watched,
-            kernel=kernel_of(given.kernel, given.lengthscale),
-            budget={"seconds": given.seconds, "bytes": given.memory},
-            widths=given.widths,
-            random_state=given.seed,
+            kernel=kernel_of(args.kernel, args.lengthscale),
+            budget={"seconds": args.seconds, "bytes": args.memory},
+            widths=args.widths,
+            random_state=args.seed,
         )
-    terminal.say(str(planned))
-    terminal.show({}, **planned.facts())
+    terminal.say(str(comparison))
+    terminal.show({}, **comparison.facts())
 
 
-def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
-    """Return files, model, and for each flag the rows, with their target if it is true."""
+def _open(terminal: Terminal, args: Any, *truth: bool) -> tuple[Any, ...]:
+    """Return files, model, and for each flag of ``truth`` the rows, with targets if it is True."""
     from bochner.cli.models import open_model
 
-    paths = input_files(given.files)
-    if hasattr(given, "out"):
-        refuse_overwriting(given.out, [Path(given.model), *paths])
+    paths = input_files(args.files)
+    if hasattr(args, "out"):
+        refuse_overwriting(args.out, [Path(args.model), *paths])
     with terminal.phase("open"):
-        fitted = open_model(given.model)
+        fitted = open_model(args.model)
         schema, names = fitted.schema_, fitted.fit_.inputs.names
         columns = None if schema or not names else list(names)
         schemas = [schema if t or schema is None else schema.features_only() for t in truth]
-        how = {"columns": columns, "separator": given.separator}
-        return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **how) for s in schemas)
+        settings = {"columns": columns, "separator": args.separator}
+        return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **settings) for s in schemas)
 
 
 @_command
@@ -451,7 +451,7 @@ def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
 @_files
 @_option(
     "--out",
-    "Table to write, .parquet or .csv; - is text on standard output, and nothing else there.",
+    "Table to write, .parquet or .csv; - writes text, and nothing else, to standard output.",
     kinds.table,
     required=True,
 )
@@ -463,25 +463,25 @@ def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
     "SHARE",
 )
 @_separator
-def predict(terminal: Terminal, given: Any) -> None:
+def predict(terminal: Terminal, args: Any) -> None:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
     --interval 0.9 adds the bounds of a new observation, low_90 and high_90, and prints their
     guarantee. A Gaussian process (gp) always adds them, and two standard deviations:
-    deviation_of_observation includes the noise; deviation_of_mean is of the function without
-    noise, and no bound of observations.
+    deviation_of_observation includes the noise; deviation_of_mean is that of the function
+    without noise, and does not bound observations.
     """
     from bochner._core.sizes import block_rows
     from bochner.cli import models
 
-    _, fitted, blocks = _opened(terminal, given, False)
-    out = given.out
+    _, fitted, blocks = _open(terminal, args, False)
+    out = args.out
     width = fitted.map_.n_features if fitted.choice_.method.has_features else 1024
-    coverage, intervals = models.intervals_of(fitted, given.coverage)
+    coverage, intervals = models.intervals_of(fitted, args.coverage)
     with terminal.phase("predict", blocks=blocks.with_rows(block_rows(width))) as watched:
         chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
         first = next(chunks)
-        rows = models.written(out, chain([first], chunks))
+        rows = models.write_predictions(out, chain([first], chunks))
     if out != STANDARD_OUTPUT:
         more = {"intervals": intervals} if intervals else {}
         terminal.show(rows=rows, columns=list(first), **more, out=str(out))
@@ -491,15 +491,15 @@ def predict(terminal: Terminal, given: Any) -> None:
 @_model
 @_files
 @_separator
-def check(terminal: Terminal, given: Any) -> None:
+def check(terminal: Terminal, args: Any) -> None:
     """Measure the certificate and the error of MODEL on the rows of FILES.
 
-    Where FILES have the target, also how far its predictions are from it.
+    Errors are measured if FILES have the target.
     """
     from bochner.data.blocks import count_rows
     from bochner.report import quality
 
-    _, fitted, blocks, features = _opened(terminal, given, True, False)
+    _, fitted, blocks, features = _open(terminal, args, True, False)
     errors: dict[str, dict[str, float]] = {}
     with terminal.phase("predict", blocks=blocks) as watched:
         if quality.kind_of(fitted) != "features" and next(iter(watched)).y is not None:
@@ -522,10 +522,10 @@ def check(terminal: Terminal, given: Any) -> None:
 @_option(
     "--out", "Page to write.", kinds.destination(".html", ".htm"), "FILE", default="report.html"
 )
-@_option("--rows", "Random rows that pictures show.", click.IntRange(16), default=4096)
+@_option("--rows", "Number of random rows in the plots.", click.IntRange(16), default=4096)
 @_seed
 @_separator
-def report(terminal: Terminal, given: Any) -> None:
+def report(terminal: Terminal, args: Any) -> None:
     """Write one HTML page about MODEL on the rows of FILES.
 
     The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
@@ -536,30 +536,30 @@ def report(terminal: Terminal, given: Any) -> None:
     from bochner.report.render import require
 
     require("bochner report")
-    model = given.model
-    (first, *others), fitted, blocks = _opened(terminal, given, True)
-    more = f" and {len(others)} more" if others else ""
+    model = args.model
+    (first, *later), fitted, blocks = _open(terminal, args, True)
+    more = f" and {len(later)} more" if later else ""
     with terminal.phase("measure", blocks=blocks) as watched:
         document = bo.report_model(
             fitted,
             watched,
-            n_sample=given.rows,
-            random_state=given.seed,
+            n_sample=args.rows,
+            random_state=args.seed,
             source=f"{Path(model).name} on {first.name}{more}",
-            command=shlex.join(["bochner", "report", model, *given.files, "--out", str(given.out)]),
+            command=shlex.join(["bochner", "report", model, *args.files, "--out", str(args.out)]),
         )
     with terminal.phase("write"):
-        page = document.write(given.out)
-    whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
-    driven = None
+        page = document.write(args.out)
+    origin = {True: ", those of the fit", False: ", not those of the fit", None: ""}
+    drivers = None
     if document.importance is not None:
         share = -1 if len(document.importance.outputs) == 1 else 1
-        driven = ", ".join(f"{line[0]} {line[share]}" for line in document.importance.table(3)[1])
-        driven += " of the deviation of predictions (they do not add up to 100 %)"
+        drivers = ", ".join(f"{line[0]} {line[share]}" for line in document.importance.table(3)[1])
+        drivers += " of the deviation of predictions (they do not add up to 100 %)"
     words = {
-        "rows": f"{document.seen.n_rows:,}{whose[document.rows_of_fit]}",
+        "rows": f"{document.seen.n_rows:,}{origin[document.rows_of_fit]}",
         "errors": errors_in_words(document.quality.errors),
-        "driven_by": driven,
+        "driven_by": drivers,
         "certificate": document.certificate_words,
         "page": str(page),
     }
@@ -568,11 +568,11 @@ def report(terminal: Terminal, given: Any) -> None:
 
 @_command
 @_model
-def show(terminal: Terminal, given: Any) -> None:
+def show(terminal: Terminal, args: Any) -> None:
     """Describe the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     from bochner.models._base import KernelEstimator
 
-    loaded = bo.load(Path(given.model))
+    loaded = bo.load(Path(args.model))
     if not isinstance(loaded, KernelEstimator):
         terminal.show(model=type(loaded).__name__, holds=str(loaded))
         return
@@ -590,7 +590,7 @@ def show(terminal: Terminal, given: Any) -> None:
         **loaded.fit_.facts(),
         inputs=inputs,
         inputs_words="",
-        bytes=Path(given.model).stat().st_size,
+        bytes=Path(args.model).stat().st_size,
         search=loaded.search_.facts(),
         search_words="",
     )

@@ -24,18 +24,18 @@ from bochner.selection.spec import NAMED
 
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
-    """Return an unfitted learner with the given options and ``--set`` pairs."""
-    given = {key: value for key, value in choices.items() if value is not None}
+    """Return an unfitted learner with the options ``choices`` and the ``--set`` pairs."""
+    parameters = {key: value for key, value in choices.items() if value is not None}
     for text in settings:
         key, equals, value = text.partition("=")
         if not equals:
             raise click.BadParameter(f"must be NAME=VALUE; got {text!r}.", param_hint="'--set'")
-        given[key] = value
+        parameters[key] = value
         with suppress(json.JSONDecodeError):
-            given[key] = json.loads(value)
+            parameters[key] = json.loads(value)
     try:
-        return getattr(bo, LEARNERS[name])(**given)
-    except InvalidType as error:  # which names the parameters that there are
+        return getattr(bo, LEARNERS[name])(**parameters)
+    except InvalidType as error:  # its message lists the parameters
         raise click.UsageError(str(error)) from error
 
 
@@ -55,16 +55,16 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
     names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
     if isinstance(model, bo.GaussianProcessRegressor):
         assert coverage is not None
-        mean, of_mean = model.outputs(rows).values()
-        of_both, law = np.sqrt(of_mean**2 + model.noise_variance_), model.calibration_
-        half = ndtri(0.5 + coverage / 2) * of_both  # normal, where scores are too few
+        mean, deviation = model.outputs(rows).values()
+        total, law = np.sqrt(deviation**2 + model.noise_variance_), model.calibration_
+        half = ndtri(0.5 + coverage / 2) * total  # Gaussian, if there are too few scores
         low, high = mean - half, mean + half
         if law.calibrates(coverage):
-            by_target = [values.reshape(len(values), -1) for values in (mean, of_both)]
+            by_target = [values.reshape(len(values), -1) for values in (mean, total)]
             ends = law.bounds(X, by_target[0], coverage, by_target[1])
             low, high = (end.reshape(mean.shape) for end in ends)
         names = (*names, "deviation_of_observation", "deviation_of_mean")
-        by_name = dict(zip(names, (mean, low, high, of_both, of_mean), strict=True))
+        by_name = dict(zip(names, (mean, low, high, total, deviation), strict=True))
     elif coverage is not None:
         by_name = dict(zip(names, model.predict_interval(rows, coverage), strict=True))
     else:
@@ -78,7 +78,7 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
     if "scores" in by_name:
         return {f"component_{i}": column for i, column in enumerate(by_name["scores"].T, start=1)}
     return {
-        k: v for name, values in by_name.items() for k, v in _named(model, name, values).items()
+        k: v for name, values in by_name.items() for k, v in _by_target(model, name, values).items()
     }
 
 
@@ -93,38 +93,40 @@ def intervals_of(
         law, coverage = model.calibration_, 0.9 if coverage is None else coverage
         if law.calibrates(coverage):
             return coverage, law.guarantee
-        return coverage, f"Gaussian, true if the model is: {len(law)} rows calibrate none."
+        return (
+            coverage,
+            f"Gaussian, true if the model is: {len(law)} rows are too few to calibrate.",
+        )
     if coverage is None:
         return None, None
     if not isinstance(model, WithIntervals):
         raise click.BadParameter(
-            f"{type(model).__name__} predicts no quantity that could lie between bounds; leave "
-            "--interval out.",
+            f"{type(model).__name__} has no prediction intervals; leave --interval out.",
             param_hint="'--interval'",
         )
     model.calibration_.require(type(model).__name__, coverage)
     return coverage, model.calibration_.guarantee
 
 
-def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarray]:
-    """Return one column for each target or quantile, by its name where it has one."""
+def _by_target(model: KernelEstimator, label: str, values: Any) -> dict[str, np.ndarray]:
+    """Return one column per target or quantile, with its name or number added to the label."""
     values = to_numpy(values)
     if values.ndim == 1:
-        return {what: values}
+        return {label: values}
     t = values.shape[1]
     names: Any = None if model.schema_ is None else model.schema_.target_names
     if not names or len(names) != t:
         several = isinstance(model, bo.KernelRegressor) and model.loss == "quantile"
         names = model.quantiles if several and np.size(model.quantiles) == t else range(t)
-    return {f"{what}_{name}": column for name, column in zip(names, values.T, strict=True)}
+    return {f"{label}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
 
 def open_model(path: str) -> Any:
     """Return the fitted learner in a file."""
     model = bo.load(path)
     is_learner = isinstance(model, KernelEstimator)
-    fitted = is_learner and not isinstance(model, bo.KernelFeatures) and "fit_" in vars(model)
-    if not fitted:
+    is_fitted = is_learner and not isinstance(model, bo.KernelFeatures) and "fit_" in vars(model)
+    if not is_fitted:
         kind = "one that is not fitted" if is_learner else f"a {type(model).__name__}"
         raise ModelFileError(
             f"'{path}' must hold a fitted learner, as bochner fit writes; it holds {kind}."
@@ -132,7 +134,7 @@ def open_model(path: str) -> Any:
     return model
 
 
-def written(out: Path, chunks: Iterable[Chunk]) -> int:
+def write_predictions(out: Path, chunks: Iterable[Chunk]) -> int:
     """Write predictions to a table and return the number of rows."""
     if out != STANDARD_OUTPUT:
         return write_table(out, chunks)

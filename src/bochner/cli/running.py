@@ -26,12 +26,12 @@ def open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the least number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the smallest free number
     sys.stdout, sys.stderr = _lenient(sys.stdout), _lenient(sys.stderr)
 
 
 def _lenient(stream: Any) -> Any:
-    """Return the stream, writing letters that its encoding lacks as escapes."""
+    """Return the stream, set to write characters that its encoding lacks as escapes."""
     if stream is None or stream.closed:
         return Path(os.devnull).open("w", encoding="utf-8")
     if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
@@ -42,11 +42,11 @@ def _lenient(stream: Any) -> Any:
 def tell(sentence: str) -> None:
     """Write a line to stderr; errors of a closed stderr are ignored."""
     with suppress(OSError, ValueError):
-        clear = "\r\033[K" if sys.stderr.isatty() else ""  # the line of the progress
+        clear = "\r\033[K" if sys.stderr.isatty() else ""  # the progress bar
         click.echo(clear + sentence, err=True)
 
 
-#: Exit codes beside 0: data or model, command, Ctrl-C, kill (128 + the signal, as shells have it).
+#: Exit codes other than 0: data or model, command, Ctrl-C, kill (128 + signal, as in shells).
 FAILED, MISUSED, STOPPED, KILLED = 1, 2, 130, 143
 
 
@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> int:
         return MISUSED
     except (click.Abort, KeyboardInterrupt, SystemExit) as stopped:
         if getattr(stopped, "code", KILLED) != KILLED:
-            return FAILED  # click's answer to a reader that is gone (as `| head`)
+            return FAILED  # by click, if the reader of a pipe is gone (as in `| head`)
         cause = stopped.__cause__ or stopped  # click makes a Ctrl-C exception the cause
         tell(f"Stopped; {next(iter(getattr(cause, '__notes__', ())), 'nothing was written.')}")
         return KILLED if isinstance(stopped, SystemExit) else STOPPED
@@ -88,7 +88,7 @@ def _tell_as_json(sentence: str, code: int, kind: str = "UsageError") -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """Return the message of an error; of an unexpected error also its class and the next step."""
+    """Return the message of an error; of an unexpected error also its class and how to see more."""
     if isinstance(error, BochnerError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):
@@ -102,8 +102,8 @@ def _sentence(error: Exception) -> str:
 @contextmanager
 def _unwinding() -> Iterator[None]:
     """Write each warning as a line without source code; SIGTERM unwinds the stack, as Ctrl-C."""
-    main = current_thread() is main_thread()  # in others the caller handles signals
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(KILLED)) if main else None
+    main = current_thread() is main_thread()  # in other threads the caller handles signals
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(KILLED)) if main else None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -112,4 +112,4 @@ def _unwinding() -> Iterator[None]:
             yield
     finally:
         if main:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous)
