@@ -867,7 +867,7 @@ def test_a_process_of_three_columns_has_no_map():
     X = np.random.default_rng(0).standard_normal((40, 3))
     bo.save(bo.GaussianProcessRegressor(n_features=8, random_state=0).fit(X, X[:, 0]), "three")
     told = cli("map three --out f.nc", 1)[1]
-    assert "a map is of one or two columns and one target; got 3 columns" in told
+    assert "a map has one or two columns and one target; got 3 columns" in told
 
 
 # --- plan and show -------------------------------------------------------------------------------
