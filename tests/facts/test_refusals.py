@@ -779,7 +779,7 @@ CASES = [
     (lambda: NEAR.predict(X, return_cov=True), InvalidInput, "has no covariance of rows"),
     (lambda: NEAR.sample_functions(2), InvalidInput, "has no functions"),
     (lambda: NEAR.gradient(X), InvalidInput, "has no gradients"),
-    (lambda: NEAR.moments_, AttributeError, "on nearest neighbours; what it keeps"),
+    (lambda: NEAR.moments_, AttributeError, "by nearest neighbours have no features"),
     (lambda: NEAR.map_, AttributeError, "has no features"),
     (lambda: squared(slope=lambda y, f: (y - f) ** 2), InvalidInput, "'mine': slope must be the"),
     (lambda: squared(-1), InvalidInput, "must be convex, its curvature zero or above; got -2 at"),

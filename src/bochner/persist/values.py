@@ -57,6 +57,7 @@ RENAMED: dict[str, str] = {
     "ConstantMap": "LinearMap",
     "DotProduct.series": "terms",
     "FourierPhaseMap": "FourierMap",
+    "LeftOut": "ResidualVariance",
     "LeverageFourierMap": "FourierMap",
     "ModulatedMap": "DerivedMap",
     "MonomialFunctions": "IndexedFunctions",

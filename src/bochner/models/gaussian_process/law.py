@@ -1,4 +1,4 @@
-"""The law of f given the rows: what all forms have, with the exact kernel, and on features."""
+"""The law of f given the rows (its posterior): the base class, exact, and on features."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_e
 from bochner.sums.moments import Precision, require_squares
 from bochner.sums.passes import LOCAL, Executor, require_order
 
-#: Fewest rows that chose neither lengthscales nor noise whose errors make intervals.
+#: Smallest number of rows, not used to choose lengthscales or noise, for leave-one-out intervals.
 ENOUGH = 1024
 
 
@@ -56,58 +56,58 @@ class GaussianProcessSpec:
     amplitude: float | None
     lengthscale: str  # "auto", "loo", "evidence"
     fit_intercept: bool
-    # "auto", "evidence". The criterion for noise and amplitude where the exact kernel is fitted.
+    # "auto" or "evidence": the criterion for noise and amplitude of an exact process
     criterion: str = "evidence"
 
 
 def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
 ) -> Search | None:
-    """Return how lengthscales are found; None for the usual search."""
-    # Lengthscales are chosen by leave-one-out errors or by the evidence. Where both are allowed,
-    # ``fit`` finds the law of each for ``most`` rows, and the law with the larger leave-one-out log
-    # density is taken. ``share`` is a given penalty per unit of weight.
+    """Return the search for lengthscales; None for the usual search."""
+    # Lengthscales are chosen by leave-one-out errors or by the evidence. If both are allowed,
+    # ``fit`` computes the law of each for ``most`` rows, and the law with the larger leave-one-out
+    # log density is chosen. ``share`` is a given penalty per unit of weight.
     kernel, by = spec.features.kernel, spec.lengthscale
-    given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
+    options: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
     if kernel == "linear" or by == "loo":
         return None
 
-    def named(name: str, sample: RowSample) -> Tuning:
+    def by_errors(name: str, sample: RowSample) -> Tuning:
         return choose_lengthscale(name, sample, spec.features.seed, share, spec.fit_intercept)
 
-    def likeliest(kernel: Kernel | str, sample: RowSample) -> Tuning:
+    def by_likelihood(kernel: Kernel | str, sample: RowSample) -> Tuning:
         if isinstance(kernel, str):
-            kernel = named("matern32" if kernel == "auto" else kernel, sample).kernel
-        return by_evidence(kernel, sample, spec.features.seed, **given)
+            kernel = by_errors("matern32" if kernel == "auto" else kernel, sample).kernel
+        return by_evidence(kernel, sample, spec.features.seed, **options)
 
     if by == "evidence" or has_free(kernel):
-        return likeliest
+        return by_likelihood
     if isinstance(kernel, Kernel) or kernel in UNASKED or spec.features.learns_metric:
         return None
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
-        few, asked = sample.lowest(most), spec.features
-        asked = replace(asked, kernel=kernel, width=asked.width_to_search)
+        rows = sample.lowest(most)
+        features = replace(spec.features, kernel=kernel, width=spec.features.width_to_search)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SolutionWarning)
-            trial = replace(spec, features=asked, lengthscale="loo")
-            return fit(trial, Blocks.from_arrays(few.X, few.y, few.w)).loo_log_density
+            trial = replace(spec, features=features, lengthscale="loo")
+            return fit(trial, Blocks.from_arrays(rows.X, rows.y, rows.w)).loo_log_density
 
-    def likelier(name: str, sample: RowSample) -> Tuning:
-        first = named(name, sample)
-        second = likeliest(first.kernel, sample)
+    def by_density(name: str, sample: RowSample) -> Tuning:
+        first = by_errors(name, sample)
+        second = by_likelihood(first.kernel, sample)
         if not second.compared or second.kernel == first.kernel:
             return first
         before, after = (log_density(sample, tuning.kernel) for tuning in (first, second))
-        numbers = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
-        measure, better = "minus the log density per row, left out", after > before
-        one = KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure)
-        rest = after - before, 0.0, better, measure
-        other = KernelComparison(numbers[1], second.kernel, -after, *rest)
+        sizes = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
+        measure, better = "minus the leave-one-out log density per row", after > before
+        start = KernelComparison(sizes[0], first.kernel, -before, np.nan, np.nan, True, measure)
+        gain = after - before, 0.0, better, measure
+        end = KernelComparison(sizes[1], second.kernel, -after, *gain)
         tuning = second if better else first
-        return replace(tuning, compared=(*tuning.compared, one, other))
+        return replace(tuning, compared=(*tuning.compared, start, end))
 
-    return likelier
+    return by_density
 
 
 #: Values of n functions at rows, (b, t, n).
@@ -116,12 +116,12 @@ Values = Callable[[Array], Float[Array, "b t n"]]
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """All rows of positive weight, and how many were read."""
+    """All rows of positive weight, and the number of rows read."""
 
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    priority: Float[Array, " n"]  # Random, of the numbers of the rows: which of them are looked at
+    priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest
     rows: int
     target_shape: tuple[int, ...]
 
@@ -142,7 +142,7 @@ class KeptRows:
 
     @property
     def sample(self) -> RowSample:
-        """Some rows at random."""
+        """Random sample of the rows."""
         return self.every.lowest(kept_rows(self.X.shape[1]))
 
     @property
@@ -158,30 +158,30 @@ class KeptRows:
 
 
 class ProcessLaw(Lacking, ABC):
-    """The law of f given the rows. Frozen, and saved with the fit."""
+    """The law (posterior) of f given the rows. Frozen, and saved with the fit."""
 
     spec: GaussianProcessSpec
     representation: Any  # The rows as they were solved
     evidence: Evidence  # Noise, amplitude and likelihood of each target
-    # Mean log density of rows under the law without each, summed over targets
+    # Mean leave-one-out log density of rows, summed over targets
     loo_log_density: float
     noise: Float[Array, " t"]  # σ² of a new row
     block_rows: int  # Rows that are predicted together
-    chosen: Chosen  # The kernel, the map, and how they were found
-    fit: ClassVar[Any]  # (spec, blocks, where): choose open parameters, read all rows, find the law
+    chosen: Chosen  # The kernel, the map, and the record of their choice
+    fit: ClassVar[Any]  # (spec, blocks, where): choose parameters, read all rows, return the law
     covariance: ClassVar[Any]  # (X): the covariance of f at all pairs of rows, (m, m, t)
     draw: ClassVar[Any]  # (n, seed): X ↦ the values of n functions of the posterior, (b, t, n)
-    solved: ClassVar[Any]  # (spec, rows): the law of rows in the same form, its numbers found again
+    solved: ClassVar[Any]  # (spec, rows): the law given rows, with noise and amplitude chosen again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("moments_", "predictive_"),
-        "a fit with the exact kernel makes no features, nor does one on a Fourier grid or on "
-        "nearest neighbours; what it keeps of the rows is fit_.law.representation.",
+        "fits with the exact kernel, on a Fourier grid or by nearest neighbours have no features; "
+        "fit_.law.representation has their rows or sums.",
     )
 
     @property
     def of_values(self) -> "ProcessLaw":
-        """The law given the values alone, without derivatives and averages."""
+        """The law given only the values, without derivatives and averages."""
         return self
 
     @cached_property
@@ -195,19 +195,19 @@ class ProcessLaw(Lacking, ABC):
 
     @abstractmethod
     def scores(self) -> Both | None:
-        """Return errors of rows not used for tuning, left out, and deviations; None if too few."""
+        """Return leave-one-out errors of rows not used for tuning, and deviations; None if few."""
 
-    def again(self, rows: RowSample) -> Any:
-        """Return the law of a fit of the same kind to other rows."""
+    def refit(self, rows: RowSample) -> Any:
+        """Return the law of a fit to other rows, with all choices made again."""
         return self.fit(self.spec, self.as_blocks(rows))
 
     def as_blocks(self, rows: Any) -> Blocks:
-        """Return such rows, with targets in the shape of the fit's."""
+        """Return rows as blocks, with targets in the shape of the fit."""
         y = rows.y.reshape(len(rows), *self.representation.target_shape)
         return Blocks.from_arrays(rows.X, y, rows.w)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
-        """Return the law given the rows before and these."""
+        """Return the law given the previous rows and these."""
         return self.solved(spec, self.representation.with_rows_of(blocks))
 
 
@@ -224,22 +224,22 @@ def log_density(
     return float((w @ log_normal(errors, variance) / w.sum()).sum())
 
 
-# --- The law with the exact kernel: the posterior of few rows, and no features ------------------
+# --- The law with the exact kernel ---------------------------------------------------------------
 #
 # The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by held-out rows.
-# Noise and amplitude maximise the evidence among values with nearly the least leave-one-out error.
+# Noise and amplitude maximise the evidence where the leave-one-out error is nearly the smallest.
 
-MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
+MOST_ROWS = 20_000  # Largest number of rows; the matrix and its factor take 7 GB
 
-MOST_SCORES = 2048  # Rows whose errors make intervals, at most
+MOST_SCORES = 2048  # Largest number of errors for intervals
 
 WIDTH = 1024  # F, features of each prior function
 
 
 def factored(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]:
-    """Factor the kernel matrix at the penalty of each target, once for each penalty."""
-    known = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
-    return [known[alpha] for alpha in alphas]
+    """Factor the kernel matrix at the penalty of each target, once per penalty."""
+    factors = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
+    return [factors[alpha] for alpha in alphas]
 
 
 def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = None) -> KernelRows:
@@ -256,7 +256,7 @@ class ExactProcess(ProcessLaw):
     chosen: Chosen  # Its map is the Nyström map on all rows
     representation: KeptRows  # All rows, in random order
     evidence: Evidence
-    coef: Float[Array, "n t"]  # Of the kernel and each row
+    coef: Float[Array, "n t"]  # Coefficients of k(x, x_i)
     intercept: Float[Array, " t"]
     loo_log_density: float
 
@@ -272,25 +272,25 @@ class ExactProcess(ProcessLaw):
     def fit(
         cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "ExactProcess":
-        """Choose the kernel by the matrix of some rows, noise and amplitude; solve with all."""
+        """Choose kernel, noise and amplitude on samples of the rows, and solve with all rows."""
         why = 'method="exact" compares each row with all others'
-        require_order(spec.features.who, why, where, "Leave where out, or take features.")
+        require_order(spec.features.who, why, where, "Leave where out, or use features.")
         who, n = spec.features.who, count_rows(blocks)
         if n > MOST_ROWS:
             raise InvalidInput(
                 f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
-                f'{n:,}. Take features, method="auto", or NearestNeighbours().'
+                f'{n:,}. Use features, method="auto", or NearestNeighbours().'
             )
         rows = KeptRows.of(who, blocks, spec.features.seed)
         rows = replace(rows, **vars(rows.every.take(rows.order)))  # In random order
-        asked, share = spec.features, None  # Penalty per unit of weight, where it is given
+        features, share = spec.features, None  # A given penalty per unit of weight
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
         centred, every = spec.fit_intercept, rows.every
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
-        tuning, curves = choose_for_matrix(asked, every, share, centred, **options)
-        chosen = chosen_exactly(asked.seed, tuning, curves, rows.X)
+        tuning, curves = choose_for_matrix(features, every, share, centred, **options)
+        chosen = chosen_exactly(features.seed, tuning, curves, rows.X)
         start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
         return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
 
@@ -303,7 +303,7 @@ class ExactProcess(ProcessLaw):
         factors: list[KernelFactor],
         density: float = np.nan,
     ) -> "ExactProcess":
-        """Return the law by the factor of each target."""
+        """Return the law from the factor of each target."""
         coef = np.stack([each.coef[:, i] for i, each in enumerate(factors)], axis=1)
         intercept = np.array([each.intercept[i] for i, each in enumerate(factors)])
         law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
@@ -312,7 +312,7 @@ class ExactProcess(ProcessLaw):
 
     @cached_property
     def factors(self) -> list[KernelFactor]:
-        """Factor of each target; model files do not contain it."""
+        """Factor of each target; model files do not contain the factors."""
         problem = kernel_rows(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return factored(problem, self.evidence.alpha)
 
@@ -344,30 +344,30 @@ class ExactProcess(ProcessLaw):
         """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
         return self._each(KernelFactor.between, k, prior, constant)
 
-    def _each(self, law: Callable[..., Array], *given: Any) -> Array:
-        """Return a² law(factor, *given) of each target, once for each penalty."""
-        laws = {e.alpha: law(e, *given) for e in {e.alpha: e for e in self.factors}.values()}
-        each = [laws[factor.alpha] for factor in self.factors]
-        return np.stack(each, axis=-1) * self.evidence.amplitude
+    def _each(self, method: Callable[..., Array], *args: Any) -> Array:
+        """Return a² method(factor, *args) of each target, computed once per penalty."""
+        factors = {factor.alpha: factor for factor in self.factors}
+        values = {alpha: method(factor, *args) for alpha, factor in factors.items()}
+        parts = [values[factor.alpha] for factor in self.factors]
+        return np.stack(parts, axis=-1) * self.evidence.amplitude
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).
 
         f(x) = a f⁰(x) + k(x, X) c + b, where c and b solve the fit to y − a (f⁰(X) + ε), f⁰ and ε
-        from the prior.
+        drawn from the prior.
         """
-        kept, amplitude = self.representation, self.evidence.amplitude
-        prior = prior_functions(self.chosen.kernel, kept.X, kept.y.shape[1], n, seed)
-        rough = stream(seed, "noise of functions").standard_normal((*kept.y.shape, n))
-        noise = np.sqrt(self.evidence.alpha / kept.w[:, None])[:, :, None] * rough
-        left = kept.y[:, :, None] - np.sqrt(amplitude)[:, None] * (prior(kept.X) + noise)
-        ends = [one.coefficients(left[:, j]) for j, one in enumerate(self.factors)]
-        coef, offset = np.stack([c for c, _ in ends], axis=1), np.stack([b for _, b in ends])
+        rows, amplitude = self.representation, self.evidence.amplitude
+        prior = prior_functions(self.chosen.kernel, rows.X, rows.y.shape[1], n, seed)
+        normal = stream(seed, "noise of functions").standard_normal((*rows.y.shape, n))
+        noise = np.sqrt(self.evidence.alpha / rows.w[:, None])[:, :, None] * normal
+        targets = rows.y[:, :, None] - np.sqrt(amplitude)[:, None] * (prior(rows.X) + noise)
+        pairs = [factor.coefficients(targets[:, j]) for j, factor in enumerate(self.factors)]
+        coef, offset = np.stack([c for c, _ in pairs], axis=1), np.stack([b for _, b in pairs])
 
         def values(X: Array) -> Float[Array, "b t n"]:
-            rows = numpy_rows(X)
-            f0 = np.sqrt(amplitude)[:, None] * prior(rows)
-            return f0 + np.tensordot(self.at(rows), coef, 1) + offset
+            f0 = np.sqrt(amplitude)[:, None] * prior(numpy_rows(X))
+            return f0 + np.tensordot(self.at(X), coef, 1) + offset
 
         return values
 
@@ -376,9 +376,9 @@ class ExactProcess(ProcessLaw):
         if unseen < ENOUGH:
             return None
         m = min(unseen, MOST_SCORES)
-        judged = [each.left_out(m) for each in self.factors]
-        errors = np.stack([each[:, i] for i, (each, _) in enumerate(judged)], axis=1)
-        slack = np.hstack([slack for _, slack in judged])
+        left_out = [factor.left_out(m) for factor in self.factors]
+        errors = np.stack([e[:, i] for i, (e, _) in enumerate(left_out)], axis=1)
+        slack = np.hstack([slack for _, slack in left_out])
         return errors, np.sqrt(self.evidence.amplitude * self.evidence.alpha / slack)
 
     def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
@@ -397,24 +397,24 @@ def solved_exactly(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
     factors = factored(problem, alphas)
-    n, given, each = len(rows), (spec.noise or None, spec.amplitude), []
+    n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     w = problem.w[-m:]
     for i, factor in enumerate(factors):
         if not problem.power[i] > 0:
-            each.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
+            numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
             continue
         alpha, (errors, slack) = factor.alpha, factor.left_out(m)
         a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
         density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
-        each.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
-    noise, amplitude, likelihood, densities = np.array(each).T
-    numbers = Evidence(noise, amplitude, alphas, likelihood, outcome)
-    return ExactProcess.of(spec, chosen, rows, numbers, factors, float(densities.sum()))
+        numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
+    noise, amplitude, likelihood, densities = np.array(numbers).T
+    best = Evidence(noise, amplitude, alphas, likelihood, outcome)
+    return ExactProcess.of(spec, chosen, rows, best, factors, float(densities.sum()))
 
 
 def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Values:
-    """Draw n functions of the prior for t targets: Fourier features, or Nyström's of rows X."""
+    """Draw n functions from the prior for t targets, by Fourier features or Nyström features."""
     functions = []
     for i in range(n):
         ask = Request(X.shape[1], WIDTH, seed, ("prior", str(i)), X)
@@ -427,9 +427,9 @@ def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Valu
     return lambda X: np.stack([to_numpy(phi(X)) @ weights for phi, weights in functions], axis=2)
 
 
-# --- What a Gaussian process on features predicts, with what the features leave out --------------
+# --- Predictions of a Gaussian process on features, with the variance that features miss ---------
 #
-# With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
+# With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and a flat prior on b,
 #
 #     f(x) = ȳ + (φ(x) − z̄)·β + b',   β ~ N(β̂, a²λ (G + λI)⁻¹),   b' ~ N(0, a²λ/W),
 #     Var f(x) = a² λ (Σ_j A_j²/(w_j + λ) + 1/W),   A = Vᵀ(φ(x) − z̄).
@@ -438,23 +438,23 @@ def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Valu
 #
 #     Var f(x) = a²λ (φ(x) − z̄)ᵀ(G + λI)⁻¹(φ(x) − z̄) + a²λ/W + a² e(x),   e(x) = k(x, x) − |φ(x)|².
 #
-# Without e(x) the variance would starve: far from the data features vanish, or repeat themselves,
-# and leave no doubt. Where ZZᵀ ⪯ K, e is the variance of what no combination of features can be
-# (Rasmussen and Williams 2006, section 8.3.4; Titsias 2009). Other maps, as Fourier's, are compared
-# with the Nyström projection onto landmarks among the rows: e(x) is then what these leave out,
-# k(x, x) far from all rows, and the variance is at most the prior variance. Either e(x)/k(x, x)
-# is taken to the power p ≥ 1 that leave-one-out errors ask for: targets smoother, or of less
-# amplitude along what is left out, than draws of the kernel have less of it near the rows.
+# Without e(x) the variance is too small far from the data, where features vanish or repeat
+# (variance starvation). If ZZᵀ ⪯ K, e is the variance of f outside the span of the features
+# (Rasmussen and Williams 2006, section 8.3.4; Titsias 2009). For other maps, such as Fourier maps,
+# e is the variance outside the span of landmarks among the rows: k(x, x) far from all rows; the
+# variance of f is then at most the prior variance. In both cases e(x)/k(x, x) is raised to a power
+# p ≥ 1 chosen by leave-one-out errors: targets that are smoother than draws of the kernel, or
+# smaller outside the span, have less of this variance near the rows.
 
-EXPLAINED = 1e-6  # A row is in the span of the features if a smaller share of k(x, x) is left out
+SPAN = 1e-6  # A row with a smaller share e(x)/k(x, x) is in the span of the features
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
-    """e(x): the part of the prior variance that the features do not have."""
+class ResidualVariance:
+    """e(x): the prior variance outside the span of the features."""
 
     kernel: Kernel
-    # Landmarks that a map is compared with, if it is not below its kernel
+    # Landmarks whose span is used, if the map is not below its kernel
     landmarks: NystromMap | None
 
     def prior(self, X: Array) -> Float[Array, " b"]:
@@ -462,7 +462,7 @@ class LeftOut:
         return np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
 
     def inside(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
-        """Return the features that rows are measured by."""
+        """Return features of the span: of the landmarks, or Z."""
         return Z if self.landmarks is None else to_numpy(self.landmarks(numpy_rows(X)))
 
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:
@@ -473,9 +473,9 @@ class LeftOut:
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b"]:
         """Return the covariance that the features miss; its diagonal is e(x)."""
         Z = self.inside(X, Z)
-        left = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
-        np.fill_diagonal(left, np.maximum(np.diag(left), 0.0))
-        return left
+        residual = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
+        np.fill_diagonal(residual, np.maximum(np.diag(residual), 0.0))
+        return residual
 
 
 # --- Functions drawn from the posterior -----------------------------------------------------------
@@ -485,23 +485,23 @@ class LeftOut:
 #
 #     f(x) = φ(x)·β + b + a (f⁰(x) − φ(x)·L⁻¹f⁰(S)),      β, b from their posterior.
 #
-# The difference is what the landmarks leave out of f⁰, independent of β. For a map without
-# landmarks, some rows are used as landmarks, and the difference is scaled to the variance that the
-# map leaves out. f⁰ is a weighted sum of Fourier features, drawn for each function: its covariance
-# is exactly k. O(m D (d + n t)), and O(m F d) for each function.
+# The difference is the part of f⁰ outside the span of the landmarks, independent of β. For a map
+# without landmarks, random rows are used as landmarks, and the difference is scaled to the variance
+# that the map misses. f⁰ is a weighted sum of Fourier features, drawn for each function, so its
+# covariance is exactly k. O(m D (d + n t)), and O(m F d) for each function.
 
 
-def _among(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> NystromMap | None:
+def _nystrom(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> NystromMap | None:
     """Return the Nyström map of landmarks among rows: O(n D²)."""
     phi = draw_map(Nystrom(), kernel, Request(X.shape[1], width, seed, (name,), X))
     return phi if isinstance(phi, NystromMap) else None
 
 
-# --- From moments to the law: evidence, posterior, and what errors add to it ----------------------
+# --- From moments to the law: evidence, posterior, and corrections by leave-one-out errors --------
 #
-# In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
-# its noise is what remains, as leave-one-out errors tell. Rows that are landmarks are no judges:
-# leaving out the row does not take the landmark away.
+# The fit counts the part of f that features miss as noise. For a new row the variance of this part
+# is added, so its noise is smaller; leave-one-out errors determine the noise. Rows that are
+# landmarks are excluded, because leaving out the row does not remove the landmark.
 
 
 @dataclass(frozen=True, eq=False)
@@ -510,16 +510,16 @@ class FeatureProcess(ProcessLaw):
 
     spec: GaussianProcessSpec
     representation: FeatureSums
-    # Of β and of the intercept
+    # Posterior of β and of the intercept
     values: Float[Array, " r"]  # w
-    vectors: Float[Array, "D r"]  # V; directions that are not there have w = 0
+    vectors: Float[Array, "D r"]  # V; omitted directions have w = 0
     feature_mean: Float[Array, " D"]  # z̄, zero without an intercept
     coef: Float[Array, "D t"]  # β̂
     intercept: Float[Array, " t"]  # ȳ − z̄·β̂
     spread: float  # 1/W, or zero without an intercept
     evidence: Evidence  # λ, a² and σ² of each target
-    # Beyond the features
-    unexplained: LeftOut
+    # Outside the span of the features
+    unexplained: ResidualVariance
     noise: Float[Array, " t"]  # Variance of y about f(x)
     exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
     loo_log_density: float = np.nan
@@ -538,7 +538,7 @@ class FeatureProcess(ProcessLaw):
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> "FeatureProcess":
-        """Choose open parameters, sum up all rows, find the law."""
+        """Choose parameters, sum all rows, and return the law."""
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         chosen, _ = choose(spec.features, blocks, search=search, where=where)
         return chosen_features(spec, chosen, blocks, where, precision)
@@ -556,10 +556,10 @@ class FeatureProcess(ProcessLaw):
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         Z, one = self.at(X), np.ones(len(X))
-        left, (roots, roots_all) = self.unexplained.covariance(X, Z), self.factors(X, Z)
-        outer = self.evidence.amplitude * roots[:, None] * left[:, :, None] * roots
+        residual, (roots, factors) = self.unexplained.covariance(X, Z), self.factors(X, Z)
+        outer = self.evidence.amplitude * roots[:, None] * residual[:, :, None] * roots
         total = self.between((Z, Z), (one, one)) + outer
-        return roots_all[:, None] * total * roots_all
+        return factors[:, None] * total * factors
 
     def at(self, X: Array) -> Float[Array, "b D"]:
         """Return the values that determine f(x), for :meth:`between`: φ(x)."""
@@ -567,11 +567,11 @@ class FeatureProcess(ProcessLaw):
 
     @property
     def floor(self) -> Float[Array, " t"]:
-        """a²λ: the noise that rows were fitted with."""
+        """Noise variance in the fit, a²λ."""
         return self.evidence.amplitude * self.evidence.alpha
 
     def mean(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return E f(x), for rows of features."""
+        """Return E f(x) from features."""
         return Z @ self.coef + self.intercept
 
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
@@ -589,7 +589,7 @@ class FeatureProcess(ProcessLaw):
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
     ) -> Float[Array, "b c t"]:
-        """Return Cov(Lf, L'f) of each target, of the features alone."""
+        """Return Cov(Lf, L'f) of each target, of the part on features."""
         # L and L' are linear functionals, given by L φ and by their values for the constant 1.
         pairs = zip(Z, constant, strict=True)
         left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
@@ -609,7 +609,7 @@ class FeatureProcess(ProcessLaw):
         return np.minimum(total, most)
 
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
-        """Return factors of the deviations of the part left out, and of the sum."""
+        """Return factors of the deviations of the part outside the span, and of the sum."""
         e, k = self.unexplained.variance(X, Z), self.unexplained.prior(X)
         leverage = self.leverage(Z)
         total, most = self._total(leverage, e, k), self.combined(leverage, e, k)
@@ -617,8 +617,8 @@ class FeatureProcess(ProcessLaw):
         return np.sqrt(self._damping(e, k)), np.sqrt(ratio)
 
     def _total(self, leverage: Array, e: Array, k: Array) -> Array:
-        left = e[:, None] * self._damping(e, k)
-        return self.floor * leverage + self.evidence.amplitude * left
+        outside = e[:, None] * self._damping(e, k)
+        return self.floor * leverage + self.evidence.amplitude * outside
 
     def _damping(self, e: Array, k: Array) -> Array:
         """Return (e(x)/k(x, x))ᵖ⁻¹."""
@@ -631,85 +631,84 @@ class FeatureProcess(ProcessLaw):
     ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:
         """Return n joint draws of β and the intercept."""
         D, t = self.coef.shape
-        rough = rng.standard_normal((D, t, n))
-        shrink = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
-        turned = np.tensordot(self.vectors.T, rough, 1)
-        moved = np.tensordot(self.vectors, turned * (shrink[:, :, None] - 1), 1)
-        deviation = np.sqrt(self.evidence.amplitude)[:, None] * (rough + moved)
-        wander = np.sqrt(self.floor * self.spread)[:, None] * rng.standard_normal((t, n))
-        offset = self.intercept[:, None] + wander - np.tensordot(self.feature_mean, deviation, 1)
+        normal = rng.standard_normal((D, t, n))
+        shrinkage = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
+        coordinates = np.tensordot(self.vectors.T, normal, 1)
+        change = np.tensordot(self.vectors, coordinates * (shrinkage[:, :, None] - 1), 1)
+        deviation = np.sqrt(self.evidence.amplitude)[:, None] * (normal + change)
+        shift = np.sqrt(self.floor * self.spread)[:, None] * rng.standard_normal((t, n))
+        offset = self.intercept[:, None] + shift - np.tensordot(self.feature_mean, deviation, 1)
         return self.coef[:, :, None] + deviation, offset
 
     def draw(self, n: int, seed: int) -> Values:
-        """Draw n functions; of the features alone if they are exact."""
+        """Draw n functions; only on features if these are exact."""
         coef, offset = self._draw(n, stream(seed, "functions"))
         landmarks = self._landmarks
 
-        def plain(X: Array) -> Float[Array, "b t n"]:
+        def on_features(X: Array) -> Float[Array, "b t n"]:
             return np.tensordot(self.at(X), coef, 1) + offset
 
         if landmarks is None:
-            return plain
+            return on_features
         kernel, sample = landmarks.kernel, self.representation.sample
         prior = prior_functions(kernel, sample.X, len(offset), n, seed)
         f0 = prior(landmarks.landmarks)
-        at = np.ascontiguousarray(f0.reshape(len(f0), -1).T)
-        explained = landmarks.whiten(at, at.dtype).T.reshape(f0.shape)
-        above = LeftOut(kernel, landmarks)
+        flat = np.ascontiguousarray(f0.reshape(len(f0), -1).T)
+        coefficients = landmarks.whiten(flat, flat.dtype).T.reshape(f0.shape)
+        residual = ResidualVariance(kernel, landmarks)
 
         def values(X: Array) -> Float[Array, "b t n"]:
-            Z, f = self.at(X), plain(X)
-            rest = prior(X) - np.tensordot(above.inside(X, Z), explained, 1)
-            root, roots = self.factors(X, Z)
-            e, theirs = self.unexplained.variance(X, Z), above.variance(X, Z)
-            least = EXPLAINED * self.unexplained.prior(X)
-            share = np.divide(e, theirs, out=np.zeros_like(e), where=theirs > least)
+            Z, f = self.at(X), on_features(X)
+            part = prior(X) - np.tensordot(residual.inside(X, Z), coefficients, 1)
+            root, factor = self.factors(X, Z)
+            e, variance = self.unexplained.variance(X, Z), residual.variance(X, Z)
+            least = SPAN * self.unexplained.prior(X)
+            share = np.divide(e, variance, out=np.zeros_like(e), where=variance > least)
             scale = np.sqrt(self.evidence.amplitude * share[:, None]) * root
             mean = self.mean(Z)[:, :, None]
-            f = f + scale[:, :, None] * rest
-            return mean + roots[:, :, None] * (f - mean)
+            return mean + factor[:, :, None] * (f + scale[:, :, None] * part - mean)
 
         return values
 
     @property
     def _landmarks(self) -> NystromMap | None:
-        """The map's landmarks, or others where it has none and leaves something out."""
-        chosen, left, sample = self.chosen, self.unexplained, self.representation.sample
-        phi = left.landmarks or chosen.map
+        """Nyström map: of the landmarks of the fit, or of random rows; None if the map is exact."""
+        chosen, residual, sample = self.chosen, self.unexplained, self.representation.sample
+        phi = residual.landmarks or chosen.map
         if isinstance(phi, NystromMap):
             return phi
         X = sample.lowest(256).X
-        if np.all(left.variance(X, self.at(X)) <= EXPLAINED * left.prior(X)):
+        if np.all(residual.variance(X, self.at(X)) <= SPAN * residual.prior(X)):
             return None
-        return _among(sample.X, chosen.kernel, chosen.map.n_features, chosen.seed, "functions")
+        return _nystrom(sample.X, chosen.kernel, chosen.map.n_features, chosen.seed, "functions")
 
     def scores(self) -> Both | None:
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
         unseen = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
-        return self.left_out(self.judges(unseen))
+        return self.left_out(self.without_landmarks(unseen))
 
-    def judges(self, sample: RowSample) -> RowSample:
-        """Return the rows that are no landmarks."""
+    def without_landmarks(self, sample: RowSample) -> RowSample:
+        """Return the rows that are not landmarks."""
         phi = self.unexplained.landmarks or self.chosen.map
         return sample.take(no_landmarks(phi, sample.X))
 
     def left_out(self, sample: RowSample) -> Both:
-        """Return errors of rows of the fit, and deviations of y, both by fits without each."""
-        errors, rows = self.without_each(sample)
+        """Return leave-one-out errors of rows of the fit, and the deviations of y."""
+        errors, rows = self.leave_one_out(sample)
         return errors, np.sqrt(self.combined(*rows) + self.noise)
 
-    def without_each(
+    def leave_one_out(
         self, sample: RowSample
     ) -> tuple[Float[Array, "b t"], tuple[Float[Array, "b t"], Float[Array, " b"], Array]]:
-        """Return errors of fits without each row, and their leverages, e(x), k(x, x): O(b D²)."""
-        # Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h =
-        # λ/(λ + k), the least for rows with φ·φ = k, and is predicted by the mean without itself.
-        # Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
-        # their error of G over λ.
+        """Return leave-one-out errors, and leverages, e(x) and k(x, x) of these fits: O(b D²)."""
+        # If rounding dominates (y − f̂)/(1 − h), the row is treated as isolated: 1 − h = λ/(λ + k),
+        # the smallest value for rows with φ·φ = k, and the prediction is the mean of other rows.
+        # Errors ε√k of coordinates change h by up to 2ε √(kD/λ); float32 products change it by
+        # their error of G, divided by λ.
         Z, y, w, alpha = self.at(sample.X), sample.y, sample.w, self.evidence.alpha
-        left, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
+        e, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
         single = self.representation.moments.precision == "float32"
         norms = squared_norms(Z - self.feature_mean)[:, None]
         top = self.values.max(initial=0.0) if single else 0.0
@@ -720,20 +719,20 @@ class FeatureProcess(ProcessLaw):
         centre = self.intercept + self.feature_mean @ self.coef
         slack = np.where(resolved, slack, least)
         errors = np.where(resolved, left_out_errors(y - self.mean(Z), slack), y - centre)
-        return errors, ((1 - slack) / slack, left, prior)
+        return errors, ((1 - slack) / slack, e, prior)
 
     @staticmethod
     def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
-        """Return the law that sums lead to."""
+        """Return the law from sums."""
         sums = replace(sums, fit_intercept=spec.fit_intercept)
         means, chosen = sums.means, sums.chosen
         eigen, _ = sums.decomposed()
         evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
         coef = eigen.coefficients(evidence.alpha)
-        phi, others = chosen.map, None
+        phi, landmarks = chosen.map, None
         if not phi.below_kernel:
             width = min(phi.n_features, 1024)
-            others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
+            landmarks = _nystrom(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
         law = FeatureProcess(
             spec,
             sums,
@@ -744,22 +743,22 @@ class FeatureProcess(ProcessLaw):
             means[1] - means[0] @ coef,
             1 / eigen.count if eigen.centred else 0.0,
             evidence,
-            LeftOut(phi.kernel, others),
+            ResidualVariance(phi.kernel, landmarks),
             evidence.noise,
             np.ones(len(means[1])),
         )
-        sample = law.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
-        (errors, rows), w = law.without_each(sample), sample.w
-        # Rows that the features leave a part of choose the exponent and the share, if they are 20
-        enough = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
+        sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
+        sample = law.without_landmarks(sample)
+        (errors, parts), w = law.leave_one_out(sample), sample.w
+        # Exponent and share of the noise are chosen if at least 20 rows are outside the span
+        enough = np.maximum(w, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
         exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if enough else (1.0,)
         shares = [*np.logspace(0, -3, 31), 0.0] if enough and spec.noise is None else [1.0]
-        # The exponent and the share of the fit's noise with the largest density of these errors; a
-        # row of weight w counts as w rows.
+        # The pair with the largest density of these errors; a row of weight w counts as w rows.
         best = np.full(len(law.noise), -np.inf)
         noise, power = law.noise.copy(), law.exponents.copy()
         for p in exponents:
-            variance = replace(law, exponents=np.full_like(power, p)).combined(*rows)
+            variance = replace(law, exponents=np.full_like(power, p)).combined(*parts)
             for share in shares:
                 score = w @ log_normal(errors, variance + share * law.noise) / w.sum()
                 better = score > best
@@ -775,9 +774,9 @@ def chosen_features(
     where: Executor,
     precision: Precision | None = None,
 ) -> FeatureProcess:
-    """Sum the chosen features of all rows, and find the law; again in float64 where needed."""
-    asked = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
-    sums = summed_features(asked, chosen, blocks, where, precision, whitens_sums=False)
+    """Sum features of all rows, again in float64 if needed, and return the law."""
+    ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
+    sums = summed_features(ridge, chosen, blocks, where, precision, whitens_sums=False)
     law = FeatureProcess.solved(spec, sums)
     limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":

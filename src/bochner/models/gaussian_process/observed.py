@@ -360,8 +360,8 @@ class ObservedProcess(ProcessLaw):
         # Of fewer values intervals are made of fits without folds.
         return None if len(self.representation.sample) < 3072 else self.base.scores()
 
-    def again(self, rows: RowSample) -> "ObservedProcess":
-        return ObservedProcess(self.base.again(rows), self.observations)
+    def refit(self, rows: RowSample) -> "ObservedProcess":
+        return ObservedProcess(self.base.refit(rows), self.observations)
 
     # --- Covariances with the functionals, given the values. With the exact kernel a functional L
     # is known by L k(·, X), through features by L φ, and by what it makes of the constant 1.

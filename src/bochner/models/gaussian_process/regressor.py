@@ -454,7 +454,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         if scores is not None:
             errors, deviation = scores
             return ErrorLaw.of_process(errors, deviation, "leave one out")
-        return fold_scores(self._law.again, self._law.representation.sample)
+        return fold_scores(self._law.refit, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
