@@ -351,8 +351,8 @@ def sums_waves(model):
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    monkeypatch.setattr("bochner.models.ridge.fit.most_at_once", lambda _: 250)
-    monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.route.most_at_once", lambda _: 250)
+    monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
 
 

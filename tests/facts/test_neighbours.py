@@ -136,7 +136,7 @@ process_rough = maker(bo.GaussianProcessRegressor, KERNEL_ROUGH, random_state=0)
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many, and 24 features are what a default makes."""
-    monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.models.gaussian_process.neighbours.FEWEST_ROWS", 251)
     monkeypatch.setattr("bochner.selection.chosen.WIDTH", 24)
 

@@ -115,7 +115,7 @@ def test_classes_are_targets_and_one_leaf_is_the_exact_kernel():
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    monkeypatch.setattr("bochner.models.ridge.fit.most_at_once", lambda _: 250)
+    monkeypatch.setattr("bochner.models.route.most_at_once", lambda _: 250)
 
 
 def test_many_rows_are_split_into_leaves_by_default(few):

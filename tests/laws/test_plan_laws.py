@@ -140,7 +140,7 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     """Leaves of 256 rows: its error against that of the fit, and the estimator has the default's kernel."""
     for place in ("planner.plans", "planner.trials"):
         monkeypatch.setattr(f"bochner.{place}.DIRECT_ROWS", 600)
-    for place in ("planner.plans", "models.ridge.fit"):
+    for place in ("planner.plans", "models.route"):
         monkeypatch.setattr(f"bochner.{place}.most_at_once", lambda _: 600)
     for name in ("LEAF_ROWS", "FEWEST_LEAF_ROWS"):
         monkeypatch.setattr(f"bochner.models.representations.representation.{name}", 256)

@@ -22,11 +22,6 @@ from bochner.errors import InvalidInput, InvalidType
 is_sparse = scipy.sparse.issparse
 
 
-def is_numpy(X: object) -> bool:
-    """Whether X is a NumPy array."""
-    return isinstance(X, np.ndarray)
-
-
 def is_recorded(X: object) -> bool:
     """Whether X is a symbolic array of a graph that is being exported, without values."""
     return hasattr(X, "graph")
@@ -210,7 +205,7 @@ def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
     """Return Σ_j X_ij² of each row, dense or sparse."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-    if is_numpy(X) and X.dtype == np.float64:  # einsum loses digits in float32
+    if isinstance(X, np.ndarray) and X.dtype == np.float64:  # einsum loses digits in float32
         return np.einsum("ij,ij->i", X, X)
     return array_namespace(X).sum(X * X, axis=1)
 

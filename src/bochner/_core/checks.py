@@ -34,7 +34,9 @@ def finite(
     who: str,
     name: str,
     kind: str = "a finite number",
-    holds: Callable[[Any], bool] = math.isfinite,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
 ) -> float:
     """Return ``value`` as a float (the same object if it is a float); errors name its ``kind``."""
     plain = unpacked(value)
@@ -43,14 +45,15 @@ def finite(
             f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
             "Pass a number."
         )
-    if not (math.isfinite(plain) and holds(plain)):
-        raise InvalidInput(f"{who}: {name} must be {kind}; got {float(plain)!r}. Pass {kind}.")
-    return float(plain)
+    number = float(plain)
+    if not (above < number < below and number >= least):
+        raise InvalidInput(f"{who}: {name} must be {kind}; got {number!r}. Pass {kind}.")
+    return number
 
 
-positive = partial(finite, kind="a positive finite number", holds=lambda x: x > 0)
-nonnegative = partial(finite, kind="a non-negative finite number", holds=lambda x: x >= 0)
-share = partial(finite, kind="a number above 0 and below 1", holds=lambda x: 0 < x < 1)
+positive = partial(finite, kind="a positive finite number", above=0)
+nonnegative = partial(finite, kind="a non-negative finite number", least=0)
+share = partial(finite, kind="a number above 0 and below 1", above=0, below=1)
 
 
 def integer(value: object, who: str, name: str, least: int = 0) -> int:

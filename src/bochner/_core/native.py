@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, taken
+from bochner._core.arrays import array_namespace, device, from_numpy, taken
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -82,7 +82,8 @@ def waves(
 
     With phases ``b``, in turns, only ``scale cos(2 pi (T + b))`` is returned.
     """
-    if is_numpy(X) and (compiled := loops()) is not None:
+    if isinstance(X, np.ndarray) and (compiled := loops()) is not None:
+        X = np.ascontiguousarray(X)
         m = frequencies.m if isinstance(frequencies, Chains) else frequencies.shape[1]
         out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
         bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
@@ -125,7 +126,7 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
         raise InvalidInput(
             f"hadamard requires a power of two of columns, got {X.shape[1]}; pad rows with zeros."
         )
-    if not is_numpy(X) or X.dtype.kind != "f":
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return walsh(X)
     out = np.empty(X.shape, X.dtype) if out is None else out
     if (compiled := loops()) is not None:
@@ -166,7 +167,7 @@ def polynomials(
 
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
     """
-    if is_numpy(X) and (compiled := loops()) is not None:
+    if isinstance(X, np.ndarray) and (compiled := loops()) is not None:
         out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
         arrays = (np.ascontiguousarray(array, X.dtype) for array in (W, radial, up, down))
         compiled.polynomials(X, *arrays, out, get_num_threads())
@@ -194,7 +195,7 @@ def harmonics(
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Only compiled loops
     fill ``out``.
     """
-    if is_numpy(U) and (compiled := loops()) is not None:
+    if isinstance(U, np.ndarray) and (compiled := loops()) is not None:
         out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
         factors = programme.factors.astype(U.dtype, copy=False)
         plan = (programme.parents, programme.inputs, factors)

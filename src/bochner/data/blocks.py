@@ -244,6 +244,8 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
+        if isinstance(self.source, Arrays) and not self.changes:
+            return self.source.target_shape
         if self.schema is None or self.changes:
             y = next(iter(self)).y
             return None if y is None else tuple(y.shape[1:])

@@ -225,6 +225,12 @@ class Arrays(Source):
                 numbers = slice(start - number, min(start + step, end) - number)
                 yield checked(part(data, numbers), range(start, start + step))
 
+    @property
+    def target_shape(self) -> tuple[int, ...] | None:
+        """Shape of one row of y, of the first partition; None without y."""
+        y = Piece(*self.chunks[0].fetch()).y
+        return None if y is None else tuple(y.shape[1:])
+
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows with these numbers, of a source with one partition, without a pass."""
         (data,) = self.chunks

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from bochner._core import arrays
-from bochner._core.arrays import array_namespace, dense, is_numpy, moved, slices, taken
+from bochner._core.arrays import array_namespace, dense, moved, slices, taken
 from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import Counted, word
 from bochner._core.native import signed_walsh
@@ -162,7 +162,7 @@ class SketchedProduct(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         left, right = self.left.features(X), self.right.features(X)
-        if not is_numpy(left):
+        if not isinstance(left, np.ndarray):
             return self._sampled(left, right)
         Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
         for rows in slices(len(Z), 512):  # which stay in a core's own cache

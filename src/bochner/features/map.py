@@ -310,7 +310,7 @@ def parts_of(phi: Any) -> list[FeatureMap]:
 
 def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
     """Return A W in the library and precision of A."""
-    if arrays.is_numpy(A):
+    if isinstance(A, np.ndarray):
         return product(A, W)
     return A @ arrays.moved(W, like=A)
 
@@ -365,7 +365,7 @@ def with_far_rows(
         far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0
     if not bool(xp.any(far)):
         return features(X)
-    if not (arrays.is_numpy(X) or arrays.is_sparse(X)):  # no rows are picked by a condition
+    if not (isinstance(X, np.ndarray) or arrays.is_sparse(X)):  # no rows are picked by a condition
         precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
         return xp.where(far[:, None], precise, features(X))
     if far.all():

@@ -17,7 +17,7 @@ from typing import Annotated, get_args
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved, taken
+from bochner._core.arrays import array_namespace, dense, device, is_sparse, moved, taken
 from bochner._core.checks import MaybeSwitch, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
@@ -369,7 +369,7 @@ class PositiveMap(FeatureMap):
         offset = xp.astype(-self.half * sums - 0.5 * math.log(self.n_features), projected.dtype)
         if self.form == "plain":
             return xp.exp(projected + offset)
-        if not is_numpy(projected):
+        if not isinstance(projected, np.ndarray):
             return xp.exp(xp.concat([offset + projected, offset - projected], axis=1))
         m = projected.shape[1]
         Z = np.empty((projected.shape[0], 2 * m), dtype=projected.dtype)

@@ -410,9 +410,9 @@ class NystromMap(FeatureMap):
     def whiten(self, C: Float[Array, "n D"], dtype: np.dtype) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ by the root of this precision; a NumPy array C is overwritten."""
         root = self.root(dtype)
-        return (
-            triangular_product(C, root.T) if arrays.is_numpy(C) else C @ arrays.moved(root, like=C)
-        )
+        if isinstance(C, np.ndarray):
+            return triangular_product(C, root.T)
+        return C @ arrays.moved(root, like=C)
 
 
 @dataclass(frozen=True, eq=False)

@@ -411,7 +411,7 @@ class SketchMap(FeatureMap):
         return self.complete
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        rows = X if arrays.is_numpy(X) or arrays.is_sparse(X) else arrays.to_numpy(X)
+        rows = X if isinstance(X, np.ndarray) or arrays.is_sparse(X) else arrays.to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
         # Rows whose transforms stay in the cache; those of TensorSketch, by FFT, take more room.
         widths = self.terms.exact_width, *(block.width for block in self.blocks)

@@ -190,7 +190,7 @@ class Mahalanobis(Transformed):
                 "Mahalanobis: matrix must have one row and column per column of X; got "
                 f"{len(self.root)} for {X.shape[1]} columns."
             )
-        rows = np.ascontiguousarray(X) if arrays.is_numpy(X) else X
+        rows = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
         return rows @ arrays.moved(self.root, like=X)
 
     def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:

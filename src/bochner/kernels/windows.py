@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, slices
+from bochner._core.arrays import array_namespace, dense, is_sparse, slices
 from bochner._core.checks import Counted, Switch, integer, word
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
@@ -106,8 +106,9 @@ class Windows(Kernel):
         for i in range(self.count(X.shape[1])):
             U = X[:, self.start(i) : self.start(i) + self.columns]
             if not self.lengths:
-                yield slice(None), np.ascontiguousarray(U) if is_numpy(U) else U, shares
-            elif is_numpy(U):
+                U = np.ascontiguousarray(U) if isinstance(U, np.ndarray) else U
+                yield slice(None), U, shares
+            elif isinstance(U, np.ndarray):
                 if len(rows := np.flatnonzero(n_windows > i)):
                     yield rows, U[rows], shares[rows]
             else:
@@ -118,7 +119,7 @@ class Windows(Kernel):
 
     def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
         """Return Σ_i f(x_i)/s(x) over the windows of each row, f a function of windows."""
-        if not is_numpy(X):
+        if not isinstance(X, np.ndarray):
             return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
         parts = (self._flat(X[rows]) for rows in self._pieces(X))
         sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
@@ -156,7 +157,7 @@ class Windows(Kernel):
         return U[:: max(1, -(-len(U) // most))]
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        same = Y is X and is_numpy(X)
+        same = Y is X and isinstance(X, np.ndarray)
         if same and len(self._pieces(X)) > 1:
             K = np.empty((len(X), len(X)), X.dtype)
             for rows in self._pieces(X):

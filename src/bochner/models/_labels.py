@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_consistent_length
 
-from bochner._core.arrays import array_namespace, is_numpy, refuse_masked, to_numpy
+from bochner._core.arrays import array_namespace, refuse_masked, to_numpy
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
@@ -393,7 +393,7 @@ def decided(f: Float[Array, "n t"]) -> Array:
 
 def agreeing(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:
     """Return p, adjusted so that rounding does not change the most probable class."""
-    if is_numpy(p):
+    if isinstance(p, np.ndarray):
         codes = decided(f)
         rows = np.flatnonzero(p.argmax(axis=1) != codes)
         p[rows, codes[rows]] = np.nextafter(p[rows].max(axis=1), 2.0)

@@ -25,7 +25,7 @@ from bochner.models.representations.exact import chosen_by_leaves, chosen_by_mat
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.representation import DIRECT_ROWS, gather
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
+from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, FitForecast, Task, local_fit, planned_fits
 from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel

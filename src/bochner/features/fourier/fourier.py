@@ -146,8 +146,7 @@ class FourierMap(FeatureMap):
         m = self.frequencies.shape[1]
         scale = (self.amplitude / m * (2 if phased else 1)) ** 0.5
         turns, phases = self._turns[double]
-        if arrays.is_numpy(X) or isinstance(turns, native.Chains):
-            X = np.ascontiguousarray(X) if arrays.is_numpy(X) else X
+        if isinstance(X, np.ndarray) or isinstance(turns, native.Chains):
             Z = native.waves(X, turns, scale, phases if phased else None)
         else:
             angles = X @ arrays.moved(self.matrix, like=X)
@@ -158,7 +157,7 @@ class FourierMap(FeatureMap):
         if not len(self.weights):
             return Z
         roots = arrays.moved(np.sqrt(m * np.concatenate([self.weights, self.weights])), like=Z)
-        return np.multiply(Z, roots, out=Z) if arrays.is_numpy(Z) else Z * roots
+        return np.multiply(Z, roots, out=Z) if isinstance(Z, np.ndarray) else Z * roots
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
         """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""

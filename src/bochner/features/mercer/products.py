@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, slices, taken
+from bochner._core.arrays import array_namespace, dense, is_sparse, moved, slices, taken
 from bochner._core.checks import MaybePositive, bounded, finite, optional
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
@@ -71,7 +71,7 @@ class Products(FeatureMap):
         Products of long rows in a transposed scratch are three times faster than those of columns.
         """
         how, width, factors = self.how, self.n_features, self.amplitudes
-        if not (is_numpy(X) or is_sparse(X)):
+        if not (isinstance(X, np.ndarray) or is_sparse(X)):
             xp = array_namespace(X)
             Z = xp.permute_dims(multiplied(how, xp.astype(self.table(X), X.dtype)), (1, 0))
             return Z if factors is None else Z * moved(factors, like=Z)
@@ -497,7 +497,8 @@ class HermiteMap(Products):
         return float(self.axes.size + self.n_features)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:
+        plain = isinstance(X, np.ndarray) or is_sparse(X)
+        if native.HAVE_NATIVE and plain and len(self._counts) <= FEW:
             return self._compiled(X)
         return super().features(X)
 

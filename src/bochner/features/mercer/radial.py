@@ -13,7 +13,7 @@ from scipy.linalg.blas import dgemm
 from scipy.special import gammaln
 
 from bochner._core import arrays
-from bochner._core.arrays import array_namespace, dense, is_numpy, moved, slices, taken, to_numpy
+from bochner._core.arrays import array_namespace, dense, moved, slices, taken, to_numpy
 from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials
 from bochner._core.shapes import Array, Float, Int
@@ -55,7 +55,7 @@ class Polar:
         U, r = directions((X - moved(self.centre, like=X)) / moved(self.scales, like=X))
         if self.axes is not None:
             U = times(U, self.axes)
-        return np.ascontiguousarray(U) if is_numpy(U) else U, r
+        return np.ascontiguousarray(U) if isinstance(U, np.ndarray) else U, r
 
 
 def polar_of(
@@ -298,7 +298,7 @@ class IndexedFunctions:
 
 def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Float[Array, "n B"]:
     """Return Σ_j T_j(2 share − 1) C_j, (n, B), as products; NumPy in float64 throughout."""
-    if is_numpy(share):
+    if isinstance(share, np.ndarray):
         G = np.empty((len(share), C.shape[1]), share.dtype)
         for rows in slices(len(share), 2048):  # whose polynomials fit the level-2 cache
             t = 2.0 * share[rows].astype(np.float64) - 1.0

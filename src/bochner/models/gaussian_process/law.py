@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, is_numpy, numpy_rows, squared_norms, to_numpy
+from bochner._core.arrays import array_namespace, numpy_rows, squared_norms, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Int
@@ -577,7 +577,7 @@ class FeatureProcess(ProcessLaw):
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
         """Return Var f(x)/(a²λ) without the approximation error, for arrays of any library."""
         centred, alpha = Z - self.feature_mean, self.evidence.alpha
-        A = product(centred, self.vectors) if is_numpy(Z) else centred @ self.vectors
+        A = product(centred, self.vectors) if isinstance(Z, np.ndarray) else centred @ self.vectors
         leverage = (A * A) @ (1 / (self.values[:, None] + alpha))
         if self.vectors.shape[0] != self.vectors.shape[1]:
             outside = np.maximum(squared_norms(centred) - squared_norms(A), 0.0)

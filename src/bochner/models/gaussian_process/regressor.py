@@ -12,45 +12,34 @@ from typing import Any, Self
 
 import numpy as np
 
+from bochner import models
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, one_of, require_room, switch, warn_user
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Both, Float, Gradients, Tabular
-from bochner._core.sizes import LOO_ROWS
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.features.map import Method
-from bochner.features.mercer.sphere import WaveMethod
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.windows import windows_of
 from bochner.models._base import Differentiable, FitSummary, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay
 from bochner.models.error_law import ErrorLaw, fold_scores
-from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
 from bochner.models.gaussian_process.law import (
     MOST_ROWS,
     ExactProcess,
     FeatureProcess,
     GaussianProcessSpec,
     ProcessLaw,
-    chosen_features,
     log_normal,
-    search_of,
 )
-from bochner.models.gaussian_process.neighbours import (
-    NearestNeighbours,
-    NeighbourProcess,
-    by_features_or_neighbours,
-)
+from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
 from bochner.models.representations.representation import (
-    DIRECT_ROWS,
     AddsRows,
     ExactKernel,
     LocalKernel,
@@ -58,7 +47,6 @@ from bochner.models.representations.representation import (
     named,
     require_alike,
 )
-from bochner.selection.choose import choose
 from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
@@ -106,40 +94,6 @@ def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
     if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
         warn_user(str(outcome))
     return ProcessFit(inputs, law)
-
-
-def process(  # noqa: PLR0911  a case for each representation
-    spec: GaussianProcessSpec,
-    method: Method | str | None,
-    blocks: Blocks,
-    where: Executor,
-    precision: Precision | None,
-    any_features: bool,
-) -> ProcessLaw:
-    """Choose the representation and open parameters of kernel and features; find the law."""
-    # ``precision`` is that of all sums where rows cannot be read again: these have features.
-    # ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
-    features, n, again = spec.features, blocks.n_rows, precision is None
-    if again and any_features and method is None and n is not None:
-        windows = n * windows_of(features.kernel, blocks.n_columns)
-        if windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3:
-            return ExactProcess.fit(spec, blocks)  # few rows are sent to this process
-    if isinstance(method, ExactKernel):
-        return ExactProcess.fit(spec, blocks, where)
-    if isinstance(features.method, WaveMethod):
-        return WaveProcess.fit(spec, blocks, where)
-    if isinstance(features.method, NearestNeighbours):
-        return NeighbourProcess.fit(spec, blocks, where)
-    if not (again and any_features):
-        return FeatureProcess.fit(spec, blocks, where, precision)
-    search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-    chosen, _ = choose(replace(features, waves=True), blocks, search=search, where=where)
-    if isinstance(chosen.choice.method, WaveMethod):
-        return chosen_waves(spec, chosen, blocks, where)
-    law = chosen_features(spec, chosen, blocks, where)
-    if method is not None or not where.in_order:
-        return law
-    return by_features_or_neighbours(spec, law, blocks)
 
 
 @estimator
@@ -231,7 +185,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
         asked = named(self.method), blocks, where, precision, any_features
-        return fitted(inputs, process(self._spec(), *asked))
+        return fitted(inputs, models.process(self._spec(), *asked))
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         law, spec = self._law.of_values, self._again()

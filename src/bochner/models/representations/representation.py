@@ -320,8 +320,12 @@ class LocalKernel(Method):
 
 def named(method: Any) -> Any:
     """Return the method of the names "exact" and "local"; others as they are."""
-    known = {"exact": ExactKernel(), "local": LocalKernel()}
-    return known.get(method, method) if isinstance(method, str) else method
+    match method:
+        case "exact":
+            return ExactKernel()
+        case "local":
+            return LocalKernel()
+    return method
 
 
 def as_features(method: Any) -> Method | str:

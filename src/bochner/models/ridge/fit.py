@@ -1,4 +1,4 @@
-"""Ridge regression on any representation of the rows, and the choice of the representation."""
+"""Ridge regression on any representation of the rows."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -9,31 +9,19 @@ import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
-from bochner._core.sizes import MOST_CELLS
 from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.features.map import Method
-from bochner.features.mercer.sphere import WaveMethod
-from bochner.kernels.windows import windows_of
 from bochner.models._base import FitSummary
 from bochner.models._labels import Calibration
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.exact import LeafRows, MatrixRows, exact_rows, leaf_rows
-from bochner.models.representations.features import is_wide, solved_features, wide_sums
-from bochner.models.representations.representation import (
-    ExactKernel,
-    LocalKernel,
-    Representation,
-    RidgeSpec,
-)
-from bochner.models.representations.waves import chosen_grid_sums, grid_sums
+from bochner.models.representations.exact import LeafRows, MatrixRows
+from bochner.models.representations.features import solved_features
+from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose
-from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
 from bochner.sums.moments import Precision
-from bochner.sums.passes import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,61 +95,6 @@ class RidgeFit(FitSummary):
             "outcome": solution.outcome.name,
             "outcome_words": str(solution.outcome),
         }
-
-
-# --- Which representation ------------------------------------------------------------------------
-
-WIDE_ROWS = 1 << 16  # Number of rows from which the default width is 2048
-
-
-def represent(  # noqa: PLR0911  a case for each representation
-    spec: RidgeSpec,
-    method: Method | str | None,
-    blocks: Blocks,
-    where: Executor,
-    precision: Precision | None,
-    any_width: bool,
-) -> tuple[Representation, Solution]:
-    """Choose the representation and open parameters of kernel and features, and solve."""
-    # ``precision`` is the precision of all sums if rows cannot be read again; these use features.
-    features, n, again = spec.features, blocks.n_rows or 0, precision is None
-    any_features = again and any_width and features.precision == "auto"
-    penalised = given_alpha(spec.alpha) != 0
-    waves = replace(features, waves=penalised and not features.of_classes)
-    automatic = method is None and any_features and blocks.n_rows is not None and penalised
-    few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
-    fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
-    match method:
-        case ExactKernel():
-            return exact_rows(spec, method, blocks, where)
-        case LocalKernel():
-            return leaf_rows(spec, method, blocks, where)
-        case _ if few:
-            return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
-        case _ if fits_in_memory and features.kernel == "auto":
-            return leaf_rows(replace(spec, features=waves), default_leaves(spec), blocks, where)
-        case _ if isinstance(features.method, WaveMethod):
-            return grid_sums(spec, blocks, where)
-        case _ if again and is_wide(spec, blocks):
-            return wide_sums(spec, blocks, where)
-    if any_width and n >= WIDE_ROWS:
-        features = replace(features, width=2 * WIDTH)
-    if any_features:
-        features = replace(features, waves=waves.waves)
-    chosen, _ = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
-    if features.waves and isinstance(chosen.choice.method, WaveMethod):
-        return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
-    return solved_features(replace(spec, features=features), chosen, blocks, where, precision)
-
-
-def most_at_once(spec: RidgeSpec) -> int:
-    """Return the number of rows up to which the exact kernel is fitted, to all rows at once."""
-    return 2048 if spec.features.is_quick else spec.direct_rows
-
-
-def default_leaves(spec: RidgeSpec) -> LocalKernel:
-    """Return the leaves of rows where none were asked for; quick ones of 1024 rows."""
-    return LocalKernel(1024 if spec.features.is_quick else None)
 
 
 # --- Fitting -------------------------------------------------------------------------------------

@@ -1,0 +1,129 @@
+"""Which representation a fit takes: the one file that knows all of them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from bochner._core.sizes import LOO_ROWS, MOST_CELLS
+from bochner.data.blocks import Blocks
+from bochner.features.map import Method
+from bochner.features.mercer.sphere import WaveMethod
+from bochner.kernels.windows import windows_of
+from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
+from bochner.models.gaussian_process.law import (
+    ExactProcess,
+    FeatureProcess,
+    GaussianProcessSpec,
+    ProcessLaw,
+    chosen_features,
+    search_of,
+)
+from bochner.models.gaussian_process.neighbours import (
+    NearestNeighbours,
+    NeighbourProcess,
+    by_features_or_neighbours,
+)
+from bochner.models.representations.exact import exact_rows, leaf_rows
+from bochner.models.representations.features import is_wide, solved_features, wide_sums
+from bochner.models.representations.representation import (
+    DIRECT_ROWS,
+    ExactKernel,
+    LocalKernel,
+    Representation,
+    RidgeSpec,
+)
+from bochner.models.representations.waves import chosen_grid_sums, grid_sums
+from bochner.selection.choose import choose
+from bochner.selection.spec import WIDTH
+from bochner.solvers.ridge.solution import Solution, given_alpha
+from bochner.sums.moments import Precision
+from bochner.sums.passes import LOCAL, Executor
+
+WIDE_ROWS = 1 << 16  # Number of rows from which the default width is 2048
+
+
+def represent(  # noqa: PLR0911  a case for each representation
+    spec: RidgeSpec,
+    method: Method | str | None,
+    blocks: Blocks,
+    where: Executor,
+    precision: Precision | None,
+    any_width: bool,
+) -> tuple[Representation, Solution]:
+    """Choose the representation and open parameters of kernel and features, and solve."""
+    # ``precision`` is the precision of all sums if rows cannot be read again; these use features.
+    features, n, again = spec.features, blocks.n_rows or 0, precision is None
+    any_features = again and any_width and features.precision == "auto"
+    penalised = given_alpha(spec.alpha) != 0
+    waves = replace(features, waves=penalised and not features.of_classes)
+    automatic = method is None and any_features and blocks.n_rows is not None and penalised
+    few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
+    fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
+    match method:
+        case ExactKernel():
+            return exact_rows(spec, method, blocks, where)
+        case LocalKernel():
+            return leaf_rows(spec, method, blocks, where)
+        case _ if few:
+            return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
+        case _ if fits_in_memory and features.kernel == "auto":
+            return leaf_rows(replace(spec, features=waves), default_leaves(spec), blocks, where)
+        case _ if isinstance(features.method, WaveMethod):
+            return grid_sums(spec, blocks, where)
+        case _ if again and is_wide(spec, blocks):
+            return wide_sums(spec, blocks, where)
+    if any_width and n >= WIDE_ROWS:
+        features = replace(features, width=2 * WIDTH)
+    if any_features:
+        features = replace(features, waves=waves.waves)
+    chosen, _ = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
+    if features.waves and isinstance(chosen.choice.method, WaveMethod):
+        return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
+    return solved_features(replace(spec, features=features), chosen, blocks, where, precision)
+
+
+def most_at_once(spec: RidgeSpec) -> int:
+    """Return the number of rows up to which the exact kernel is fitted, to all rows at once."""
+    return 2048 if spec.features.is_quick else spec.direct_rows
+
+
+def default_leaves(spec: RidgeSpec) -> LocalKernel:
+    """Return the leaves of rows where none were asked for; quick ones of 1024 rows."""
+    return LocalKernel(1024 if spec.features.is_quick else None)
+
+
+def process(  # noqa: PLR0911  a case for each representation
+    spec: GaussianProcessSpec,
+    method: Method | str | None,
+    blocks: Blocks,
+    where: Executor,
+    precision: Precision | None,
+    any_features: bool,
+) -> ProcessLaw:
+    """Choose the representation and open parameters of kernel and features; find the law."""
+    # ``precision`` is that of all sums where rows cannot be read again: these have features.
+    # ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
+    features, n, few = spec.features, blocks.n_rows, False
+    is_open = any_features and precision is None
+    if method is None and is_open and n is not None:
+        windows = n * windows_of(features.kernel, blocks.n_columns)
+        few = windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
+    match method or features.method:
+        case ExactKernel():
+            return ExactProcess.fit(spec, blocks, where)
+        case _ if few:
+            return ExactProcess.fit(spec, blocks)  # few rows are sent to this process
+        case _ if isinstance(features.method, WaveMethod):
+            return WaveProcess.fit(spec, blocks, where)
+        case NearestNeighbours():
+            return NeighbourProcess.fit(spec, blocks, where)
+        case _ if not is_open:
+            return FeatureProcess.fit(spec, blocks, where, precision)
+    search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
+    chosen, _ = choose(replace(features, waves=True), blocks, search=search, where=where)
+    if isinstance(chosen.choice.method, WaveMethod):
+        return chosen_waves(spec, chosen, blocks, where)
+    law = chosen_features(spec, chosen, blocks, where)
+    if method is not None or not where.in_order:
+        return law
+    return by_features_or_neighbours(spec, law, blocks)
