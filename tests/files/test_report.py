@@ -324,7 +324,7 @@ def test_of_many_rows_some_at_random_are_examined(monkeypatch):
 def test_without_targets_or_rows_the_page_says_what_it_lacks():
     report = brief(fitted("svc"), X[:20])
     assert report.quality.errors == {}
-    assert "nothing is said of errors" in report.to_html()
+    assert "so there are no errors" in report.to_html()
     report = brief(fitted("ridge"), X[:20])
     assert not report.seen.worst
     read(report.to_html())
@@ -465,7 +465,7 @@ def test_table_shows_the_results(demo):
 def test_second_table_shows_harmonics_and_neighbours(demo):
     result, lines, page = demo
     header, *rows = read(page, without=["small"]).cells[8:]
-    assert header == ["What predicts a cell", "Made of", "Test RMSE, m", "Seconds"]
+    assert header == ["Model", "Size", "Test RMSE, m", "Seconds"]
     assert len(rows) == len(result["near"]) == 4
     for cells, row in zip(rows, result["near"], strict=True):
         assert cells[:2] == [row["name"], row["detail"]]

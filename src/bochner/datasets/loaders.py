@@ -23,7 +23,7 @@ class Dataset:
     target_name : str
         Name of the target, with its unit.
     description : str
-        What the rows are, where they come from and under which licence.
+        Meaning of the rows, their source and their licence.
     latitude, longitude : (n,) float32 or None
         Degrees north and east, for data on the Earth.
     """
@@ -41,7 +41,7 @@ class Dataset:
         return f"Dataset(n={n}, d={d}, target={self.target_name!r})"
 
 
-def stored(name: str) -> tuple[dict[str, np.ndarray], str]:
+def read_arrays(name: str) -> tuple[dict[str, np.ndarray], str]:
     """Return the arrays and the description of a data set of the package."""
     folder = resources.files("bochner.datasets")
     with folder.joinpath(f"{name}.npz").open("rb") as file, np.load(file) as arrays:
@@ -70,7 +70,7 @@ def load_concrete() -> Dataset:
     >>> load_concrete()
     Dataset(n=1030, d=8, target='strength (MPa)')
     """
-    arrays, description = stored("concrete")
+    arrays, description = read_arrays("concrete")
     return Dataset(arrays["X"], arrays["y"], _NAMES, "strength (MPa)", description)
 
 
@@ -91,7 +91,7 @@ def load_co2() -> Dataset:
     >>> load_co2()
     Dataset(n=521, d=1, target='CO2 (ppm)')
     """
-    arrays, description = stored("co2")
+    arrays, description = read_arrays("co2")
     return Dataset(arrays["year"][:, None], arrays["co2"], ("year",), "CO2 (ppm)", description)
 
 
@@ -119,7 +119,8 @@ def on_sphere(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
     Raises
     ------
     InvalidInput
-        If a latitude is outside −90 to 90 or not finite: the two arguments may be exchanged.
+        A latitude is outside −90 to 90 or not finite (perhaps the arguments are exchanged), or a
+        longitude is not finite.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def on_sphere(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
             f"got latitudes from {np.min(latitude)} to {np.max(latitude)}. Pass the latitude "
             "first, both in degrees."
         )
-    # In float64, so that float32 places lose only their own rounding.
+    # in float64, so that the only error is the rounding of the arguments
     phi, lam = np.deg2rad(latitude, dtype=np.float64), np.deg2rad(longitude, dtype=np.float64)
     points = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
     single = latitude.dtype == longitude.dtype == np.float32
@@ -160,7 +161,7 @@ def load_earth() -> Dataset:
     >>> int(earth.y.min()), int(earth.y.max())
     (-7473, 5731)
     """
-    arrays, description = stored("earth")
+    arrays, description = read_arrays("earth")
     elevation = arrays["elevation"]
     rows, columns = elevation.shape
     south, west = np.float32(-90 + 90 / rows), np.float32(-180 + 180 / columns)

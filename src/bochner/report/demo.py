@@ -37,15 +37,15 @@ METHODS: tuple[tuple[str, Method], ...] = (
     ("auto", bo.Auto()),
 )
 CURVES = (METHODS[0], METHODS[3], METHODS[4])
-#: Cells that each cell is kriged from, and that are averaged by the simplest rival.
+#: Cells that each cell is kriged from; cells that the simplest comparison averages.
 NEIGHBOURS, FEW = 24, 4
-#: Colours of maps from low to zero and from zero to high. Along each side the lightness that the
-#: eye sees (Oklab, Ottosson 2020) changes by equal steps. Sea blue, land green to brown.
+#: Colours of maps, from the lowest to zero and from zero to the highest, with equal steps of
+#: perceived lightness (Oklab, Ottosson 2020). Sea: blue; land: green to brown.
 RELIEF = (
     *("#0b1b47", "#2b4b6f", "#577d98", "#8aafc1", "#c5e4ed"),
     *("#bed598", "#a8a064", "#8c6f3c", "#6b4221", "#451a0f"),
 )
-#: Too low violet, too high orange; no error has the colour of the paper.
+#: Colours of errors: too low is violet, too high is orange, zero has the colour of the page.
 ERROR = (
     *("#531d8d", "#7757aa", "#a08bc5", "#c9bedf", "#f5f4f8"),
     *("#f8f4f2", "#e1c7b5", "#cb997b", "#b46d45", "#9a3c00"),
@@ -53,7 +53,7 @@ ERROR = (
 
 #: Numbers of a fit, or of the demo, by name.
 Numbers = dict[str, Any]
-#: Facts that some fits lack: leave-one-out error, penalty, certificate, what the model is made of.
+#: Facts that some fits lack: leave-one-out error, penalty, certificate, and a detail of the model.
 UNKNOWN: Numbers = dict.fromkeys(("loo", "alpha", "epsilon", "epsilon_interval", "frobenius"))
 UNKNOWN |= {"certificate": "", "detail": ""}
 
@@ -63,32 +63,32 @@ def run_demo(
 ) -> Numbers:
     """Fit the Earth's relief by every method at equal width, and write one HTML page.
 
-    ``out`` is a folder, or the name of an .html file; ``quick`` takes one cell in four and a
-    quarter of the features: seconds, not one to two minutes. Return all numbers.
+    ``out`` is a folder, or the name of an .html file; ``quick`` uses one cell in four and a quarter
+    of the features: it takes seconds, not one to two minutes. Return all numbers by name.
     """
     require("The demo's page")
     path, seed = Path(out).expanduser().resolve(), integer(seed, "run_demo", "seed")
     path = path if path.suffix.lower() in (".html", ".htm") else path / "earth.html"
-    with suppress(OSError):  # the next line says what is wrong
+    with suppress(OSError):  # the next line raises the error
         path.parent.mkdir(parents=True, exist_ok=True)
     with atomic(path, "w") as file:  # before anything is computed
-        result = _measured(quick, seed, show or (lambda _: None)) | {"page": str(path)}
+        result = _numbers(quick, seed, show or (lambda _: None)) | {"page": str(path)}
         file.write(earth_page(result))
     if show is not None:
         show(f"Wrote {path}")
     return result
 
 
-def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one script
-    """Return all numbers; report each when it is computed."""
-    started, earth, step = time.perf_counter(), load_earth(), 2 if quick else 1
+def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one script
+    """Return all numbers of the page; print each when it is computed."""
+    start, earth, step = time.perf_counter(), load_earth(), 2 if quick else 1
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     places = np.stack([np.asarray(earth.latitude), np.asarray(earth.longitude)], axis=1)
     cells = np.arange(len(places)).reshape(len(np.unique(places[:, 0])), -1)[::step, ::step]
     order = stream(seed, "demo", "split").permutation(cells.size)
-    tenth, kept = cells.size // 10, cells.ravel()
+    tenth, used = cells.size // 10, cells.ravel()
     train, test = np.sort(order[tenth:]), np.sort(order[:tenth])
-    X, y, places = earth.X[kept], earth.y[kept], places[kept].astype(np.float64)
+    X, y, places = earth.X[used], earth.y[used], places[used].astype(np.float64)
     truth = y.astype(np.float64)
     counts = f"{y.size:,} cells, {train.size:,} to learn from, {test.size:,} held out"
     say(f"The Earth's relief: {counts}")
@@ -99,26 +99,26 @@ def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  on
     kernel = bo.kernels.Gaussian(float(f"{lengthscale:.2g}"))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
 
-    def judged(name: str, code: str, D: int, f: Array, began: float, **more: Any) -> Numbers:
+    def errors_of(name: str, code: str, D: int, f: Array, began: float, **more: Any) -> Numbers:
         """Return the errors of predictions f of the held-out cells, in metres, and the seconds."""
         seconds, y = time.perf_counter() - began, truth[test]
         errors = {"rmse": root_mean_squared_error(y, f), "r_squared": r2_score(y, f)}
-        named = {"name": name, "code": code, "n_features": D, "seconds": seconds}
-        return UNKNOWN | named | errors | more
+        labels = {"name": name, "code": code, "n_features": D, "seconds": seconds}
+        return UNKNOWN | labels | errors | more
 
-    def fitted(name: str, method: Method, D: int) -> tuple[Any, Numbers]:
+    def fit_of(name: str, method: Method, D: int) -> tuple[Any, Numbers]:
         """Fit a method in float64: float32 does not resolve the best penalty without noise."""
-        how: dict[str, Any] = {"precision": "float64", "random_state": seed}
+        settings: dict[str, Any] = {"precision": "float64", "random_state": seed}
         began = time.perf_counter()
-        model = bo.KernelRidge(kernel, method=method, n_features=D, **how)
+        model = bo.KernelRidge(kernel, method=method, n_features=D, **settings)
         predicted = model.fit(X[train], y[train]).predict(X[test])
-        fit = judged(name, repr(method), D, predicted, began, alpha=model.alpha_)
+        fit = errors_of(name, repr(method), D, predicted, began, alpha=model.alpha_)
         return model, fit | {"loo": float(np.sqrt(np.nanmin(model.solution_.path.loo)))}
 
-    def certified(model: Any, fit: Numbers, alpha: float) -> Numbers:
+    def with_certificate(model: Any, fit: Numbers, alpha: float) -> Numbers:
         """Return the fit with the certificate of its map at this penalty."""
-        how: dict[str, Any] = {"alpha": alpha, "n_sample": 1024, "random_state": seed}
-        certificate = bo.certify(model.map_, X[train], kernel=kernel, **how)
+        settings: dict[str, Any] = {"alpha": alpha, "n_sample": 1024, "random_state": seed}
+        certificate = bo.certify(model.map_, X[train], kernel=kernel, **settings)
         numbers = {k: getattr(certificate, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
         detail = f"ε {number(certificate.epsilon, 3)}"
         return fit | {"certificate": str(certificate), "detail": detail, **numbers}
@@ -132,47 +132,47 @@ def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  on
     say(f"\nMethods at {width:,} features: {words}")
     fits: dict[str, tuple[Any, Numbers]] = {}
     for name, method in METHODS:
-        model, fit = fitted(name, method, width)
-        fits[name] = model, certified(model, fit, alpha)
+        model, fit = fit_of(name, method, width)
+        fits[name] = model, with_certificate(model, fit, alpha)
         tell(fits[name][1])
     methods = [fit for _, fit in fits.values()]
-    # scikit-learn's features and ridge, at the alpha bochner chose for such features
-    penalty, scaled = methods[0]["alpha"], X.astype(np.float64) / kernel.lengthscale
+    # scikit-learn's features and ridge, at the penalty that bochner chose for independent features
+    penalty, inputs = methods[0]["alpha"], X.astype(np.float64) / kernel.lengthscale
     sampler = RBFSampler(gamma=0.5, n_components=width, random_state=seed)
     rival, began = make_pipeline(sampler, Ridge(alpha=penalty)), time.perf_counter()
     with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
-        predicted = rival.fit(scaled[train], y[train]).predict(scaled[test])
+        predicted = rival.fit(inputs[train], y[train]).predict(inputs[test])
     name, code = "scikit-learn RBFSampler", "make_pipeline(RBFSampler(), Ridge())"
-    methods.append(judged(name, code, width, predicted, began, alpha=penalty))
+    methods.append(errors_of(name, code, width, predicted, began, alpha=penalty))
     tell(methods[-1])
     curves, best = [], fits[METHODS[0][0]]
     for name, method in CURVES:
         say(f"\n{name}: test RMSE against features")
         curve: Numbers = {"name": name, "n_features": widths, "rmse": []}
         for D in widths:
-            pair = fits[name] if width == D else fitted(name, method, D)
-            best, error = min(best, pair, key=lambda each: each[1]["loo"]), pair[1]["rmse"]
+            pair = fits[name] if width == D else fit_of(name, method, D)
+            best, error = min(best, pair, key=lambda fit: fit[1]["loo"]), pair[1]["rmse"]
             curve["rmse"].append(error)
             say(f"  {D:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
         curves.append(curve)
-    say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
+    say("\nMore accurate: harmonics of the globe, the nearest cells, the relief around")
     near, began = [], time.perf_counter()
     predictions = _near(truth, places, cells.shape, train, test, quick, seed)
     for name, model, detail, predicted in predictions:
         code = " ".join(repr(model).split())
-        near.append(judged(name, code, 0, predicted, began, detail=detail))
+        near.append(errors_of(name, code, 0, predicted, began, detail=detail))
         tell(near[-1])
         began = time.perf_counter()
     model, fit = best
     return {
         "kernel": repr(kernel),
         "alpha": alpha,  # of the certificates in the table
-        "certificate_words": certified(model, fit, alpha)["certificate"],
+        "certificate_words": with_certificate(model, fit, alpha)["certificate"],
         "methods": methods,  # all at the same width
-        # the fit that the maps show: of the least leave-one-out error among those of the curves
-        "best": certified(model, fit, fit["alpha"]),
+        # the fit of the maps: the least leave-one-out error of all fits of the curves
+        "best": with_certificate(model, fit, fit["alpha"]),
         "curves": curves,
-        # harmonics of the globe, the nearest cells, and what is learned from the relief around
+        # harmonics of the globe, the nearest cells, and corrections learned from the relief around
         "near": near,
         "train_rows": train.size,
         "test_rows": test.size,
@@ -183,15 +183,15 @@ def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  on
             "prediction": model.predict(X).reshape(cells.shape),
             "held_out": np.isin(np.arange(y.size), test).reshape(cells.shape),
         },
-        "seconds": time.perf_counter() - started,
+        "seconds": time.perf_counter() - start,
     }
 
 
 # --- Harmonics of the globe, the nearest cells, and the relief around each cell -------------------
 #
-# Relief is rougher than features and harmonics, and has no noise: cells are kriged from the nearest
-# cells. The error of kriging is learned from the relief around each cell, because coasts, trenches
-# and ridges have structure beyond the covariance of two cells.
+# The relief is rougher than features and harmonics, and has no noise: each cell is kriged from the
+# nearest cells. A second model learns the errors of kriging from the surrounding relief: coasts,
+# trenches and ridges have structure beyond the covariance of two cells.
 
 
 def _near(
@@ -204,12 +204,12 @@ def _near(
     seed: int,
 ) -> Iterator[tuple[str, Any, str, Float[Array, " t"]]]:
     """Fit each model; yield its name, the model, a detail and held-out predictions."""
-    globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # three cells, and little noise
+    globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # lengthscale: three cells
     nearest = KNeighborsRegressor(FEW).fit(globe.inputs(places[train]), truth[train])
     mean = nearest.predict(globe.inputs(places[test]))
     yield "Mean of the nearest cells", nearest, f"{FEW} cells", mean
 
-    # Finer harmonics than two for three rows of cells see every cell that is left out.
+    # Harmonics of higher degree would vary within the gaps of the held-out cells.
     harmonics = bo.SphericalHarmonics(int(2 / 3 * shape[0]))
     model = bo.KernelRidge(globe, method=harmonics, alpha=alpha, random_state=seed)
     model.fit(places[train], truth[train])
@@ -219,23 +219,23 @@ def _near(
     # Kriging starts from a lengthscale of three cells; quick keeps it.
     start = bo.kernels.OnSphere("matern32", 3 * 180 / shape[0])
     method = bo.NearestNeighbours(NEIGHBOURS)
-    how: dict[str, Any] = {"method": method, "lengthscale": "auto" if quick else "evidence"}
-    process = bo.GaussianProcessRegressor(start, **how, random_state=seed)
+    settings: dict[str, Any] = {"method": method, "lengthscale": "auto" if quick else "evidence"}
+    process = bo.GaussianProcessRegressor(start, **settings, random_state=seed)
     process.fit(places[train], truth[train])
-    kriged = process.predict(places[test])
-    yield "Local kriging", process, f"{NEIGHBOURS} cells", kriged
+    kriging = process.predict(places[test])
+    yield "Local kriging", process, f"{NEIGHBOURS} cells", kriging
 
     errors = process.fit_.law.left_out(np.arange(len(train)))[0][:, 0]
     known, predicted = truth.copy(), np.empty(len(truth))
-    predicted[train], predicted[test] = truth[train] - errors, kriged
-    known[test] = kriged
+    predicted[train], predicted[test] = truth[train] - errors, kriging
+    known[test] = kriging
     X, size = relief_around(places, shape, known, predicted)
     width = 256 if quick else 2048
     ridge = bo.KernelRidge("matern32", method="nystrom", n_features=width, random_state=seed)
     ridge.fit(X[train], errors / size[train], sample_weight=size[train] ** 2)
-    more = ridge.predict(X[test]) * size[test]
+    correction = ridge.predict(X[test]) * size[test]
     detail = f"{width:,} features of {X.shape[1]} columns"
-    yield "and the relief around it", ridge, detail, kriged + more
+    yield "and the relief around it", ridge, detail, kriging + correction
 
 
 def relief_around(
@@ -253,15 +253,15 @@ def relief_around(
     i, j = np.divmod(np.arange(len(known)), columns)
     step = np.maximum(1, np.round(1 / np.cos(np.deg2rad(places[:, 0])))).astype(int)
     grid, reach = known.reshape(rows, columns), range(-3, 4)  # three cells on a side
-    other = np.roll(grid, columns // 2, axis=1)
-    wide = np.concatenate([other[2::-1], grid, other[:-4:-1]])
+    opposite = np.roll(grid, columns // 2, axis=1)
+    wide = np.concatenate([opposite[2::-1], grid, opposite[:-4:-1]])
     near = [(a, b) for a in reach for b in reach if a or b]
     parts = [wide[i + a + 3, (j + b * step) % columns] - predicted for a, b in near]
     around = np.stack(parts, axis=1)
     size = np.sqrt(np.mean(around**2, axis=1)) + 20.0  # metres, also where the relief is flat
     log = np.log(size)
-    more = np.stack([log - log.mean(), predicted / 2000.0], axis=1)  # heights in units of 2 km
-    return np.hstack([around / size[:, None], more]), size
+    scales = np.stack([log - log.mean(), predicted / 2000.0], axis=1)  # heights in units of 2 km
+    return np.hstack([around / size[:, None], scales]), size
 
 
 # --- The page ------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def colours(stops: tuple[str, ...]) -> Any:
 
 
 def _map(title: str, values: Array, stops: tuple[str, ...], ends: tuple[int, int]) -> Any:
-    """Return a map with its degrees and its colours."""
+    """Return a picture of a map with degrees and a colour bar; ``ends`` are its limits."""
     from matplotlib.colors import TwoSlopeNorm
 
     def draw(ax: Any) -> None:
@@ -355,8 +355,8 @@ def _draw_curves(ax: Any, curves: list[dict[str, Any]]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for curve, mark in zip(curves, "os^", strict=False):
-        how = {"markersize": 5, "label": curve["name"]}
-        ax.plot(curve["n_features"], curve["rmse"], f"{mark}-", **how)
+        style = {"markersize": 5, "label": curve["name"]}
+        ax.plot(curve["n_features"], curve["rmse"], f"{mark}-", **style)
     widths = curves[0]["n_features"]
     ax.set(xscale="log", yscale="log", xlabel="features D", ylabel="test RMSE, m")
     ax.set_xticks(widths, [f"{D:,}" for D in widths])

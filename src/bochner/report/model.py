@@ -1,4 +1,4 @@
-"""A report of a fitted learner on rows: all numbers as values, and one HTML page of them."""
+"""Report of a fitted learner on rows: all numbers as values, and an HTML page of them."""
 
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -29,31 +29,31 @@ from bochner.sums.passes import indicators
 
 
 def _code(model: KernelEstimator) -> str:
-    """Return Python that gives the same learner on the same rows, and what it chose from them."""
+    """Return Python code that creates the learner, with comments on the choices of its fit."""
     defaults = {name: p.default for name, p in signature(type(model)).parameters.items()}
-    asked = model.get_params(deep=False) | {"random_state": model.seed_}
-    given = {k: repr(v) for k, v in asked.items() if repr(v) != repr(defaults.get(k))}
-    lines = "".join(f"    {name}={text},\n" for name, text in given.items())
+    settings = model.get_params(deep=False) | {"random_state": model.seed_}
+    changes = {k: repr(v) for k, v in settings.items() if repr(v) != repr(defaults.get(k))}
+    lines = "".join(f"    {name}={text},\n" for name, text in changes.items())
     learner, facts = type(model).__name__, model.fit_.facts()
-    made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
+    code = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
     open_ = {"kernel": "kernel_words", "method": "method", "n_features": "n_features"}
     chosen = [
-        f"# {name} found: {facts[fact]}"
+        f"# {name} chosen: {facts[fact]}"
         for name, fact in open_.items()
-        if isinstance(asked.get(name), str | None) and facts.get(fact)
+        if isinstance(settings.get(name), str | None) and facts.get(fact)
     ]
-    return "\n".join([*imports(made), "", made, *chosen])
+    return "\n".join([*imports(code), "", code, *chosen])
 
 
-#: Columns whose importance is measured at most, and rows times columns that are predicted for it.
+#: Most columns whose importance is measured; most rows times columns, and fewest rows, for it.
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
 
 def dependence_on(inspection: Inspection, j: int) -> Bunch:
-    """Return mean predictions as one column takes given values (Friedman 2001, equation 53).
+    """Return the partial dependence on column j (Friedman 2001, equation 53).
 
-    At all levels of the ``column``, or 25 values of its rows, ``grid_values`` (g,): the ``average``
-    (t, g) and its standard ``error`` over the rows, about the mean of all values.
+    ``grid_values`` (g,) are levels of the ``column``, or 25 of its values; ``average`` (t, g) are
+    mean predictions at these values, and ``error`` are standard errors about their overall mean.
     """
     encoder, places = inspection.columns[j]
     if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
@@ -76,8 +76,8 @@ def dependence_on(inspection: Inspection, j: int) -> Bunch:
         predictions.append(inspection.predict(rows))
     f = np.array(predictions)  # (g, m, t)
     error = (f - f.mean(axis=0)).std(axis=1).T / f.shape[1] ** 0.5
-    named = {"column": encoder.name, "outputs": inspection.outputs, "unit": inspection.unit}
-    return Bunch(grid_values=grid, average=f.mean(axis=1).T, error=error, **named)
+    labels = {"column": encoder.name, "outputs": inspection.outputs, "unit": inspection.unit}
+    return Bunch(grid_values=grid, average=f.mean(axis=1).T, error=error, **labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,31 +89,32 @@ class ModelReport:
     fit : dict of str to Any
         Facts of the fit, its ``learner``, ``kind`` and ``code``.
     seen : Bunch
-        The number of rows, the predicted groups, the rows to look at.
+        Number of rows, counts of predicted groups, and the rows to inspect.
     rows_of_fit : bool or None
         Whether the rows are the training rows: same number, mean and variance of the target.
         None if the learner keeps neither.
     certificate : Certificate or None
-        How far the features are from the kernel on these rows.
+        Distance of the features from the kernel on these rows.
     certificate_words : str
+        The certificate in sentences, or why there is none.
     quality : Bunch
-        Predicted and observed values, on a sample.
+        Errors, residuals, calibration and confusion matrix.
     path : PathDisplay or None
     spectrum : SpectrumDisplay or None
     importance : ImportanceDisplay or None
         How much each column moves the predictions, on at most 1024 rows of the sample.
     dependence : tuple of Bunch
-        Mean predictions as each of the most important columns takes other values.
+        Partial dependence on each of the two most important columns.
     without : dict of str to str
         Missing parts, with reasons.
     sample_rows, seed : int
-        Rows of the sample that pictures show, and its seed.
+        Number of rows of the sample in the plots, and its seed.
     source, command : str
-        The data's name, and the command that wrote the page.
+        Name of the data, and command that wrote the page.
 
     See Also
     --------
-    report_model : Makes the report of a learner.
+    report_model : Make the report of a learner.
     """
 
     fit: dict[str, Any]
@@ -191,11 +192,11 @@ def report_model(
         Targets of the rows; Blocks hold their own targets. Without targets the page has no errors.
     sample_weight : (n,), optional
     n_sample : int, default 4096
-        Number of random rows that the pictures show.
+        Number of random rows in the plots.
     random_state : int, Generator, RandomState or None, default 0
         Seed of the sample.
     source, command : str
-        Origin of the rows and command of the page, as shown.
+        Name of the rows and command, as the page shows them.
 
     Returns
     -------
@@ -226,8 +227,8 @@ def report_model(
     examined = measures.examine(model, blocks, seed)
     sample = examined.sample(n_sample, seed)
     same = _same_rows(model, examined)
-    given = model._rows_to_predict(X) if is_table(X) else blocks
-    seen = measures.seen_of(model, examined, given)
+    table = model._rows_to_predict(X) if is_table(X) else blocks
+    seen = measures.seen_of(model, examined, table)
     certificate, words = measures.certificate_of(model, blocks, other=same is False)
     quality = measures.quality_of(
         model, sample, examined, measures.left_out_of(model) if same else None
@@ -237,7 +238,7 @@ def report_model(
     try:
         parts["path"] = bo.PathDisplay.from_estimator(model)
     except InvalidInput:
-        without["path"] = "The learner tried no other penalty than its own."
+        without["path"] = "The learner compared no penalties."
     try:
         parts |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
     except InvalidInput as error:

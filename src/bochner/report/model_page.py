@@ -15,15 +15,15 @@ from bochner.models.displays import CALIBRATIONS
 from bochner.report.quality import MEASURES
 from bochner.report.render import number, page, picture, require
 
-MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
-COLUMNS = 6  # Columns of a row that are shown
+MOST_LABELS = 12  # with more labels only the most frequent confusions are shown
+COLUMNS = 6  # of a row that are shown
 
 
 def model_page(r: Any) -> str:
     """Return the page of a :class:`ModelReport` as text."""
     require("The page of a report")
     f, q, targets = r.fit, r.quality, ", ".join(r.fit["targets"][:3])
-    counted, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
+    counts, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
     labels = tuple(map(str, f["classes"] or ()))
     kernel = rounded(f["kernel"])
     known: dict[str, float] = next(iter(q.errors.values()), {})
@@ -34,7 +34,7 @@ def model_page(r: Any) -> str:
         facts=[pair for pair in facts_in_words(f) if pair[0] not in ("kind", "code")],
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
-        counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
+        counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counts),
         certificate=None if r.certificate is None else errors_table(r.certificate),
         path=None if r.path is None else _path(r.path),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
@@ -52,16 +52,16 @@ def model_page(r: Any) -> str:
 
 
 def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield the main numbers: value, unit, name."""
+    """Yield the main numbers: value, unit and name."""
     if r.quality.errors:
         name, errors = next(iter(r.quality.errors.items()))
-        how, key = ("leave-one-out ", "loo_") if r.quality.left_out else ("", "")
+        prefix, key = ("leave-one-out ", "loo_") if r.quality.left_out else ("", "")
         if "accuracy" in errors:
-            yield f"{100 * errors[f'{key}accuracy']:.4g}", "%", f"{how}labels right"
+            yield f"{100 * errors[f'{key}accuracy']:.4g}", "%", f"{prefix}accuracy"
         else:
             share = 100 * errors[f"{key}r_squared"]
-            yield number(errors[f"{key}rmse"], 3), "", f"{how}RMSE of {name}"
-            yield number(share, 3), "%", f"of the variance explained, {how}R²"
+            yield number(errors[f"{key}rmse"], 3), "", f"{prefix}RMSE of {name}"
+            yield number(share, 3), "%", f"of the variance explained, {prefix}R²"
     if "n_features" in r.fit:
         yield written(r.fit["n_features"]), "", "features D"
     if r.certificate is not None:
@@ -71,7 +71,7 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _figure(title: str, plot: Callable[[Any], Any], *table: Any, words: str = "") -> dict[str, Any]:
-    """Return a picture, described by ``words``, beside its table: head, rows, caption, bold row."""
+    """Return a picture, described by ``words``, and its table: head, rows, caption, bold row."""
     return {"title": title, "picture": picture(words or title, plot), "table": table}
 
 
@@ -98,7 +98,7 @@ def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
         [f"{r:,}", number(values[r - 1], 3), f"{number(100 * values[r:].sum() / total, 3)} %"]
         for r in (*(r for r in ranks if r < rank), rank)
     ]
-    table = ["number", "eigenvalue", "of the trace beyond"], rows, f"Of {display.n_rows:,} rows"
+    table = ["number", "eigenvalue", "rest of the trace"], rows, f"Of {display.n_rows:,} rows"
     words = "Eigenvalues of G against their number"
     return _figure("Spectrum of the features", display.plot, *table, words=words)
 
@@ -110,30 +110,30 @@ def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
     return _figure("Importance of columns", display.plot, head, rows, caption)
 
 
-def _dependence(one: Any) -> dict[str, Any]:
+def _dependence(display: Any) -> dict[str, Any]:
     """Return the partial dependence on a column; of the last class if there are several."""
-    grid, several = one.grid_values, len(one.outputs) > 1
-    what = f"{one.unit} of {one.outputs[-1]}" if several else one.unit
-    f, spread = one.average[-1], 2 * one.error[-1]
+    grid, several = display.grid_values, len(display.outputs) > 1
+    y = f"{display.unit} of {display.outputs[-1]}" if several else display.unit
+    f, spread = display.average[-1], 2 * display.error[-1]
 
     def plot(ax: Any) -> None:
-        ax.set(xlabel=one.column.replace("$", r"\$"), ylabel=f"mean {what}".replace("$", r"\$"))
+        ax.set(xlabel=display.column.replace("$", r"\$"), ylabel=f"mean {y}".replace("$", r"\$"))
         if isinstance(grid, tuple):
             ax.errorbar(range(len(grid)), f, spread, fmt="o", capsize=3)
-            room = max(map(len, grid)) * len(grid) < 40
-            ax.set_xticks(range(len(grid)), grid, rotation=0 if room else 90)
+            is_short = max(map(len, grid)) * len(grid) < 40
+            ax.set_xticks(range(len(grid)), grid, rotation=0 if is_short else 90)
         else:
             ax.plot(grid, f)
             ax.fill_between(grid, f - spread, f + spread, alpha=0.2)
 
-    title = f"Mean {what} against {one.column}"
+    title = f"Mean {y} against {display.column}"
     return {"title": title, "picture": picture(title, plot)}
 
 
 def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
-    """Return predicted against observed, residuals against predictions, and their histogram."""
+    """Return plots: observed and residuals against predicted values; histogram of residuals."""
     e = display.y_true - display.y_pred
-    step = -(-len(e) // 1500)  # more dots are one grey patch
+    step = -(-len(e) // 1500)  # more dots would cover one another
     dots = PredictionErrorDisplay(y_true=display.y_true[::step], y_pred=display.y_pred[::step])
 
     def histogram(ax: Any) -> None:
@@ -144,7 +144,7 @@ def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
     shares = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
     rows = [[f"{100 * s:g} %", number(float(np.quantile(e, s)), 3)] for s in shares]
     caption = f"Mean {number(float(e.mean()), 2)}, deviation {number(float(e.std()), 3)}"
-    table = ["of the rows below", f"residual, {name}"], rows, caption
+    table = ["quantile", f"residual, {name}"], rows, caption
     return {
         "actual": picture(
             f"Observed against predicted {name}, a dot for each row of the sample",
@@ -159,26 +159,26 @@ def _calibration(display: bo.CalibrationDisplay) -> dict[str, Any]:
     across, up = CALIBRATIONS[display.kind]
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
-    caption = f"Off by {number(display.error, 2)} on average, row by row"
+    caption = f"Mean of |observed − expected| over the rows: {number(display.error, 2)}"
     table = [across, up, "by chance", "rows"], rows, caption
     return _figure("Calibration", display.plot, *table, words=f"{up} against {across}")
 
 
 def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[Any, Any, str]:
     """Return the table of rows by true and predicted label, or of the most frequent confusions."""
-    how = f"; of {left_out:,} rows, each predicted by a fit without it" if left_out else ""
+    note = f"; of {left_out:,} rows, each predicted by a fit without it" if left_out else ""
     total = matrix.sum(axis=1, keepdims=True)
     share = [
         [f"{100 * n / t:.3g} %" if t > 0 else "–" for n in row]
         for row, t in zip(matrix, total[:, 0], strict=True)
     ]
     if len(labels) <= MOST_LABELS:
-        caption = f"Rows by true label (down) and predicted label (across){how}"
+        caption = f"Rows by true label (down) and predicted label (across){note}"
         rows = [
             [label, *(number(float(n), 5) for n in matrix[i]), share[i][i]]
             for i, label in enumerate(labels)
         ]
-        return ["true", *labels, "found"], rows, caption
+        return ["true", *labels, "recall"], rows, caption
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None)[:MOST_LABELS]
     rows = [
@@ -186,12 +186,12 @@ def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[A
         for i, j in (np.unravel_index(o, wrong.shape) for o in order)
         if wrong[i, j] > 0
     ]
-    caption = f"The most frequent confusions of {len(labels)} labels{how}"
+    caption = f"The most frequent confusions of {len(labels)} labels{note}"
     return ["true", "predicted", "rows", "of that label"], rows, caption
 
 
 def _list(r: Any) -> dict[str, Any]:
-    """Return the rows to look at as a table, observed and predicted where they are known."""
+    """Return a table of the rows to inspect, with observed and predicted values if any."""
     first, names = r.seen.worst[0], r.seen.columns or r.fit["names"]
     names = names or [f"x{i + 1}" for i in range(len(first.x))]
     rows = [
@@ -207,7 +207,7 @@ def _list(r: Any) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> str:
-    """Write a cell: a number to four digits, of several targets each."""
+    """Return a cell as text: a number, or each number of several targets, to four digits."""
     if isinstance(value, np.ndarray):
         return ", ".join(map(_cell, value))
     is_text = value is not None and (isinstance(value, bool) or not isinstance(value, Real))

@@ -1,4 +1,4 @@
-"""Measures of a report: predictions of random rows, their errors, and the rows to look at."""
+"""Measures of a report: predictions of random rows, their errors, and the rows to inspect."""
 
 import math
 import warnings
@@ -25,9 +25,9 @@ from bochner.models._base import KernelEstimator
 from bochner.models._labels import LabelEstimator, decided
 from bochner.report.render import number
 
-#: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
+#: Most random rows that are predicted, and most of their cells: 256 MB in float64.
 MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
-FEWEST_ROWS = 1024  # For any number of columns
+FEWEST_ROWS = 1024  # for any number of columns
 
 
 # --- The kind of a learner, its features and its rows --------------------------------------------
@@ -43,7 +43,7 @@ def kind_of(model: KernelEstimator) -> str:
 def coded(
     model: KernelEstimator, X: Any, y: Any = None, w: Any = None, first: bool = False
 ) -> bo.Blocks:
-    """Return the rows as the fit reads them: labels are codes, with the weights of their rows."""
+    """Return the rows as the fit reads them: labels as codes, without weights of classes."""
     labels, blocks = isinstance(model, LabelEstimator), isinstance(X, bo.Blocks)
     if y is None and (labels or w is None) and not blocks:
         return model._rows_to_predict(X)
@@ -62,18 +62,18 @@ def coded(
 
 
 class Examined(NamedTuple):
-    """Rows, labels as codes, and the predictions of a learner for them."""
+    """Rows with targets (labels as codes) and the predictions of a learner."""
 
-    n_rows: int  # Of all data
+    n_rows: int  # of all data
     X: Any
     y: Any
     w: Array
     index: Array
-    outputs: Mapping[str, Array]  # Of the learner; none of learners that transform only
+    outputs: Mapping[str, Array]  # of the learner; empty for learners that only transform
 
     @property
     def predicted(self) -> Array | None:
-        """Labels, predictions or clusters; None for learners that transform only."""
+        """Labels, predictions or clusters; None for learners that only transform."""
         names = ("label", "prediction", "cluster")
         return next((self.outputs[name] for name in names if name in self.outputs), None)
 
@@ -84,12 +84,12 @@ class Examined(NamedTuple):
         return Examined(self.n_rows, X, y, w, index, outputs)
 
     def sample(self, m: int, seed: int) -> "Examined":
-        """Return ``m`` random rows of them."""
+        """Return ``m`` of these rows at random."""
         return self.take(np.flatnonzero(np.isin(self.index, chosen_rows(seed, self.n_rows, m))))
 
 
 def random_rows(blocks: bo.Blocks, most: int, seed: int) -> Examined:
-    """Return random rows that are not yet predicted: all of them if there are no more."""
+    """Return up to ``most`` random rows, without predictions."""
     X, y, w, index = blocks.sample(most, seed)
     X, y = X if is_sparse(X) else to_numpy(X), None if y is None else to_numpy(y)
     w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
@@ -106,16 +106,16 @@ def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
     return rows._replace(outputs=model.outputs(bo.Blocks.from_arrays(rows.X)))
 
 
-# --- Rows to look at -----------------------------------------------------------------------------
+# --- Rows to inspect -----------------------------------------------------------------------------
 
 
-def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Bunch:
-    """Return the rows to look at, with cells as ``given`` has them, and the predicted groups.
+def seen_of(model: KernelEstimator, examined: Examined, table: bo.Blocks) -> Bunch:
+    """Return the rows to inspect, with the cells of ``table``, and the sizes of predicted groups.
 
-    Of ``n_rows`` rows ``n_examined`` random ones are judged; ``counts`` are rows by cluster, or
-    inside and outside. ``measure`` ranks rows, "" for none. The ``worst`` have the largest value,
-    largest first: each with number, value, known (the target, if there is one, and the prediction;
-    labels are text) and x, its cells in the ``columns`` of a table, None where they are missing.
+    ``n_examined`` random rows of ``n_rows`` are ranked by ``measure`` ("": by none). ``counts`` are
+    the rows of each cluster, or inside and outside. ``worst`` are the rows of largest value,
+    largest first, each with number, value, known (the target, if there is one, and the prediction;
+    labels are text) and x, its cells in the ``columns`` of a table, None where missing.
     """
     kind, n_examined = kind_of(model), len(examined.index)
     seen = Bunch(n_rows=examined.n_rows, n_examined=n_examined, counts={}, worst=(), columns=())
@@ -123,8 +123,8 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Bun
     if seen.measure:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
-        if isinstance(given.source, Tables):
-            seen.columns, X = given.source.raw_rows(numbers)
+        if isinstance(table.source, Tables):
+            seen.columns, X = table.source.raw_rows(numbers)
         known = [a[places] for a in (examined.y, examined.predicted) if a is not None]
         if kind == "classification":
             codes, labels = known
@@ -147,10 +147,10 @@ def _ranked(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
     if y is None or predicted is None or predicted.size != y.size:
         return "", np.empty(0)
     if kind == "classification":
-        values, labelled = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
-        others = values.copy()
-        others[labelled] = -np.inf
-        return "−margin", others.max(axis=1) - values[labelled]
+        values, true = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
+        rest = values.copy()
+        rest[true] = -np.inf
+        return "−margin", rest.max(axis=1) - values[true]
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
     if isinstance(model, bo.GaussianProcessRegressor):
         deviation = out["deviation"].reshape(len(y), -1)[:, 0]
@@ -166,7 +166,7 @@ MEASURES = {
     "rmse": "RMSE",
     "r_squared": "R²",
     "explained": "share of the loss explained",
-    "accuracy": "labels right",
+    "accuracy": "accuracy",
     "majority": "most frequent label",
     "log_loss": "log loss",
     "auc": "AUC",
@@ -174,15 +174,15 @@ MEASURES = {
     "nu": "nu",
     "loo_rmse": "leave-one-out RMSE",
     "loo_r_squared": "leave-one-out R²",
-    "loo_accuracy": "leave-one-out, right",
+    "loo_accuracy": "leave-one-out accuracy",
 }
 
 
 def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
     """Return the errors of each target as text."""
-    named = len(errors) > 1
+    several = len(errors) > 1
     return "; ".join(
-        f"{name}: " * named + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in values.items())
+        f"{name}: " * several + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in values.items())
         for name, values in errors.items()
     )
 
@@ -216,14 +216,14 @@ def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str,
     if "probability" in out:
         p = out["probability"].astype(np.float64)
         errors["log_loss"] = float(metrics.log_loss(labels, p, sample_weight=w, labels=classes))
-    if len(there := np.flatnonzero(shares)) > 1:
-        areas = metrics.roc_auc_score(codes[:, None] == there, f[:, there], sample_weight=w)
+    if len(present := np.flatnonzero(shares)) > 1:
+        areas = metrics.roc_auc_score(codes[:, None] == present, f[:, present], sample_weight=w)
         errors["auc"] = float(areas)
     return {target_names(model, 1)[0]: errors}
 
 
 def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
-    """Return the names of ``t`` targets, if any."""
+    """Return names of ``t`` targets: those of the table, or "target", or "target 1", ...."""
     names = () if model.schema_ is None else model.schema_.target_names or ()
     if len(names) == t:
         return names
@@ -253,7 +253,7 @@ def left_out_of(model: KernelEstimator) -> Examined | None:
         rows = fit.left_out() if squares else None
     if rows is None:
         return None
-    rows = rows.take(np.isfinite(rows.errors).all(axis=1))  # infinite ones, rounding hides
+    rows = rows.take(np.isfinite(rows.errors).all(axis=1))  # infinite by rounding
     m, f, y = len(rows.w), rows.predicted, rows.predicted + rows.errors
     outputs = {"prediction": f}
     if kind_of(model) == "classification":
@@ -264,35 +264,35 @@ def left_out_of(model: KernelEstimator) -> Examined | None:
 def quality_of(
     model: KernelEstimator, sample: Examined, examined: Examined, left_out: Examined | None
 ) -> Bunch:
-    """Return errors and displays of predictions, of rows of the fit by ``left_out`` if any.
+    """Return errors and displays of predictions, for training rows by ``left_out`` if there is one.
 
-    ``errors`` are measures of each target on the rows examined; those that begin with "loo_" are of
-    ``left_out`` rows, each predicted without itself, which the pictures show too; their number is 0
-    where pictures show the sample. ``residuals`` are of the first target. ``confusion`` (K, K) is
-    the weight of rows by true class (down) and predicted class (across).
+    ``errors`` are measures of each target on the rows examined; names with "loo_" are measures of
+    leave-one-out predictions of ``left_out`` rows. Plots show these rows, or else the sample.
+    ``residuals`` are of the first target. ``confusion`` (K, K) is the weight of rows by true class
+    (down) and predicted class (across).
     """
     kind, errors = kind_of(model), errors_of(model, examined)
     quality = Bunch(errors=errors, left_out=0, residuals=None, calibration=None, confusion=None)
     if sample.y is None or kind not in ("regression", "classification"):
         return quality
-    rows, pictured = bo.Blocks.from_arrays(sample.X), sample
-    calibrated = partial(bo.CalibrationDisplay.from_estimator, model, rows)
+    rows, shown = bo.Blocks.from_arrays(sample.X), sample
+    calibration = partial(bo.CalibrationDisplay.from_estimator, model, rows)
     if left_out is not None:
-        pictured = examined = left_out
+        shown = examined = left_out
         quality.left_out, without = left_out.n_rows, errors_of(model, left_out)
         for name, values in errors.items():
             loo = {f"loo_{key}": value for key, value in without[name].items()}
             values |= {key: value for key, value in loo.items() if key in MEASURES}
     if kind == "classification":
-        how = {"sample_weight": examined.w, "labels": model.classes_}
+        options = {"sample_weight": examined.w, "labels": model.classes_}
         true = model.classes_[examined.y.astype(int)]
-        quality.confusion = metrics.confusion_matrix(true, examined.predicted, **how)
+        quality.confusion = metrics.confusion_matrix(true, examined.predicted, **options)
         if hasattr(model, "predict_proba"):
-            quality.calibration = calibrated(model.classes_[sample.y.astype(int)])
+            quality.calibration = calibration(model.classes_[sample.y.astype(int)])
         return quality
-    if errors:  # else several quantiles: no one prediction
-        both: Any = pictured.y, pictured.predicted
-        y, f = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in both)
+    if errors:  # several quantiles have no errors
+        pair: Any = shown.y, shown.predicted
+        y, f = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in pair)
         quality.residuals = metrics.PredictionErrorDisplay(y_true=y, y_pred=f)
         if not isinstance(model, bo.GaussianProcessRegressor):
             quality.calibration = bo.CalibrationDisplay.of_means(y, f)
@@ -300,18 +300,18 @@ def quality_of(
             scores = model.calibration_.targets[0].scores
             quality.calibration = bo.CalibrationDisplay.of_scores(scores)
     if quality.calibration is None:
-        quality.calibration = calibrated(sample.y)
+        quality.calibration = calibration(sample.y)
     return quality
 
 
 # --- Errors on held-out rows of a second fit ------------------------------------------------------
 
-#: Rows that are looked at, at most, and how many of them to one that is held out.
+#: Most rows of the second fit and its test; one row of TO_ONE is held out.
 ROWS, TO_ONE = 8192, 5
 
 
 def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
-    """Return the errors of a learner like this on held-out rows of its fit, and a description.
+    """Return the errors of a clone, fitted without some rows, on these rows; and a description.
 
     Every fifth random row is held out; for classes, every fifth row of each class.
     """
@@ -325,43 +325,43 @@ def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str,
     if not n_test:
         return None, f"none: {n_train} rows are too few to hold some out."
     try:
-        other = _fitted_to(model, train)
+        refit = _refit(model, train)
     except ValueError as error:
         return None, f"none: a fit to {n_train} rows is refused: {error}"
     w = test.w if test.w.sum() > 0 else np.ones(n_test)
-    test = test._replace(w=w, outputs=other.outputs(test.X))
+    test = test._replace(w=w, outputs=refit.outputs(test.X))
     if kind == "outliers":
         outside = float(np.average(test.outputs["label"] < 0, weights=w))
         errors = {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
     elif isinstance(model, bo.KernelRegressor) and loss not in ("squared", "huber", "absolute"):
-        errors = {target_names(model, 1)[0]: {"explained": other.score(test.X, test.y, w)}}
+        errors = {target_names(model, 1)[0]: {"explained": refit.score(test.X, test.y, w)}}
     else:
         errors = errors_of(model, test)
     facts = {"errors": errors, "n_train": n_train, "n_test": n_test, "n_rows": rows.n_rows}
-    whose = f"held out: {n_test:,} rows, of a fit to {n_train:,} others"
-    return facts, f"{errors_in_words(errors)} ({whose})"
+    source = f"held out: {n_test:,} rows, of a fit to {n_train:,} others"
+    return facts, f"{errors_in_words(errors)} ({source})"
 
 
 def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
-    """Return rows to fit and rows to hold out: of each label at least one is kept."""
+    """Return rows to fit and rows to hold out; at least one row of each class is fitted."""
     order = stream(seed, "held out").permutation(n)
-    out = np.arange(n) % TO_ONE == TO_ONE - 1
+    is_test = np.arange(n) % TO_ONE == TO_ONE - 1
     if codes is not None:
         order = order[np.argsort(codes[order], kind="stable")]
-        out[1:] &= codes[order][1:] == codes[order][:-1]
-    return np.sort(order[~out]), np.sort(order[out])
+        is_test[1:] &= codes[order][1:] == codes[order][:-1]
+    return np.sort(order[~is_test]), np.sort(order[is_test])
 
 
-def _fitted_to(model: KernelEstimator, rows: Examined) -> Any:
+def _refit(model: KernelEstimator, rows: Examined) -> Any:
     """Return a clone fitted to the rows; numeric alpha and C are scaled to their number."""
-    one, share, asked = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
+    learner, share, values = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
     if not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
         for name, factor in (("alpha", share), ("C", 1 / share)):
-            if isinstance(asked.get(name), int | float):
-                one.set_params(**{name: asked[name] * factor})
-    one.set_params(random_state=model.seed_)
+            if isinstance(values.get(name), int | float):
+                learner.set_params(**{name: values[name] * factor})
+    learner.set_params(random_state=model.seed_)
     y, w = rows.y, None if np.all(rows.w == 1) else rows.w
     if kind_of(model) == "classification":
         y = model.classes_[y.astype(np.intp)]
     with warnings.catch_warnings(action="ignore", category=BochnerWarning):
-        return one.fit(rows.X, y, sample_weight=w)
+        return learner.fit(rows.X, y, sample_weight=w)

@@ -16,7 +16,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def require(who: str) -> None:
-    """Refuse at once where a package that pages need is missing."""
+    """Raise MissingDependency if a package that pages need is not installed."""
     for name in ("jinja2", "matplotlib"):
         needed(name, who, '"bochner[report]"')
 
@@ -33,15 +33,15 @@ def page(template: str, **facts: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.globals["table"] = lambda *given: Markup(
-        f'<div class="wide">{html_table(*given)}</div>'  # scrolls where the page is narrower
+    environment.globals["table"] = lambda *parts: Markup(
+        f'<div class="wide">{html_table(*parts)}</div>'  # scrolls on narrow pages
     )
     environment.filters["number"] = number
     return environment.get_template(template).render(versions=versions(), **facts)
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Write a number to some digits, for people: 12,345, 0.01234, 1.2 × 10⁻⁷, – for none."""
+    """Return a number as text: 12,345, 0.01234, 1.2 × 10⁻⁷; – for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "–"
     size = abs(value)
@@ -52,34 +52,34 @@ def number(value: Any, digits: int = 4) -> str:
     else:
         mantissa, power = f"{value:.{digits - 1}e}".split("e")
         short = mantissa.rstrip("0").rstrip(".")
-        raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        text = f"{short}\u00a0×\u00a010{raised}"
+        exponent = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        text = f"{short}\u00a0×\u00a010{exponent}"
     return text.replace("-", "−")
 
 
 def imports(code: str) -> list[str]:
     """Return the import lines of the names of bochner in ``code``."""
-    used = set(re.findall(r"\b([A-Z]\w*)\(", code))
+    classes = set(re.findall(r"\b([A-Z]\w*)\(", code))
     homes = {"bochner": bo, "bochner.kernels": bo.kernels, "bochner.landmarks": bo.landmarks}
-    named = {home: ", ".join(sorted(used & {*module.__all__})) for home, module in homes.items()}
-    return [f"from {home} import {names}" for home, names in named.items() if names]
+    pairs = ((home, sorted(classes & {*module.__all__})) for home, module in homes.items())
+    return [f"from {home} import {', '.join(names)}" for home, names in pairs if names]
 
 
 def versions() -> str:
     """Return the versions of the packages in use."""
-    others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
     system = f"{platform.system()} {platform.machine()}"
-    return f"bochner {bo.__version__}, Python {platform.python_version()}, {others}; {system}."
+    return f"bochner {bo.__version__}, Python {platform.python_version()}, {packages}; {system}."
 
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
-    """Return the picture that ``draw`` draws as SVG; equal numbers give equal text."""
+    """Return a plot, made by ``draw(axes)``, as SVG; equal numbers give equal text."""
     from markupsafe import Markup  # noqa: PLC0415
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    looks: list[Any] = [TEMPLATES / "picture.mplstyle", {"svg.hashsalt": title}]
-    with style.context(looks, after_reset=True):
+    styles: list[Any] = [TEMPLATES / "picture.mplstyle", {"svg.hashsalt": title}]
+    with style.context(styles, after_reset=True):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         return Markup(svg_image(figure, title, 'class="plot"'))
