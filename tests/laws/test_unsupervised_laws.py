@@ -229,12 +229,12 @@ def test_no_clustering_beats_the_best_of_features_by_more_than_is_hidden(method)
 
 def test_fewer_different_rows_than_clusters_and_centres_that_move_are_said():
     X = places()
-    with pytest.warns(SolutionWarning, match=r"n_clusters=4, but .* only 3 different features"):
+    with pytest.warns(SolutionWarning, match=r"n_clusters=4, but .* only 3 distinct features"):
         fitted = clusters().fit(np.repeat(X[:3], 5, axis=0))
     assert len(np.unique(fitted.labels_)) == 3
     assert fitted.inertia_ < 1e-9
     X = np.random.default_rng(0).standard_normal((9000, 2))
-    with pytest.warns(SolutionWarning, match=r"still move after max_iter=1 passes; raise max_iter"):
+    with pytest.warns(SolutionWarning, match=r"not converged after max_iter=1 passes; increase"):
         clusters(n_clusters=20, n_features=16, max_iter=1, tol=0.0).fit(X)
 
 

@@ -53,6 +53,7 @@ _MODULES = re.compile(
 
 #: Classes and fields in older files that were renamed, and their names now.
 RENAMED: dict[str, str] = {
+    "Clustering.seen": "weights",
     "CompressedMap": "ProjectedMap",
     "ConstantMap": "LinearMap",
     "DotProduct.series": "terms",

@@ -29,7 +29,7 @@ from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.passes import LOCAL, Executor, sampled
 
-#: Moments of both sides' features side by side, of each half of the rows; None without rows.
+#: Moments of the features of both sides, side by side, for each half of the rows; None if empty.
 Halves = tuple[Moments | None, Moments | None]
 
 
@@ -50,7 +50,7 @@ class Correlations(FitSummary):
     y_mean: Float[Array, " D"]
 
     def _results(self) -> dict[str, Any]:
-        words = f"{written(self.correlations)}, of the rows of the fit"
+        words = f"{written(self.correlations)}, on the training rows"
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
     def values(self) -> Callable[[Array], Float[Array, "b q"]]:
@@ -58,16 +58,14 @@ class Correlations(FitSummary):
         return self.chosen.linear(self.directions.a, -(self.x_mean @ self.directions.a))
 
     def require_partners(self, columns: int) -> None:
-        """Refuse Y with another number of columns than in the fit."""
-        if columns != (known := self.chosen_y.map.n_inputs):
-            raise InvalidInput(
-                f"KernelCCA: Y must have the {known} columns of the fit; got {columns}."
-            )
+        """Raise an error if Y has another number of columns than in the fit."""
+        if columns != (d := self.chosen_y.map.n_inputs):
+            raise InvalidInput(f"KernelCCA: Y must have the {d} columns of the fit; got {columns}.")
 
 
 @dataclass(frozen=True, eq=False)
 class CorrelationsOf:
-    """The summand of both sides' moments, side by side, of each half of the rows."""
+    """Summand of the moments of both sides, side by side, for each half of the rows."""
 
     x: Chosen
     y: Chosen
@@ -81,7 +79,7 @@ class CorrelationsOf:
         Y = columns_of(block.y)
         Zx, Zy = self.x.rounded.features(block.X), to_numpy(self.y.rounded.features(Y))
         Z = array_namespace(Zx).concat([Zx, from_numpy(Zy, like=Zx)], axis=1)
-        # The half depends on what a row and its partner hold
+        # The half depends on the values of a row and its partner
         marks = row_marks(block.X, self.x.seed) + row_marks(Y, self.x.seed)
         first, w = marks >> np.uint64(63) == 0, weights_of(block)
         halves = [Block(Z, None, w * half, block.start) for half in (first, ~first)]
@@ -111,43 +109,43 @@ def solved(
     halves: Halves,
     rows: int,
 ) -> Correlations:
-    """Return the fit that sums lead to; without ``alpha`` one is chosen by left-out rows."""
+    """Return the fit from sums; if ``alpha`` is None, it is chosen on held-out rows."""
     moments, width = added(*halves), sides[0].map.n_features
     if moments is None:
         raise InvalidInput(
             "KernelCCA: at least one row with a positive weight is required; got none."
         )
-    both = Sides.of(moments, width)
+    pair = Sides.of(moments, width)
     path: tuple[tuple[float, float], ...] = ()
     if alpha is None:
-        alpha, path = _penalty(count, both, halves, width)
-    directions = both.directions(count, alpha)
+        alpha, path = _penalty(count, pair, halves, width)
+    directions = pair.directions(count, alpha)
     if len(directions.values) < count:
         warn_user(
             f"KernelCCA: n_components={count}, but {moments.rows} rows have "
-            f"{len(directions.values)} pairs of directions above rounding; these are kept. Ask for "
-            "fewer, or raise n_features."
+            f"{len(directions.values)} pairs of directions above rounding; these are kept. Use "
+            "fewer components, or more features."
         )
-    each = correlations(moments, directions)
+    values = correlations(moments, directions)
     means = np.split(moments.feature_mean, [width])
-    return Correlations(inputs, *sides, halves, rows, alpha, path, directions, each, *means)
+    return Correlations(inputs, *sides, halves, rows, alpha, path, directions, values, *means)
 
 
 def _penalty(
     count: int, sides: Sides, halves: Halves, width: int
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """Return the penalty, and what it was compared with."""
+    """Return the chosen penalty, and all penalties with their held-out correlations."""
     alphas, (a, b) = sides.penalties(), halves
     if a is None or b is None:
         return float(alphas[len(alphas) // 2]), ()
     scores = np.zeros(len(alphas))  # correlations of one half along directions of the other
-    for fit, test in ((a, b), (b, a)):
-        half, share = Sides.of(fit, width), fit.weight / sides.weight
+    for train, test in ((a, b), (b, a)):
+        half, share = Sides.of(train, width), train.weight / sides.weight
         for i, alpha in enumerate(alphas):
             pairs = half.directions(count, share * alpha)
             values = correlations(test, pairs)
             scores[i] += values.sum() / (2 * max(1, len(values)))
-    best = int(np.flatnonzero(scores >= scores.max() - 1e-6)[-1])  # the largest that is as good
+    best = int(np.flatnonzero(scores >= scores.max() - 1e-6)[-1])  # the largest, in a tie
     return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
 
 
@@ -167,23 +165,23 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     """Kernel canonical correlation analysis: most correlated directions of two tables.
 
     Maximises a·C_xy b subject to a·(C_xx + alpha I)a = b·(C_yy + alpha I)b = 1, where C are the
-    centred products Σ wᵢ (·)(·)ᵀ of the features φ(xᵢ) and ψ(yᵢ); all of them in one pass.
+    centred products Σ wᵢ (·)(·)ᵀ of the features φ(xᵢ) and ψ(yᵢ), computed in one pass.
 
     Parameters
     ----------
     n_components : int, default 2
-        Pairs of directions.
+        Number of pairs of directions.
     kernel : Kernel or str, default "gaussian"
-        Kernel of X. A name: this family, with the median distance as lengthscale.
+        Kernel of X. A name is a family, with the median distance as lengthscale.
     kernel_y : Kernel, str or None, default None
-        Kernel of Y. None: as for X (a name gets its own lengthscale).
+        Kernel of Y. None: as for X, but with its own lengthscale if it is a name.
     method : Method or str, default "auto"
         Method of the features of both sides; see :func:`bochner.draw`.
     n_features : int, default 512
         Number of features of each side.
     alpha : float or "cv", default "cv"
-        Penalty. Without a penalty, many features correlate perfectly for any data. "cv": the
-        penalty whose directions, fitted to one half of the rows, correlate most on the other.
+        Penalty. Without a penalty, many features correlate perfectly for any data. "cv" chooses
+        the penalty whose directions, fitted to one half of the rows, correlate most on the other.
 
     See Also
     --------
@@ -192,9 +190,9 @@ class KernelCCA(FeatureParameters, KernelTransformer):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²). Which half a row falls into depends on its numbers
-    and the seed: not on blocks or order, and copies of a row stay together. Source: Bach and
-    Jordan (2002); with random features, Lopez-Paz et al. (2014).
+    Time O(n (c(φ) + D²) + D³), memory O(D²). The half of a row depends only on its values and the
+    seed, so copies of a row are in one half. Source: Bach and Jordan (2002); with random features,
+    Lopez-Paz et al. (2014).
 
     Examples
     --------
@@ -215,14 +213,14 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     _: KW_ONLY
     alpha: float | str = "cv"
 
-    def _asked(self) -> tuple[int, float | None]:
+    def _numbers(self) -> tuple[int, float | None]:
         """Return the checked number of components and penalty; None if the penalty is chosen."""
         count = integer(self.n_components, "KernelCCA", "n_components", 1)
         return count, None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
-        # Each map is drawn from the rows of its side alone.
-        asked, features, partners = self._asked(), self._width_spec(), _partners(blocks)
+        # Each map is drawn from the rows of its side only.
+        numbers, features, partners = self._numbers(), self._width_spec(), _partners(blocks)
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         features_y = replace(features, kernel=kernel_y)
         rows = x = y = None
@@ -235,7 +233,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         chosen_y = choose_quickly(features_y, partners, y)
         sides = chosen, replace(chosen_y, precision=chosen.precision)
         halves = CorrelationsOf(*sides).over(blocks, where)
-        return solved(*asked, inputs, sides, halves, count_rows(blocks))
+        return solved(*numbers, inputs, sides, halves, count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to the fit, and solve again; the first call draws the maps."""
@@ -246,13 +244,13 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
         first, second = map(added, fit.halves, CorrelationsOf(*sides).over(blocks))
-        return solved(*self._asked(), fit.inputs, sides, (first, second), rows)
+        return solved(*self._numbers(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments."""
         fit = self._fitted
         sides = fit.chosen, fit.chosen_y
-        self.fit_ = solved(*self._asked(), fit.inputs, sides, fit.halves, fit.rows)
+        self.fit_ = solved(*self._numbers(), fit.inputs, sides, fit.halves, fit.rows)
         return self
 
     @by_partition
@@ -263,11 +261,11 @@ class KernelCCA(FeatureParameters, KernelTransformer):
             return scores
         Y = as_matrix(columns_of(y), "KernelCCA", "Y")
         fit.require_partners(Y.shape[1])
-        of_y = fit.chosen_y.linear(fit.directions.b, -(fit.y_mean @ fit.directions.b))
-        return scores, from_numpy(of_y(Y), like=Y)
+        y_scores = fit.chosen_y.linear(fit.directions.b, -(fit.y_mean @ fit.directions.b))
+        return scores, from_numpy(y_scores(Y), like=Y)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
-        """Return the mean correlation of the pairs of scores of these rows."""
+        """Return the mean correlation of the pairs of scores on these rows."""
         x_scores, y_scores = (to_numpy(s) for s in self.transform(X, y))
         if len(x_scores) != len(y_scores):
             raise InvalidInput(
@@ -281,23 +279,23 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         return float(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))).mean())
 
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
-    map_y_ = learned("chosen_y.map", "ψ.")
+    map_y_ = learned("chosen_y.map", "Feature map ψ of Y.")
     correlations_ = learned(
         "correlations",
-        "Of the scores of the fit's rows, in the order of ``singular_values_``, (q,).",
+        "Correlations of the scores of the training rows, (q,), as ``singular_values_``.",
     )
     singular_values_ = learned(
         "directions.values",
-        "The maxima a·C_xy b, falling, (q,); below the correlations by what the penalty takes.",
+        "Maxima a·C_xy b, decreasing, (q,); the penalty makes them smaller than the correlations.",
     )
-    x_weights_ = learned("directions.a", "a, (D, q): scores of the fit's rows have variance 1.")
+    x_weights_ = learned("directions.a", "a, (D, q); scores of the training rows have variance 1.")
     y_weights_ = learned("directions.b", "b, (D, q), scaled in the same way.")
     x_mean_ = learned("x_mean", "Mean of the features of X.")
     y_mean_ = learned("y_mean", "Mean of the features of Y.")
     alpha_ = learned("alpha", "The penalty used.")
-    path_ = learned("path", "Penalties tried, and the mean correlation on left-out rows, pairs.")
-    rows_seen_ = learned("rows", "Rows that were read.")
-    _n_features_out = learned("correlations.size", "Columns of ``transform``.")
+    path_ = learned("path", "Pairs of a penalty and its mean correlation on held-out rows.")
+    rows_seen_ = learned("rows", "Number of rows read.")
+    _n_features_out = learned("correlations.size", "Number of columns of ``transform``.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -26,7 +26,7 @@ from bochner.models._base import FitSummary, WithoutTarget, learned
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.transformers import KernelTransformer, choose_alone, diagonal_of
+from bochner.models.unsupervised.transformers import KernelTransformer, choose_by_rows, diagonal_of
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, stepped
@@ -37,21 +37,21 @@ from bochner.sums.passes import LOCAL, Executor, Together, nonempty, sample_of, 
 class KernelCost(HtmlResult):
     """Cost of a clustering in features, and bounds of its cost with the exact kernel.
 
-    The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
-    the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from the cost of the
-    features by tr E − tr PE. Where Z Zᵀ ⪯ K that lies in [0, tr E]; otherwise
-    |tr PE| ≤ √k ‖E‖_F, for all clusterings into k (projection-cost preservation: Cohen et al.
-    (2015)). Of all rows, with their weights; :func:`bochner.certify_costs` has the whole range over
-    all clusterings, of a sample.
+    The cost with the exact kernel is tr(K − PKP), the sum of squared distances to the means of the
+    clusters, with P the projection onto the clusters. It is larger than the cost in features by
+    tr E − tr PE, E = K − Z Zᵀ. If Z Zᵀ ⪯ K the difference is in [0, tr E]; otherwise
+    |tr PE| ≤ √k ‖E‖_F for all clusterings into k clusters (projection-cost preservation: Cohen et
+    al. (2015)). The cost is over all rows, with weights; :func:`bochner.certify_costs` bounds the
+    costs of all clusterings, on a sample.
     """
 
     features: float  # Σ w |φ(x) − mean|²
-    # Between these lies the cost in the kernel
+    # Bounds of the cost with the exact kernel
     low: float
     high: float
-    # How much more a clustering of least cost in features may cost there than the best
+    # Largest excess cost, with the exact kernel, of the best clustering in features
     hidden: float
-    confidence: float  # Of low, high and hidden: 1 where they are certain
+    confidence: float  # Of low, high and hidden; 1 if they are certain
     weight: float  # Σ w, the number of rows: divide by it for the mean squared distance
     n_clusters: int
     n_features: int
@@ -59,14 +59,14 @@ class KernelCost(HtmlResult):
 
     def __str__(self) -> str:
         """Return the costs in three sentences."""
-        per = self.weight or 1.0
-        sure = "certain" if self.confidence == 1 else f"{100 * self.confidence:.3g} % confidence"
-        why = "because Z Zᵀ ⪯ K; " if self.below_kernel else ""
+        n = self.weight or 1.0
+        level = "certain" if self.confidence == 1 else f"{100 * self.confidence:.3g} % confidence"
+        reason = "because Z Zᵀ ⪯ K; " if self.below_kernel else ""
         return (
             f"In {self.n_features:,} features the cost of these {self.n_clusters:,} clusters is "
-            f"{self.features / per:.4g} per row (mean squared distance to the cluster mean). With "
-            f"the exact kernel it is between {self.low / per:.4g} and {self.high / per:.4g} ({why}"
-            f"{sure}). The best clustering in features costs at most {self.hidden / per:.3g} more "
+            f"{self.features / n:.4g} per row (mean squared distance to the cluster mean). With "
+            f"the exact kernel it is between {self.low / n:.4g} and {self.high / n:.4g} ({reason}"
+            f"{level}). The best clustering in features costs at most {self.hidden / n:.3g} more "
             "per row, with the exact kernel, than the best clustering."
         )
 
@@ -77,10 +77,10 @@ class Clustering(FitSummary):
 
     inputs: Inputs
     chosen: Chosen
-    seen: Float[Array, " k"]  # Σ w of the rows that led to the centres
+    weights: Float[Array, " k"]  # Σ w of the rows assigned to each centre so far
     clusters: Clusters  # centres, and the rows of the last fit or call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
-    sample: RowSample  # of these rows
+    sample: RowSample  # a sample of these rows
 
     def values(self) -> Callable[[Array], Float[Array, "b k"]]:
         return self._distances
@@ -114,13 +114,13 @@ class Clustering(FitSummary):
             hidden = max(left_out, 0.0)
             low, high = cost, cost + hidden
         else:
-            rows = self.sample.lowest(2048)  # whose kernel matrix is compared with Z Zᵀ
+            rows = self.sample.lowest(2048)  # for the difference of K and Z Zᵀ
             roots = np.sqrt(rows.w)
             E = sample(chosen.rounded, rows.X, chosen.kernel)[1] * roots[:, None] * roots
             m, squares = len(E), row_sums(E, n)
             mean = float(squares.mean())
-            error = float(np.sqrt(n * mean))  # ‖E‖_F, certain of all rows
-            if m < n and mean > 0:  # else a U-statistic and its one-sided normal bound
+            error = float(np.sqrt(n * mean))  # ‖E‖_F, exact if all rows are used
+            if m < n and mean > 0:  # a U-statistic and its one-sided normal bound
                 spread = float(np.std(squares, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
                 confidence = 0.95
                 error *= float(np.exp(norm.ppf(confidence) * spread))
@@ -131,42 +131,42 @@ class Clustering(FitSummary):
         return KernelCost(cost, low, high, hidden, confidence, *sizes, below_kernel=below)
 
 
-def followed(
-    inputs: Inputs, chosen: Chosen, centres: Array, seen: Array, blocks: Blocks
+def with_rows(
+    inputs: Inputs, chosen: Chosen, centres: Array, weights: Array, blocks: Blocks
 ) -> Clustering:
-    """Move the centres in one pass, block after block, and assign the rows in another."""
+    """Return the clustering with centres moved by each block, and rows assigned in another pass."""
     features = Features(chosen.map, blocks, chosen.precision)
     sums: Any = Together((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
     total: Any = None
     for block in features:
-        centres, seen = stepped(centres, seen, block)
+        centres, weights = stepped(centres, weights, block)
         total = sums.add(total, block)
-    (diagonal, kept), clusters = total, assign(features, centres)
-    return Clustering(inputs, chosen, seen, clusters, diagonal, nonempty(kept))
+    (diagonal, rows), clusters = total, assign(features, centres)
+    return Clustering(inputs, chosen, weights, clusters, diagonal, nonempty(rows))
 
 
 @estimator
 class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransformer):
     """k-means in the feature space of a kernel.
 
-    Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres c, φ(x)·φ(y) ≈ k(x, y): that is kernel k-means
-    with the kernel φ(x)·φ(y), without a kernel matrix, for any number of rows. ``transform`` gives
-    the distances |φ(x) − c| to all centres.
+    Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres c, with features φ(x)·φ(y) ≈ k(x, y). This is
+    kernel k-means without a kernel matrix, for any number of rows. ``transform`` returns the
+    distances |φ(x) − c| to all centres.
 
     Parameters
     ----------
     n_clusters : int, default 8
-        k.
+        Number k of clusters.
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
-        D.
+        Number D of features.
     n_init : int, default 3
-        Number of starts by k-means++ on a random sample of rows; the best one continues on all.
+        Number of starts by k-means++ on a random sample; the best one is continued on all rows.
     max_iter : int, default 300
         Largest number of passes over all rows.
     tol : float, default 1e-5
-        Stop if a pass lowers the cost by less than this share of it.
+        Stop if a pass reduces the cost by less than this share of the cost.
 
     See Also
     --------
@@ -175,10 +175,10 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
 
     Notes
     -----
-    Lloyd's algorithm. Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D where
-    features are kept. Starts are sought on ``max(2048, 20 k)`` random rows, and improved on 8192:
-    very small clusters can be missed. Source: Dhillon, Guan and Kulis (2004); with random features,
-    Chitta, Jin and Jain (2012).
+    Lloyd's algorithm. Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D if
+    features are kept. Starting centres are chosen on ``max(2048, 20 k)`` random rows and improved
+    on 8192 rows, so very small clusters can be missed. Source: Dhillon, Guan and Kulis (2004);
+    with random features, Chitta, Jin and Jain (2012).
 
     Examples
     --------
@@ -199,58 +199,57 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     max_iter: int = 300
     tol: float = 1e-5
 
-    def _begun(
+    def _start(
         self, blocks: Blocks, where: Executor = LOCAL
     ) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
-        """Choose open parameters, and find centres by k-means++ and Lloyd's method on a sample."""
+        """Choose parameters, and return centres by k-means++ and Lloyd's algorithm on a sample."""
         from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
 
         k, spec = self.n_clusters, self._width_spec()
         for name in ("n_clusters", "n_init", "max_iter"):
             integer(vars(self)[name], "KernelKMeans", name, 1)
         nonnegative(self.tol, "KernelKMeans", "tol")
-        chosen, rows = choose_alone(spec, blocks, where)
+        chosen, rows = choose_by_rows(spec, blocks, where)
         rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
         if len(rows) < k:
             raise InvalidInput(
-                f"KernelKMeans: n_clusters={k} must be at most the number of rows to start from; "
-                f"got n_samples={len(rows)} of positive weight. Ask for fewer clusters."
+                f"KernelKMeans: n_clusters={k} must be at most the number of sampled rows; got "
+                f"n_samples={len(rows)} of positive weight. Use fewer clusters."
             )
-        # Distinct rows in a fixed order, with the summed weights of their copies; k rows at least
-        few = rows.lowest(max(2048, 20 * k))
-        marks = row_marks(few.X, chosen.seed)
-        _, first, which = np.unique(marks, return_index=True, return_inverse=True)
-        few = replace(few.take(first), w=np.bincount(which, few.w))
-        few = few.take(np.resize(np.arange(len(few)), max(len(few), k)))
+        # Distinct rows in a fixed order, with the summed weights of their copies; at least k rows
+        starts = rows.lowest(max(2048, 20 * k))
+        marks = row_marks(starts.X, chosen.seed)
+        _, first, index = np.unique(marks, return_index=True, return_inverse=True)
+        starts = replace(starts.take(first), w=np.bincount(index, starts.w))
+        starts = starts.take(np.resize(np.arange(len(starts)), max(len(starts), k)))
         seed = int(stream(chosen.seed, "clusters").integers(2**31))
         means = KMeans(k, n_init=self.n_init, max_iter=self.max_iter, random_state=seed)
-        Z = to_numpy(chosen.rounded.features(few.X))
-        with warnings.catch_warnings():  # of fewer different rows than clusters
+        Z = to_numpy(chosen.rounded.features(starts.X))
+        with warnings.catch_warnings():  # fewer distinct rows than clusters
             warnings.simplefilter("ignore", ConvergenceWarning)
-            means.fit(Z, sample_weight=few.w)
+            means.fit(Z, sample_weight=starts.w)
         centres = means.cluster_centers_.astype(np.float64)
         if len(empty := np.setdiff1d(np.arange(k), means.labels_)):
             warn_user(
-                f"KernelKMeans: n_clusters={k}, but the rows to start from have only "
-                f"{k - len(empty)} different features; the other clusters stay empty. Ask for "
-                "fewer."
+                f"KernelKMeans: n_clusters={k}, but the sampled rows have only {k - len(empty)} "
+                "distinct features; the other clusters are empty. Use fewer clusters."
             )
-            centres[empty] = Z[empty % len(few)]  # their own centres may be anywhere
+            centres[empty] = Z[empty % len(starts)]  # centres of scikit-learn may be anywhere
         points = FeatureBlock(to_numpy(chosen.rounded.features(rows.X)), w=rows.w)
         end = run_lloyd(points, assign(points, centres), self.max_iter, self.tol)
         return chosen, rows, end.means
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
         # Start on a sample of rows, and continue on all
-        chosen, rows, centres = self._begun(blocks, where)
+        chosen, rows, centres = self._start(blocks, where)
         features = Features(chosen.map, blocks, chosen.precision, where=where)
         summand = CentroidsOf(centres)
         total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
         lloyd = run_lloyd(features, summand.clusters(total), self.max_iter, self.tol)
         if not lloyd.converged:
             warn_user(
-                f"KernelKMeans: the centres still move after max_iter={self.max_iter} passes; "
-                "raise max_iter, or tol if this is near enough."
+                f"KernelKMeans: not converged after max_iter={self.max_iter} passes; increase "
+                "max_iter or tol."
             )
         return Clustering(inputs, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
@@ -263,12 +262,12 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         return self._add_rows(X, None, sample_weight)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        chosen, _, centres = self._begun(blocks)
-        return followed(inputs, chosen, centres, np.zeros(len(centres)), blocks)
+        chosen, _, centres = self._start(blocks)
+        return with_rows(inputs, chosen, centres, np.zeros(len(centres)), blocks)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
         fit = self.fit_
-        return followed(fit.inputs, fit.chosen, fit.clusters.centres, fit.seen, blocks)
+        return with_rows(fit.inputs, fit.chosen, fit.clusters.centres, fit.weights, blocks)
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""
@@ -283,8 +282,8 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         """Yield the nearest centres of each block of rows."""
         fit = self._fitted
         for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
-            gaps = distances(to_numpy(fit.chosen.rounded.features(block.X)), fit.clusters.centres)
-            nearest = np.argmin(gaps, axis=1)
+            Z = to_numpy(fit.chosen.rounded.features(block.X))
+            nearest = np.argmin(distances(Z, fit.clusters.centres), axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
@@ -303,13 +302,13 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         "clusters.labels", "Clusters of the rows of the last fit or ``partial_fit``, (n,) int32."
     )
     inertia_ = learned("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of these rows.")
-    n_iter_ = learned("clusters.passes", "Passes over all rows.")
-    converged_ = learned("clusters.converged", "Whether the centres rest.")
-    weights_seen_ = learned("seen", "Σ w of the rows that led to each centre, (k,).")
-    sample_ = learned("sample", "Rows kept for the objective.")
+    n_iter_ = learned("clusters.passes", "Number of passes over all rows.")
+    converged_ = learned("clusters.converged", "Whether the cost converged within ``tol``.")
+    weights_seen_ = learned("weights", "Σ w of the rows assigned to each centre so far, (k,).")
+    sample_ = learned("sample", "Sample of rows for the objective.")
     objective_ = learned(
         "objective",
-        "Cost of the clusters in the kernel's own terms, with what the features can hide; measured "
-        "when first asked for. ``print`` says it in words.",
+        "Cost of the clusters with the exact kernel, and its bounds; computed at first use. "
+        "``print`` shows it as text.",
     )
-    _n_features_out = learned("seen.size", "Columns of ``transform``.")
+    _n_features_out = learned("weights.size", "Number of columns of ``transform``.")

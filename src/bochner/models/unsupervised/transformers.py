@@ -1,4 +1,4 @@
-"""Features of rows as columns, and their principal components; base of learners without targets.
+"""Transformers: features of rows, and their principal components; the base of all transformers.
 
 Maps are chosen from the rows only.
 """
@@ -46,29 +46,29 @@ from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sampled
 
 
-def choose_alone(
+def choose_by_rows(
     spec: FeatureSpec, blocks: Blocks, where: Executor
 ) -> tuple[Chosen, RowSample | None]:
-    """Choose open parameters from rows without targets, whose sample is returned too if needed."""
+    """Choose parameters from rows without targets; return the sample of rows too, if needed."""
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
-    # No penalty divides here, and float32 loses little
+    # Without a penalty the rounding of float32 has little effect
     single = n is None or n * chosen.map.n_features**2 > SMALL
     single = single if spec.precision == "auto" else spec.precision == "float32"
     return replace(chosen, precision="float32" if single else "float64"), rows
 
 
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
-    """Choose open parameters from a sample; "auto" of many rows and columns takes no time."""
+    """Choose parameters from a sample; with many rows and columns "auto" compares fast methods."""
     if rows is not None and spec.method == Auto():
-        # With so few rows all different ones may find a place
+        # With few rows, all distinct rows may become landmarks
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
         if d >= 128 and not few and not is_sparse(rows.X):
-            # Drawing these takes as long as a fit, or longer: orthogonal directions for those that
-            # structured ones replace
+            # Drawing these maps takes as long as a fit, or longer; Fourier(Structured()) replaces
+            # Fourier()
             slow = MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom()
-            # Centres hold the leading directions of K better than pivots do, and two passes from
-            # random rows as well as ten from k-means++
+            # Cluster centres represent the leading directions of K better than pivots; two
+            # iterations from random rows are as good as ten from k-means++
             centres = Nystrom(KMeans(iterations=2, seeds="random"))
             candidates = (method for method in contenders(d) if method not in slow)
             spec = replace(spec, method=Auto((*candidates, centres)))
@@ -86,34 +86,34 @@ def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    """An estimator that turns rows into columns."""
+    """Base of estimators whose ``transform`` returns new columns."""
 
     n_features: Any
     method: Any
 
     def fit_transform(self, X: Tabular, y: Array | None = None, **fit_params: Any) -> Any:
-        """Fit, and transform the same rows; a call that fails leaves the estimator as it was."""
+        """Fit, and transform the same rows; a failed call does not change the estimator."""
         return self._atomic(TransformerMixin.fit_transform, X, y, **fit_params)
 
     @by_partition
     def transform(self, X: Tabular) -> Any:
-        """Return the columns of the rows, (n, q), in the array library of X: see the class."""
+        """Return the new columns of the rows, (n, q), in the array library of X."""
         return joined(list(self.transform_blocks(self._rows_to_predict(X))))
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the columns of the rows of each block."""
+        """Yield the new columns of each block."""
         for X, columns in self._fitted.predictions(self._as_fitted(blocks)):
             yield from_numpy(columns, like=X)
 
     def _width_spec(self) -> FeatureSpec:
-        """Check what is asked of features, whose width is a number."""
+        """Return the checked specification of features; their number must be an integer."""
         integer(self.n_features, "bochner", "n_features", 1)
         return self._feature_spec(self.method)
 
 
 @dataclass(frozen=True, eq=False)
 class FeaturesFit(FitSummary):
-    """A map that was drawn for rows."""
+    """A feature map, and the inputs for which it was drawn."""
 
     inputs: Inputs
     chosen: Chosen
@@ -124,22 +124,22 @@ class FeaturesFit(FitSummary):
 
 @estimator
 class KernelFeatures(KernelTransformer):
-    """Turn rows into features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method after it.
+    """Transform rows to features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method.
 
     Features are float32 for float32 rows, else float64.
 
     Parameters
     ----------
     kernel : Kernel or str, default "gaussian"
-        A value is used as it is; a name means this family, at the median distance of a sample of
-        rows (with ``y``: at the lengthscale of least leave-one-out error).
+        A kernel is used without changes. A name is a family, with the median distance of a sample
+        of rows as lengthscale, or with ``y`` the lengthscale of least leave-one-out error.
     %(method)s
     n_features : int, float or "auto", default 1024
-        D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
+        Number D of features. "auto": the number for a ridge penalty of k(x, x)/1000 per row.
 
     See Also
     --------
-    KernelPCA : The features' principal components.
+    KernelPCA : Principal components of the features.
     draw : A feature map without an estimator.
 
     Examples
@@ -165,7 +165,7 @@ class KernelFeatures(KernelTransformer):
     def fit(  # type: ignore[override]
         self, X: Tabular, y: Array | None = None
     ) -> Self:
-        """Choose open parameters and draw the map. ``y`` serves a named kernel's lengthscale."""
+        """Choose parameters and draw the map; a named kernel takes its lengthscale by ``y``."""
         return super().fit(X, y)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
@@ -179,7 +179,7 @@ class KernelFeatures(KernelTransformer):
     def _outputs_of(self, f: Array) -> dict[str, Array]:
         return {"features": f}
 
-    _n_features_out = learned("chosen.map.n_features", "Columns of ``transform``.")
+    _n_features_out = learned("chosen.map.n_features", "Number of columns of ``transform``.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -196,7 +196,7 @@ class PcaSpec:
 
     features: FeatureSpec
     n_components: int | None
-    inverse: RidgeSpec | None  # from scores to rows, where that is to be learned
+    inverse: RidgeSpec | None  # from scores to rows; None without an inverse transform
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +205,8 @@ class PcaSums:
 
     moments: Moments
     diagonal: float  # Σ w k(x, x)
-    sample: RowSample | None  # rows that the way back is learned from
-    rows: int  # rows that were read
+    sample: RowSample | None  # rows for the inverse transform
+    rows: int  # number of rows read
 
     def merge(self, other: "PcaSums") -> "PcaSums":
         """Return the sums of the rows of both."""
@@ -219,7 +219,7 @@ class PcaSums:
 
 @dataclass(frozen=True, eq=False)
 class PrincipalComponents(FitSummary):
-    """Principal components of features, and the sums that they were decomposed from."""
+    """Principal components of features, and the sums from which they were computed."""
 
     inputs: Inputs
     spec: PcaSpec
@@ -230,7 +230,7 @@ class PrincipalComponents(FitSummary):
     inverse: "models.RidgeFit | None" = None  # from scores to rows
 
     def _results(self) -> dict[str, Any]:
-        words = f"{written(100 * self.shares)}; component by component, of the kernel's"
+        words = f"{written(100 * self.shares)}; per component, of the variance of the kernel"
         return {"rows": self.summed.moments.rows, "explained_variance,_%": words}
 
     @property
@@ -251,7 +251,7 @@ class PrincipalComponents(FitSummary):
         return self.chosen.linear(vectors, -centre)
 
     def merged(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
-        """Return the fit of the rows of all."""
+        """Return the fit to the rows of all fits."""
         summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
         return solved(self.spec, self.inputs, self.chosen, summed)
 
@@ -259,17 +259,17 @@ class PrincipalComponents(FitSummary):
 def add_up(
     spec: PcaSpec, chosen: Chosen, blocks: Blocks, where: Executor, start: int = 0
 ) -> PcaSums:
-    """Return the sums of all rows, whose numbers count from ``start``."""
+    """Return the sums of all rows; row numbers start at ``start``."""
     moments_of = MomentsOf(chosen.rounded.features, chosen.precision)
-    kept = () if spec.inverse is None else (sample_of(chosen.seed, start),)
-    sums = (moments_of, diagonal_of(chosen.kernel), *kept)
+    samples = () if spec.inverse is None else (sample_of(chosen.seed, start),)
+    sums = (moments_of, diagonal_of(chosen.kernel), *samples)
     totals = where.sum(Together(sums), blocks.with_rows(chosen.block_rows))
     moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]
-    return PcaSums(moments, diagonal, totals[2] if kept else None, count_rows(blocks))
+    return PcaSums(moments, diagonal, totals[2] if samples else None, count_rows(blocks))
 
 
 def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PrincipalComponents:
-    """Decompose the moments, and learn the way back."""
+    """Return the principal components from the moments, and fit the inverse transform."""
     values, vectors = _leading(summed.moments.gram, spec.n_components)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     D, double = chosen.map.n_features, chosen.precision == "float64"
@@ -280,8 +280,8 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
         if count > rank:
             warn_user(
                 f"KernelPCA: n_components={count}, but {summed.moments.rows} rows in {D} features "
-                f"have {rank} components above rounding; these are kept. Raise n_features, or ask "
-                "for fewer."
+                f"have {rank} components above rounding; these are kept. Use more features, or "
+                "fewer components."
             )
     largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
     signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
@@ -289,19 +289,19 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
     fit = PrincipalComponents(inputs, spec, chosen, summed, values[:q], vectors)
     if spec.inverse is None or summed.sample is None:
         return fit
-    way_back = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
+    inverse = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
     X, w = summed.sample.X, summed.sample.w
     rows = Blocks.from_arrays(fit.values()(X), to_numpy(X), w)
-    return replace(fit, inverse=models.fit_features(way_back, rows, Inputs(rows.n_columns)))
+    return replace(fit, inverse=models.fit_features(inverse, rows, Inputs(rows.n_columns)))
 
 
 def _leading(
     gram: Float[Array, "D D"], count: int | None
 ) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
     """Return the leading eigenvalues, increasing, and their vectors."""
-    # A few of very many by ARPACK, unless close eigenvalues make it as slow as a decomposition.
+    # Few of many eigenvalues by ARPACK, unless close ones make it as slow as a decomposition.
     D = len(gram)
-    if count is None or 4 * count > D:  # the leading ones alone take no less time
+    if count is None or 4 * count > D:  # a part takes no less time
         return eigh(gram, driver="evd", check_finite=False)
     if 40 * count <= D and D >= 256:  # a third of the time of a decomposition, or less
         start = np.random.default_rng(D).standard_normal(D)
@@ -311,12 +311,12 @@ def _leading(
     return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
 
 
-def _goes_back(model: "KernelPCA") -> bool:
-    """Whether the way back is, or will be, learned."""
+def _has_inverse(model: "KernelPCA") -> bool:
+    """Whether the inverse transform is fitted with the components."""
     if not model.fit_inverse_transform:
         raise AttributeError(
-            "KernelPCA.inverse_transform: the way back is learned with the components; got "
-            "fit_inverse_transform=False. Fit with fit_inverse_transform=True."
+            "KernelPCA.inverse_transform requires fit_inverse_transform=True; got False. Fit again "
+            "with fit_inverse_transform=True."
         )
     return True
 
@@ -325,21 +325,21 @@ def _goes_back(model: "KernelPCA") -> bool:
 class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
-    Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y). These are the
-    components of the centred kernel matrix, as :class:`sklearn.decomposition.KernelPCA` has them,
-    for any number of rows. The score of a row is (z − z̄)·v.
+    Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y). They give the
+    components of the centred kernel matrix, as in :class:`sklearn.decomposition.KernelPCA`, for any
+    number of rows. The score of a row is (z − z̄)·v.
 
     Parameters
     ----------
     n_components : int or None, default None
-        Components kept; None keeps all whose eigenvalues are above rounding.
+        Number of components; None keeps all components with eigenvalues above rounding.
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
         Number of features. If it is at least the number of distinct rows, "auto" is exact.
     fit_inverse_transform : bool, default False
-        Whether :meth:`inverse_transform` is learned: kernel ridge regression from scores to rows,
-        on a random sample of the rows (8192 at most), which the model then holds.
+        Whether to fit :meth:`inverse_transform`: kernel ridge regression from scores to rows, on a
+        random sample of the rows (8192 at most), which the model then contains.
     inverse_kernel : Kernel or str, default "gaussian"
         Kernel of the scores in that regression; with a name, its lengthscale has the smallest
         leave-one-out error.
@@ -354,7 +354,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block. Features of maps below their kernel
-    (Nyström, Mercer) give eigenvalues that are at most the kernel's, one by one. Source:
+    (Nyström, Mercer) have eigenvalues that are at most the eigenvalues of the kernel. Source:
     Schölkopf, Smola and Müller (1998); with random features, Lopez-Paz et al. (2014).
 
     Examples
@@ -383,20 +383,20 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
             count = integer(count, "KernelPCA", "n_components", 1)
         if not self.fit_inverse_transform:
             return PcaSpec(features, count, None)
-        asked = self.inverse_kernel, "auto", self.n_features, features.seed
-        scores = FeatureSpec.of("KernelRidge", *asked)
+        options = self.inverse_kernel, "auto", self.n_features, features.seed
+        scores = FeatureSpec.of("KernelRidge", *options)
         return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PrincipalComponents:
         spec = self._spec()
-        chosen, _ = choose_alone(spec.features, blocks, where)
+        chosen, _ = choose_by_rows(spec.features, blocks, where)
         return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
 
     def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and decompose again.
 
-        The first call draws the map, and chooses what is open from its rows; all calls together
-        equal one ``fit`` with the same map.
+        The first call draws the map and chooses parameters from its rows. All calls together equal
+        one ``fit`` with the same map.
         """
         return self._add_rows(X, None, sample_weight)
 
@@ -406,17 +406,17 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         return solved(spec, fit.inputs, fit.chosen, fit.summed.merge(more))
 
     def solve_again(self) -> Self:
-        """Decompose the stored moments again, and learn the inverse transform."""
+        """Decompose the stored moments again, and fit the inverse transform."""
         fit = self._fitted
         self.fit_ = solved(self._spec(), fit.inputs, fit.chosen, fit.summed)
         return self
 
-    @available_if(_goes_back)
+    @available_if(_has_inverse)
     def inverse_transform(self, X: Float[Array, "n q"]) -> Float[Array, "n d"]:
         """Return rows whose scores are near these: pre-images, (n, d).
 
-        Kernel ridge regression from scores to rows. Columns that text became come back as numbers
-        between zero and one.
+        Kernel ridge regression from scores to rows. Encoded columns of text are numbers between
+        zero and one.
 
         Raises
         ------
@@ -427,37 +427,37 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     eigenvalues_ = learned(
         "eigenvalues",
-        "Eigenvalues of the centred kernel matrix of the features, falling, (q,); the sums of "
-        "squares of the scores of the fit's rows.",
+        "Eigenvalues of the centred kernel matrix of the features, decreasing, (q,); the sums of "
+        "squares of the scores of the training rows.",
     )
     eigenvectors_ = learned(
         "eigenvectors",
-        "v, (D, q). The entry of largest size of each is positive, so that signs do not depend on "
-        "the rows' order.",
+        "v, (D, q). The largest entry of each vector is positive, so that signs do not depend on "
+        "the order of the rows.",
     )
-    moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
-    sample_ = learned("summed.sample", "Rows that the way back was learned from.")
-    rows_seen_ = learned("summed.rows", "Rows that were read.")
-    trace_ = learned("trace", "Of the centred kernel matrix of all rows, Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².")
-    _n_features_out = learned("eigenvalues.size", "Columns of ``transform``.")
+    moments_ = learned("summed.moments", "Moments of the features of all rows.")
+    sample_ = learned("summed.sample", "Rows from which the inverse transform was fitted.")
+    rows_seen_ = learned("summed.rows", "Number of rows read.")
+    trace_ = learned("trace", "Trace of the centred kernel matrix, Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².")
+    _n_features_out = learned("eigenvalues.size", "Number of columns of ``transform``.")
 
     explained_variance_ratio_ = learned(
         "shares",
-        "Shares of the trace of the centred kernel matrix, (q,). Of the exact kernel, so that "
-        "what the features leave out counts as unexplained.",
+        "Shares of the trace of the centred kernel matrix, (q,). It is the exact kernel, so the "
+        "variance that features miss counts as unexplained.",
     )
 
     @property
     def inverse_(self) -> Any:
-        """From scores to rows, with ``fit_inverse_transform``: a :class:`bochner.KernelRidge`."""
+        """Inverse transform, from scores to rows: a :class:`bochner.KernelRidge`."""
         from bochner.models.ridge.estimators import KernelRidge  # noqa: PLC0415  few ask for it
 
         fit = self._fitted.inverse
         if fit is None:
-            raise AttributeError("inverse_: only a fit with fit_inverse_transform=True has one.")
-        asked = fit.spec.features
+            raise AttributeError("inverse_ requires fit_inverse_transform=True.")
+        spec = fit.spec.features
         model = KernelRidge(
-            asked.kernel, n_features=asked.width, alpha=fit.spec.alpha, random_state=asked.seed
+            spec.kernel, n_features=spec.width, alpha=fit.spec.alpha, random_state=spec.seed
         )
         model.fit_ = fit
         return model
