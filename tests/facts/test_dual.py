@@ -13,7 +13,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian
 from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose, left_out_path
-from bochner.solvers.ridge.kernel_path import least_along, solve_kernel
+from bochner.solvers.ridge.kernel_path import downhill, least_along, solve_kernel
 from bochner.solvers.ridge.problem import evidence, evidence_slope
 from bochner.solvers.ridge.solution import Outcome, path_of
 from bochner.sums.moments import Moments
@@ -256,12 +256,12 @@ def test_the_walk_finds_the_least_and_stays_in_its_bounds(start):
     cubic = lambda x: tried.append(x) or (x**3 - 3 * x, 3 * x**2 - 3)
     assert abs(least_along(cubic, 0.3 + start / 9, -0.95, 10) - 1) < 1e-9
     assert len(tried) == 3
+    assert downhill(lambda k: abs(k - start), 1, (-4, 8), sizes=(3, 1)) == np.clip(start, -4, 8)
 
     def plateau(x):
         """−1/(1 + e⁻ˣ) + eˣ⁻⁶: level far below its least, as where a fit passes through rows."""
         risen = 1 / (1 + np.exp(-x))
         return -risen + np.exp(x - 6), -risen * (1 - risen) + np.exp(x - 6)
 
-    grid = np.linspace(-10, 10, 200_001)
-    known = grid[np.argmin(plateau(grid)[0])]
+    known = min(np.linspace(-10, 10, 20_001), key=lambda x: plateau(x)[0])
     assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - known) < 0.1

@@ -11,8 +11,8 @@ import bochner as bo
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.solvers.ridge import iterative
-from bochner.solvers.ridge.iterative import JudgingRows, WideProblem, least_of_parabola, solve_wide
+from bochner.solvers.ridge import iterative, search
+from bochner.solvers.ridge.iterative import JudgingRows, WideProblem, solve_wide
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.passes import LOCAL, gram_products, row_signs
@@ -198,9 +198,9 @@ def test_the_penalty_lies_where_a_parabola_through_the_least_errors_is_least(at,
     """Errors are a parabola in log alpha; where the least is at an end it is that penalty."""
     x = start + np.arange(4.0)
     errors = 2.0 + 3.0 * (x - x[1] - at) ** 2
-    assert np.log(least_of_parabola(np.exp(x), errors)) == pytest.approx(x[1] + at, abs=1e-12)
-    assert least_of_parabola(np.exp(x), np.sort(errors)) == np.exp(x[0])
-    assert least_of_parabola(np.exp(x), np.sort(errors)[::-1]) == np.exp(x[3])
+    found = lambda errors: np.log(search.least_of_parabola(np.exp(x), errors))
+    assert found(errors) == pytest.approx(x[1] + at, abs=1e-12)
+    assert [found(np.sort(errors)), found(np.sort(errors)[::-1])] == pytest.approx([x[0], x[3]])
 
 
 ROWS = 8300  # more than are kept of a pass

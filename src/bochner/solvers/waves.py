@@ -19,7 +19,7 @@ follows from
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
@@ -38,8 +38,8 @@ from bochner.solvers.gram import (
     spread,
     unpad,
 )
-from bochner.solvers.ridge.kernel_path import least_along, within_law
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
+from bochner.solvers.ridge.search import downhill, likeliest_alpha
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 
 PROBES = 8  # Random right sides
@@ -207,39 +207,23 @@ def maximise_wave_evidence(
 def _best(
     problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None
 ) -> tuple[WaveState, EvidenceOutcome]:
-    states: dict[float, WaveState] = {}
-    bounds = problem.scale * LEAST, problem.scale * MOST
+    at, bounds = cache(problem.at), (problem.scale * LEAST, problem.scale * MOST)
     first = problem.scale * 1e-3 if start is None else start
-
-    def along(log_alpha: float) -> tuple[float, float]:
-        alpha = float(np.exp(log_alpha))
-        state = states[alpha] = problem.at(alpha)
-        value = float(evidence(problem, state, noise, amplitude)[0])
-        return -value / problem.count, -float(state.slope(noise, amplitude)[0]) / problem.count
-
-    def find() -> float:
-        low, high = np.log(bounds)
-        return float(np.exp(least_along(along, np.log(first), low, high, level=LEVEL)))
-
-    varies = problem.power[0] > 0 and freedom(problem) > 0
-    alpha, outcome = within_law(varies, noise, amplitude, bounds, find)
-    return states.get(alpha) or problem.at(alpha), outcome
+    alpha, outcome = likeliest_alpha(problem, at, (noise, amplitude), bounds, first, LEVEL)
+    return at(alpha), outcome
 
 
 def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
     """Return states at penalties near the minimum: steps of a factor ten, then Brent's method."""
     states: dict[float, WaveState] = {}
 
-    def judged(log_alpha: float) -> float:
-        if log_alpha not in states:
-            states[log_alpha] = problem.at(math.exp(log_alpha))
-        return value(states[log_alpha])
+    def judged(decades: float) -> float:
+        if decades not in states:
+            states[decades] = problem.at(problem.scale * 10.0**decades)
+        return value(states[decades])
 
-    at, step = math.log(problem.scale * 0.1), math.log(10.0)
-    last = math.log(problem.scale * LEAST)
-    while at - step > last and not judged(at - step) > judged(at) * (1 + 1e-9):
-        at -= step
-    minimize_scalar(judged, bounds=(at - step, at + step), options={"xatol": 0.1})
+    at = downhill(judged, -1, (math.log10(LEAST) + 1e-9, -1), worth=-1e-9)
+    minimize_scalar(judged, bounds=(at - 1, at + 1), options={"xatol": 0.1 / math.log(10.0)})
     return [states[key] for key in sorted(states)]
 
 

@@ -37,7 +37,14 @@ from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.problem import evidence, gcv
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, given_alpha, pooled
+from bochner.solvers.ridge.solution import (
+    Outcome,
+    Path,
+    Solution,
+    choose_alpha,
+    given_alpha,
+    pooled,
+)
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.fourier import WaveSums, as_complex, corners_of, nufft, waves_of
 from bochner.sums.passes import LOCAL, Executor, SumOf, Together, nonempty, sample_of
@@ -332,23 +339,23 @@ def stationary_kernel(
 
 def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     """Choose the penalty if not given, and solve at it."""
-    problem, alpha = sums.problem, spec.alpha
-    if not np.any(problem.power > 0):
-        return _solution(sums, [], problem.scale * 1e-3, Outcome.CONSTANT_TARGET)
-    if not isinstance(alpha, str):
-        return _solution(sums, [], alpha, Outcome.SOLVED)
-    criterion, t = "evidence" if alpha == "evidence" else "gcv", len(problem.power)
-    apart = spec.per_target and t > 1
-    problems = [problem.target(i) for i in range(t)] if apart else [problem]
-    paths = [scan(each, lambda state: _value(state, criterion)) for each in problems]
-    best = [int(np.argmin([_value(state, criterion) for state in path])) for path in paths]
-    alphas = np.array([path[at].alpha for path, at in zip(paths, best, strict=True)])
-    outcome = Outcome.SOLVED
-    if 0 in best:
-        outcome = Outcome.EDGE_LOW
-    if any(at == len(path) - 1 for path, at in zip(paths, best, strict=True)):
-        outcome = Outcome.EDGE_HIGH
-    return _solution(sums, paths[0], alphas if apart else alphas[0], outcome, criterion)
+    problem, alpha = sums.problem, "gcv" if spec.alpha == "loo" else spec.alpha
+    paths, outcomes = list[list[WaveState]](), [Outcome.SOLVED]
+
+    def best(target: int | None) -> float:
+        one = problem if target is None else problem.target(target)
+        path = scan(one, lambda state: _value(state, str(alpha)))
+        paths.append(path)
+        at = int(np.argmin([_value(state, str(alpha)) for state in path]))
+        ends = {0: Outcome.EDGE_LOW, len(path) - 1: Outcome.EDGE_HIGH}
+        outcomes.append(ends.get(at, Outcome.SOLVED))
+        return path[at].alpha
+
+    constant = problem.scale * 1e-3
+    chosen, criterion = choose_alpha(problem.power, alpha, spec.per_target, best, constant)
+    outcome = Outcome.worst(outcomes) if np.any(problem.power > 0) else Outcome.CONSTANT_TARGET
+    several, path = len(chosen) > 1, paths[0] if paths else []
+    return _solution(sums, path, chosen if several else float(chosen[0]), outcome, criterion)
 
 
 def _value(state: WaveState, criterion: str) -> float:

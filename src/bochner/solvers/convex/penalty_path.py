@@ -18,6 +18,7 @@ from bochner._core.shapes import Array, Bool, Float, Int
 from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.newton import spread
 from bochner.solvers.convex.problem import TINY, Convergence, Problem, State, best_constant, places
+from bochner.solvers.ridge.search import downhill
 
 FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
 
@@ -141,14 +142,8 @@ class HeldOutLoss:
         if np.isfinite(ridge) and ridge > 0:
             near = np.log(ridge / self.largest) / np.log(FACTOR)
             best = int(np.clip(np.rint(near), NEAREST, most))
-        for step in (-2, -1):
-            for direction in (step, -step):
-                before, there = best, best + direction
-                # A loss must be smaller by more than rounding
-                while NEAREST <= there <= LAST and self(there) < 0.9999 * self(best):
-                    best, there = there, there + direction
-                if best != before:
-                    break
+        # A loss must be smaller by more than rounding
+        downhill(self, best, (NEAREST, LAST), sizes=(2, 1), worth=1e-4)
 
     def path(self, inflation: float = 1.0) -> tuple[HeldOutPath, State]:
         """Return the penalties tried, divided by ``inflation``, and the end of the first fold.

@@ -248,6 +248,10 @@ class KernelFactor:
         more = self.count - len(self.root)
         return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
 
+    def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
+        """∂log p/∂log α of each target."""
+        return evidence_slope(self, self, noise, amplitude)
+
     @cached_property
     def diagonal(self) -> Float[Array, " n"]:
         """Of M."""
@@ -394,7 +398,7 @@ def kernel_evidence(
     """
     dual = rows.at(alpha, full=False)
     value = float(evidence(rows, dual, noise, amplitude).sum())
-    slope = float(evidence_slope(rows, dual, noise, amplitude).sum())
+    slope = float(dual.slope(noise, amplitude).sum())
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count
     M *= 0.5 * len(scale) / n
     add_square(M, np.asfortranarray(dual.u * (0.5 / (n * scale)) ** 0.5, M.dtype), -1.0)

@@ -37,14 +37,8 @@ from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
-from bochner.solvers.ridge.solution import (
-    Outcome,
-    Path,
-    Solution,
-    best_of,
-    least_of_parabola,
-    pooled,
-)
+from bochner.solvers.ridge.search import least_of_parabola
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, choose_alpha, pooled
 
 PROBES = 4  # Random vectors for traces
 
@@ -295,11 +289,10 @@ def _chosen(
     at = lambda alpha: state_at(problem, space, alpha, dimension, ROUGHLY * tolerance)
     states, values = _path(problem, at, first, alpha, per_target)
     alphas = np.array([state.alpha for state in states])
-    shared = least_of_parabola(alphas, pooled(values, problem.power))
-    if not per_target:
-        return states, np.array([shared]), tolerance
-    best = [least_of_parabola(alphas, column) for column in values.T]
-    return states, np.where(problem.power > 0, best, shared), tolerance
+    every = np.column_stack([values, pooled(values, problem.power)])  # the last are of all targets
+    best = lambda target: least_of_parabola(alphas, every[:, -1 if target is None else target])
+    asked: Any = alpha, per_target, best, best(None)
+    return states, choose_alpha(problem.power, *asked)[0], tolerance
 
 
 def _path(

@@ -1,6 +1,6 @@
 """Choice of the penalty of ridge regressions and processes, and its outcome."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -95,19 +95,6 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> 
     errors = np.nan_to_num(values, nan=np.inf, posinf=np.inf)
     largest = np.max(errors, where=np.isfinite(errors), initial=0.0)
     return int(np.flatnonzero(errors <= (1 + share) * errors.min() + NO_ERROR * largest)[-1])
-
-
-def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
-    """Return the minimum of a parabola through the least value and its neighbours."""
-    at = int(np.argmin(values))
-    if not 0 < at < len(alphas) - 1:
-        return float(alphas[at])
-    x, y = np.log(alphas[at - 1 : at + 2]), values[at - 1 : at + 2]
-    bend, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
-    if not bend > 0:
-        return float(alphas[at])
-    step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
-    return float(np.exp(x[1] + step))
 
 
 def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
@@ -265,22 +252,42 @@ def solve_ridge(
     loo = None if rows is None else left_out_path(eigen, rows, alphas)
     loo = loo if loo is not None and loo.rows else None
     path = path_of(eigen, alphas, loo)
-    criterion = alpha if isinstance(alpha, str) else "given"
-    if criterion == "loo" and loo is None:
-        criterion = "gcv"
-    if given is not None:
-        chosen = given
-    elif per_target:
-        values = (evidence if criterion == "evidence" else gcv)(eigen, eigen.at(alphas))
-        if criterion == "loo" and loo is not None:
-            values = loo.each
-        best = [best_of(column, criterion) for column in values.T]
-        chosen = np.where(eigen.power > 0, alphas[best], alphas[-1])
-    else:
-        chosen = np.array([path.alphas[path.best(criterion)]])
+    alpha = "gcv" if alpha == "loo" and loo is None else alpha
+
+    def best(target: int | None) -> float:
+        if target is None:
+            return float(alphas[path.best(str(alpha))])
+        one = eigen.target(target)
+        values = (evidence if alpha == "evidence" else gcv)(one, one.at(alphas))[:, 0]
+        if alpha == "loo" and loo is not None:
+            values = loo.each[:, target]
+        return float(alphas[best_of(values, str(alpha))])
+
+    chosen, criterion = choose_alpha(eigen.power, alpha, per_target, best, float(alphas[-1]))
     used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
     coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
     return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion)
+
+
+def choose_alpha(
+    power: Float[Array, " t"],
+    alpha: Alpha,
+    per_target: bool,
+    best: Callable[[int | None], float],
+    constant: float,
+) -> tuple[Float[Array, " c"], str]:
+    """Return the given penalty, or the best of all targets or of each, and the criterion.
+
+    ``best`` finds that of a target, or for None of all; ``constant`` is that of constant targets.
+    """
+    if not isinstance(alpha, str):
+        return as_given(alpha, len(power)), "given"
+    varies = np.flatnonzero(power > 0)
+    if not per_target:
+        return np.array([best(None) if len(varies) else constant]), alpha
+    chosen = np.full(len(power), constant)
+    chosen[varies] = [best(int(target)) for target in varies]
+    return chosen, alpha
 
 
 def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:

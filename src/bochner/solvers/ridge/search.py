@@ -1,0 +1,127 @@
+"""The penalty at which a criterion is least: along its slope, in steps, or between those tried."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from bochner._core.shapes import Array, Float
+from bochner.solvers.ridge.problem import TINY, evidence, freedom
+from bochner.solvers.ridge.solution import EvidenceOutcome
+
+
+def least_along(
+    function: Callable[[float], tuple[float, float]],
+    start: float,
+    low: float,
+    high: float,
+    level: float = 3e-3,
+) -> float:
+    """Return the first minimum of a function of one number, downhill from the start.
+
+    ``function`` returns a value and its slope. Steps grow until the slope changes its sign. Then
+    cubics between both ends are minimised until the slope is below ``level``, at most 14 times.
+    A flat place is no minimum if the value falls after it, as for fits that interpolate.
+    """
+    x = float(np.clip(start, low, high))
+    here = function(x)
+    best, count = (here[0], x), 1
+    # Shorter where the slope is small beside a curvature of 0.1
+    step = float(np.clip(abs(here[1]) / 0.1, np.log(2.0), np.log(10.0)))
+    ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
+    while count < 14 and (abs(here[1]) > level or True not in ends):
+        if len(ends) == 2:
+            x = _between(*ends[False], *ends[True])
+        else:
+            x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
+        if x in (end[0] for end in ends.values()):
+            break
+        here, count = function(x), count + 1
+        ends[here[1] > 0] = x, here
+        best = min(best, (here[0], x))
+        if len(ends) == 2 and abs(ends[True][0] - ends[False][0]) < 0.05:
+            break
+    return best[1]
+
+
+def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, float]) -> float:
+    """Return the minimiser of the cubic with these end values and slopes, kept off the ends."""
+    width, inside = b - a, 0.5
+    if np.all(np.isfinite([*left, *right])):
+        d = left[1] + right[1] - 3 * (left[0] - right[0]) / (a - b)
+        root = np.sqrt(max(d * d - left[1] * right[1], 0.0))
+        share = (right[1] + root - d) / (right[1] - left[1] + 2 * root + TINY)
+        inside = 1 - share if np.isfinite(share) else 0.5
+    return a + float(np.clip(inside, 0.1, 0.9)) * width
+
+
+def downhill(
+    value: Callable[[int], float],
+    start: int,
+    bounds: tuple[float, float],
+    sizes: Sequence[int] = (1,),
+    worth: float = 0.0,
+) -> int:
+    """Return the place of the least value, downhill from a start in steps of falling size.
+
+    Steps down are tried first. Each must lower the value by more than the share ``worth``.
+    """
+    best, (low, high) = start, bounds
+    for size in sizes:
+        for step in (-size, size):
+            before = best
+            while low <= best + step <= high and value(best + step) < (1 - worth) * value(best):
+                best += step
+            if best != before:
+                break
+    return best
+
+
+def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
+    """Return the minimum of a parabola through the least value and its neighbours."""
+    at = int(np.argmin(values))
+    if not 0 < at < len(alphas) - 1:
+        return float(alphas[at])
+    x, y = np.log(alphas[at - 1 : at + 2]), values[at - 1 : at + 2]
+    bend, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
+    if not bend > 0:
+        return float(alphas[at])
+    step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
+    return float(np.exp(x[1] + step))
+
+
+def likeliest_alpha(
+    problem: Any,
+    at: Callable[[float], Any],
+    law: tuple[float | None, float | None],
+    bounds: tuple[float, float],
+    start: float,
+    level: float,
+    find: Callable[[], float] | None = None,
+) -> tuple[float, EvidenceOutcome]:
+    """Return λ = σ²/a² of one target, by largest evidence or by ``find``, and the outcome.
+
+    ``law`` are σ² and a² where they are given.
+    """
+    (noise, amplitude), (low, high) = law, bounds
+    if noise is not None and amplitude is not None:
+        return max(noise / amplitude, low), EvidenceOutcome.SOLVED
+    if not (problem.power[0] > 0 and freedom(problem) > 0):
+        return high, EvidenceOutcome.CONSTANT_TARGET
+    if noise == 0:
+        return low, EvidenceOutcome.SOLVED
+
+    def along(log_alpha: float) -> tuple[float, float]:
+        try:
+            state = at(float(np.exp(log_alpha)))
+        except LinAlgError:
+            return np.inf, -np.inf
+        value, slope = evidence(problem, state, *law), state.slope(*law)
+        return -float(value[0]) / problem.count, -float(slope[0]) / problem.count
+
+    logs = np.log([start, low, high])
+    alpha = find() if find else float(np.exp(least_along(along, logs[0], logs[1], logs[2], level)))
+    if alpha <= 1.001 * low:
+        return alpha, EvidenceOutcome.EDGE_LOW
+    return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
