@@ -721,7 +721,7 @@ def test_a_device_without_float64_is_refused(monkeypatch):
         return made(*size, dtype=dtype, **options)
 
     monkeypatch.setattr(torch, "empty", empty)
-    with pytest.raises(InvalidInput, match=r"that know float64; got cpu \(Cannot convert a MPS"):
+    with pytest.raises(InvalidInput, match=r"with float64; got cpu \(Cannot convert a MPS"):
         on("cpu")
 
 

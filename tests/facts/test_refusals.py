@@ -685,7 +685,7 @@ CASES = [
             ("abacus", " abacus"),
             (("cpu", "cuda:77"), " cpu, c"),
         )
-        for words in [f"Local: device must name devices that .*, and that know float64; got{got}"]
+        for words in [f"Local: device must name devices of .* with float64; got{got}"]
     ),
     (lambda: Local("run.ckpt", device="cpu"), InvalidInput, "sums of this process.*Leave out one"),
     (lambda: Local(every=0), InvalidInput, "Local.*every must be"),

@@ -233,7 +233,7 @@ def fit(terminal: Terminal, args: Any) -> None:
     given. --method grid uses a Fourier grid, for millions of rows.
     """
     from bochner.cli import models
-    from bochner.engines.local import FIRST
+    from bochner.engines.local import MANIFEST
     from bochner.report.quality import certificate_of, judge_held_out, kind_of
 
     args = SimpleNamespace(**vars(args) | on_coordinates(args.coords, args.columns))
@@ -256,7 +256,7 @@ def fit(terminal: Terminal, args: Any) -> None:
     refuse_overwriting(args.out, paths)
     with terminal.phase("open"):
         blocks = _blocks(args, paths, args.target, weight=args.weight)
-    if folder is not None and (Path(folder) / FIRST).exists():
+    if folder is not None and (Path(folder) / MANIFEST).exists():
         terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
     try:
         with terminal.phase("fit", blocks=blocks) as watched:

@@ -4,7 +4,7 @@
 >>> bo.engines.Local(checkpoint="run.ckpt", every=60)
 Local(checkpoint='run.ckpt', every=60.0, memory=None, device=None)
 
-A pass is a sum over rows, and its parts are merged in an order that the blocks alone fix: any
+A pass is a sum over rows. Its parts are merged in an order that depends only on the blocks: any
 engine, with any number of workers, gives the bits of :class:`Local` on the same blocks.
 """
 

@@ -22,38 +22,38 @@ from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import message_of, table_of
 from bochner.data.sources import Partition
-from bochner.engines.workers import ClusterPasses, Handle, merged
+from bochner.engines.workers import ClusterPasses, Handle, merge_sums
 from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.passes import LOCAL, Engine
 
-# --- What all have in common ----------------------------------------------------------------------
+# --- Functions of all engines ---------------------------------------------------------------------
 
 
 def connection(attribute: str, words: str) -> Check:
     """Return a check that a value is None, an address, or a connection with this attribute."""
 
-    def check(given: Any, who: str, name: str) -> Any:
-        if given is None or isinstance(given, str) or hasattr(given, attribute):
-            return given
-        raise InvalidType(f"{who}: {name} must be {words}; got {type(given).__name__}.")
+    def check(value: Any, who: str, name: str) -> Any:
+        if value is None or isinstance(value, str) or hasattr(value, attribute):
+            return value
+        raise InvalidType(f"{who}: {name} must be {words}; got {type(value).__name__}.")
 
     return check
 
 
 def answering(
-    who: str, what: str, timeout: float, *kinds: type[BaseException]
+    who: str, service: str, timeout: float, *kinds: type[BaseException]
 ) -> AbstractContextManager[None]:
-    """Return the context that reports these errors as no answer from the address."""
-    silent = lambda error: EngineError(
-        f"{who}: the {what} must answer within {timeout:g} seconds; it did not "
+    """Return a context that reports OSError and these errors as no answer within the timeout."""
+    no_answer = lambda error: EngineError(
+        f"{who}: the {service} must answer within {timeout:g} seconds; it did not "
         f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
         "longer with timeout=."
     )
-    return explained(silent, OSError, *kinds)
+    return explained(no_answer, OSError, *kinds)
 
 
 def require_answer(who: str, address: str, timeout: float) -> None:
-    """Refuse an address (host:port, with or without a scheme) that does not answer in time."""
+    """Raise an error if an address, host:port with or without a scheme, does not answer in time."""
     try:
         url = urlsplit(address if "://" in address else f"//{address}")
         host, port = url.hostname, url.port
@@ -64,21 +64,21 @@ def require_answer(who: str, address: str, timeout: float) -> None:
             create_connection((host, port), timeout).close()
 
 
-def failed(engine: str, task: object, said: str) -> EngineError:
-    """Return the error of a task that workers could not do; its name, or key, holds its rows."""
+def failure(engine: str, task: object, reason: str) -> EngineError:
+    """Return the error of a failed task of workers; the name or key of the task has its rows."""
     rows = re.search(r"rows-(\d+)-(\d+)", str(task))
-    what = f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
+    work = f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
     return EngineError(
-        f"{engine}: workers must be able to add up {what} while the cluster is there; they could "
-        f"not ({said}). Install on workers what is installed here, give them the memory or ask for "
-        "fewer features, and fit again; start the cluster again if it is gone."
+        f"{engine}: workers must be able to add up {work} while the cluster is there; they could "
+        f"not ({reason}). Install on workers what is installed here, give them memory or ask "
+        "for fewer features, and fit again; start the cluster again if it is gone."
     )
 
 
 def with_rows(
     args: tuple[Any, ...], library: str, handle_of: Callable[[Any], Handle]
 ) -> tuple[Any, ...]:
-    """Return arguments with rows instead of partitions: handles for this engine's partitions."""
+    """Return arguments with rows in place of partitions; handles, if this engine holds them."""
     rows = lambda a: handle_of(a.content) if a.library == library else a.fetch()
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
@@ -111,8 +111,8 @@ class Dask(NamedArguments):
     Notes
     -----
     If a worker dies, other workers sum its parts again, with the same bits. Workers exchange the
-    sums of parts; only the total comes here. Memory of a worker: one block, its features, and a
-    few sums.
+    sums of parts; only the total is sent to this process. Memory of a worker: one block, its
+    features, and a few sums.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Dask(NamedArguments):
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         distributed, client = needed("distributed", "Dask", "'bochner[dask]'"), self.client
-        with ExitStack() as closed:  # what is made here
+        with ExitStack() as closed:  # clients and clusters that are started here
             if client is None:
                 local = distributed.LocalCluster(threads_per_worker=1, dashboard_address=None)
                 client = distributed.Client(closed.enter_context(local), set_as_default=False)
@@ -148,7 +148,7 @@ class Dask(NamedArguments):
 
         def count() -> int:
             workers = client.scheduler_info(n_workers=-1).get("workers", {})
-            # a scheduler that is lost names none
+            # a lost scheduler lists no workers
             return max(1, sum(worker["nthreads"] for worker in workers.values()))
 
         def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
@@ -159,7 +159,7 @@ class Dask(NamedArguments):
                     groups[key] = partitions
                 args = with_rows(args, "dask", client.compute)
                 if client.status != "running":
-                    raise failed("Dask", key, "its scheduler answers no more")
+                    raise failure("Dask", key, "its scheduler does not answer")
                 return client.submit(function, *args, key=key, pure=False)
 
         def wait(handle: Handle) -> None:
@@ -171,13 +171,13 @@ class Dask(NamedArguments):
             with explained(partial(_sentence, handle, [])):
                 return handle.result()
 
-        # as the result of a task: scattered values are lost with their worker
+        # shared as the result of a task: scattered values are lost with their worker
         share = partial(submit, "share", lambda shared: shared)
         return ClusterPasses(repr(self), count, share, submit, wait, result)
 
 
-def _dask_here() -> Engine:
-    """Return the engine of dask's own client, or this process where there is none."""
+def _current_dask() -> Engine:
+    """Return an engine on dask's current client; this process, if there is no client."""
     with suppress(KeyError, ValueError):
         return Dask(sys.modules["distributed"].get_client())
     return LOCAL
@@ -186,17 +186,17 @@ def _dask_here() -> Engine:
 def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
     """Return the error to raise for a failed task on these partitions."""
     if isinstance(error, needed("distributed", "Dask").KilledWorker):
-        died = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
-        return failed("Dask", error.task, died)
+        reason = f"{error.allowed_failures + 1} died over it, probably for lack of memory"
+        return failure("Dask", error.task, reason)
     if handle.status == "error":
         for partition in partitions:
-            partition.fetch()  # says which it is
-    return failed("Dask", handle.key, message_of(error))
+            partition.fetch()  # its error names the partition
+    return failure("Dask", handle.key, message_of(error))
 
 
 # --- Ray ------------------------------------------------------------------------------------------
 
-#: Workers that may die over one part before the fit is given up.
+#: Workers that may die over one part before the fit fails.
 RETRIES = 8
 
 
@@ -239,12 +239,12 @@ class Ray(NamedArguments):
         if not ray.is_initialized():
             if self.address is not None:
                 require_answer("Ray", self.address, self.timeout)
-            what = f"cluster at {self.address or 'this machine'}"
-            with answering("Ray", what, self.timeout, ValueError, RuntimeError, SystemExit):
+            service = f"cluster at {self.address or 'this machine'}"
+            with answering("Ray", service, self.timeout, ValueError, RuntimeError, SystemExit):
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
         processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
         remote = ray.remote(lambda function, *args: (function(*args), True))
-        ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
+        ends: dict[str, tuple[str, Handle]] = {}  # of parts not waited for yet
 
         def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
             args = with_rows(args, "ray", lambda reference: reference)
@@ -261,9 +261,9 @@ class Ray(NamedArguments):
                 cause = getattr(error, "cause", None)
                 if isinstance(cause, BochnerError):
                     raise cause from None
-                raise failed("Ray", name, message_of(error)) from error
+                raise failure("Ray", name, message_of(error)) from error
 
-        # the value of a part stays where it is: its end alone comes here
+        # the value of a part stays in the store; only a flag that it is there is fetched
         wait = lambda handle: get(*ends.pop(handle.hex()))
         result = lambda handle: deepcopy(get("", handle))  # the store's arrays are read-only
         yield ClusterPasses(repr(self), lambda: processors, ray.put, submit, wait, result)
@@ -271,7 +271,7 @@ class Ray(NamedArguments):
 
 # --- Spark ----------------------------------------------------------------------------------------
 
-#: Times that a part is handed out before the fit is given up.
+#: Attempts at each part of the rows before the fit fails.
 TRIES = 4
 
 _SESSION = "a pyspark.sql.SparkSession or the address of a master, as 'spark://host:7077'"
@@ -284,10 +284,10 @@ class Spark(NamedArguments):
     Parameters
     ----------
     session : pyspark.sql.SparkSession or str, optional
-        A session, or the address of a master, as "spark://host:7077" or "local[2]", to begin one
-        with. Default: the session that is active, else one with a process for each processor of
-        this machine. A session that is begun stays; on this machine its workers have the Python of
-        this process, or the one that PYSPARK_PYTHON names.
+        A session, or the address of a master, as "spark://host:7077" or "local[2]", to start one
+        at. Default: the active session, else a new one with a process for each processor of this
+        machine. A session that is started stays active; on this machine its workers use the Python
+        of this process, or the one that PYSPARK_PYTHON names.
     timeout : float, default 30
         Seconds to wait for an answer at the address.
 
@@ -316,7 +316,7 @@ class Spark(NamedArguments):
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
-        context = self._begun().sparkContext
+        context = self._start().sparkContext
         stopped = EngineError(
             "Spark: the session must be there until the fit is made; it was stopped. Start it "
             "again, and fit again."
@@ -328,22 +328,22 @@ class Spark(NamedArguments):
         pickle = needed("pyspark.cloudpickle", "Spark")
 
         def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
-            if function is merged:
-                value, sums = _unpickled(args[0]), args[1:]  # two that were handed out before
-                return merging.submit(lambda: merged(value, *(one.result() for one in sums)))
+            if function is merge_sums:
+                value, futures = _unpickle(args[0]), args[1:]  # of two earlier sums
+                return merging.submit(lambda: merge_sums(value, *(f.result() for f in futures)))
             return threads.submit(_job, context, group, name, function, args)
 
-        # pickled by cloudpickle: functions defined in scripts arrive too
+        # cloudpickle also sends functions that are defined in scripts
         share = lambda value: context.broadcast(pickle.dumps(value))
         wait, result = methodcaller("exception"), methodcaller("result")
         try:
             yield ClusterPasses(repr(self), lambda: workers, share, submit, wait, result)
-        finally:  # after Ctrl-C too: nobody waits for what is still to be done
+        finally:  # after Ctrl-C too: cancel all remaining parts
             for pool in (threads, merging):
                 pool.shutdown(wait=False, cancel_futures=True)
             context.cancelJobGroup(group)
 
-    def _begun(self) -> Any:
+    def _start(self) -> Any:
         """Return the Spark session; start a session if there is no active one."""
         if self.session is not None and not isinstance(self.session, str):
             return self.session
@@ -354,14 +354,14 @@ class Spark(NamedArguments):
             require_answer("Spark", self.session, self.timeout)
         elif active := SparkSession.getActiveSession():
             return active
-        if master.startswith("local"):  # "python3" may be one without what is installed here
+        if master.startswith("local"):  # "python3" may lack the packages of this one
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        silent = lambda error: EngineError(
+        no_session = lambda error: EngineError(
             f"Spark: a session at {master} must begin; it did not "
             f"({type(error).__name__}: {str(error)[:200]}). Install Java 17 or later, start "
             "the master, or name another address."
         )
-        with explained(silent):
+        with explained(no_session):
             return SparkSession.builder.master(master).getOrCreate()
 
 
@@ -373,14 +373,14 @@ def _job(
     partitions = [a for a in args if isinstance(a, Partition)]
     args = args[: len(args) - len(partitions)]
 
-    def task(given: tuple[Any, ...]) -> Any:
+    def task(values: tuple[Any, ...]) -> Any:
         """Return the result, or an error of bochner as a value: only dead workers are retried."""
         try:
-            return function(*map(_unpickled, given))
+            return function(*map(_unpickle, values))
         except BochnerError as error:
             return error
 
-    for left in reversed(range(TRIES)):
+    for attempts_left in reversed(range(TRIES)):
         try:
             if len(partitions) == 1 and partitions[0].library == "pyspark":
                 # on the executor that holds the rows
@@ -388,24 +388,24 @@ def _job(
                 of_rows = lambda parts: [task((*args, table_of([*parts])))]
                 (result,) = context.runJob(streams, of_rows, [number])
             else:
-                sent = (*args, *(partition.fetch() for partition in partitions))
-                (result,) = context.parallelize([sent], 1).map(task).collect()
+                values = (*args, *(partition.fetch() for partition in partitions))
+                (result,) = context.parallelize([values], 1).map(task).collect()
             break
         except Exception as error:
-            if not left:
+            if not attempts_left:
                 words = f"{TRIES} times, {message_of(error)}; PYSPARK_PYTHON names their Python"
-                raise failed("Spark", name, words) from error
+                raise failure("Spark", name, words) from error
     if isinstance(result, BochnerError):
         raise result
     return result
 
 
-def _unpickled(value: Any) -> Any:
+def _unpickle(value: Any) -> Any:
     """Return the value, unpickled if it was shared with the executors."""
     if type(value).__name__ != "Broadcast":
         return value
     return needed("pyspark.cloudpickle", "Spark").loads(value.value)
 
 
-#: By package of the rows: a function that returns the engine this process is connected to.
-HERE: dict[str, Callable[[], Engine]] = {"dask": _dask_here, "ray": Ray, "pyspark": Spark}
+#: By package of the rows: a function that returns the engine that this process is connected to.
+CURRENT: dict[str, Callable[[], Engine]] = {"dask": _current_dask, "ray": Ray, "pyspark": Spark}

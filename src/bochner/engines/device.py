@@ -1,4 +1,4 @@
-"""Passes on GPUs: blocks are moved to the device ahead of their sums; the sums stay there."""
+"""Passes on GPUs: a block is moved to the device while the one before is summed there."""
 
 import logging
 import time
@@ -20,20 +20,20 @@ from bochner.sums.passes import MergeTree, Summand, Together, blocks_per_part, n
 
 LOG = logging.getLogger("bochner.engines")
 
-#: Rows of a block, and its numbers at most: each block costs a device some tenths of a millisecond.
+#: Rows and most cells of a block: each block costs a device some tenths of a millisecond.
 ROWS, CELLS = 8192, 1 << 25
 
 
-def opened(asked: Any) -> list[Any]:
-    """Return torch's devices of a name, as "cuda" or "cuda:1", or of several."""
-    names = asked if isinstance(asked, list | tuple) else (asked,)
+def open_devices(device_names: Any) -> list[Any]:
+    """Return torch's devices of a name, as "cuda" or "cuda:1", or of several names."""
+    names = device_names if isinstance(device_names, list | tuple) else (device_names,)
     torch = needed("torch", "Local: device=", "torch")
-    said = lambda error: InvalidInput(
-        "Local: device must name devices that torch has here, and that know float64; got "
+    no_device = lambda error: InvalidInput(
+        "Local: device must name devices of torch on this machine with float64; got "
         f"{', '.join(map(str, names))} ({str(error).splitlines()[0]}). "
-        'Take "cuda", "cuda:1" or "cpu", or leave it out.'
+        'Pass "cuda", "cuda:1" or "cpu", or leave it out.'
     )
-    with explained(said, RuntimeError, AssertionError, ValueError, TypeError):
+    with explained(no_device, RuntimeError, AssertionError, ValueError, TypeError):
         if not names or not all(isinstance(name, str) for name in names):
             raise TypeError("one name at least")
         devices = [torch.device(name) for name in names]
@@ -43,7 +43,7 @@ def opened(asked: Any) -> list[Any]:
 
 
 def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
-    """Return the eigendecomposition of symmetric matrices, in float64, on a device."""
+    """Return a function for eigendecompositions of symmetric float64 matrices on a device."""
 
     def eigh(A: Float[Array, "D D"]) -> tuple[Float[Array, " D"], Float[Array, "D D"]]:
         import torch
@@ -55,9 +55,9 @@ def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
 
 
 class DevicePasses:
-    """The executor of one fit whose features are made on devices, and summed there.
+    """The executor of one fit whose features are computed and summed on devices.
 
-    Parts are distributed to several devices in turns; sums are merged on the first device.
+    Several devices get parts of the rows in turn; sums are merged on the first device.
     """
 
     in_order = True
@@ -71,38 +71,37 @@ class DevicePasses:
         began = time.monotonic()
         if not _makes_features(summand):
             return summed(summand, blocks, blocks.block_rows)
-        # blocks that keep a device busy
+        # large blocks keep a device busy
         blocks = blocks.with_rows(max(blocks.block_rows, min(ROWS, CELLS // blocks.n_columns)))
         if len(self._devices) > 1:
-            total = self._shared(summand, blocks)
+            total = self._sum_on_all(summand, blocks)
         else:
-            total = summed(summand, moved(blocks, self._devices[0]), blocks.block_rows)
+            total = summed(summand, on_device(blocks, self._devices[0]), blocks.block_rows)
         LOG.info("%s: a pass over %r, %.2f s", self.label, blocks, time.monotonic() - began)
         return total
 
-    def _shared(self, summand: Any, blocks: Blocks) -> Any:
-        """Sum parts up in a thread for each device, merged in the order of the tree."""
+    def _sum_on_all(self, summand: Any, blocks: Blocks) -> Any:
+        """Return the sum of parts from a thread per device, merged in the order of the tree."""
         tree: MergeTree[Any] = MergeTree(narrowed(summand, slice(0, 0)).merge)
-        begun: deque[Future[Any]] = deque()
-        every, size = iter(blocks), blocks.block_rows
+        pending: deque[Future[Any]] = deque()
+        rest, size = iter(blocks), blocks.block_rows
         with ExitStack() as stack:
             workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in self._devices]
             for worker, device in cycle(zip(workers, self._devices, strict=True)):
-                part = list(islice(every, blocks_per_part(size)))
+                part = list(islice(rest, blocks_per_part(size)))
                 if not part:
                     break
-                begun.append(
-                    worker.submit(lambda *given: summed(summand, moved(*given), size), part, device)
-                )
-                if len(begun) > 2 * len(workers):  # parts that are handed out ahead
-                    tree.take(begun.popleft().result())
-            while begun:
-                tree.take(begun.popleft().result())
+                sum_rows = lambda *rows: summed(summand, on_device(*rows), size)
+                pending.append(worker.submit(sum_rows, part, device))
+                if len(pending) > 2 * len(workers):  # parts that are submitted ahead
+                    tree.take(pending.popleft().result())
+            while pending:
+                tree.take(pending.popleft().result())
         return tree.root()
 
 
 def _makes_features(summand: Any) -> bool:
-    """Whether a summand computes features: enough work to pay for moving rows to a device."""
+    """Whether a summand computes features: only then is moving rows to a device worth its time."""
     if isinstance(summand, Together):
         return any(map(_makes_features, summand.summands))
     return hasattr(summand, "features")
@@ -111,26 +110,26 @@ def _makes_features(summand: Any) -> bool:
 # --- moving --------------------------------------------------------------------------------------
 
 
-def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
+def on_device(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
     """Yield blocks whose rows are on a device; sparse rows stay.
 
-    The transfer of a block overlaps the sum of the one before: with CUDA from pinned memory, on a
+    The transfer of a block overlaps the sum of the block before: with CUDA from pinned memory, on a
     separate stream.
     """
     import torch
 
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-    moving: Callable[[], Block] | None = None
+    wait: Callable[[], Block] | None = None
     for block in blocks:
-        after = _begun(block, device, stream)
-        if moving is not None:
-            yield moving()
-        moving = after
-    if moving is not None:
-        yield moving()
+        wait_for_next = _begin(block, device, stream)
+        if wait is not None:
+            yield wait()
+        wait = wait_for_next
+    if wait is not None:
+        yield wait()
 
 
-def _begun(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
+def _begin(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
     """Begin to move the rows of a block; return the function that waits for it."""
     if not isinstance(block.X, np.ndarray):
         return lambda: block
@@ -142,17 +141,17 @@ def _begun(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
         return lambda: block._replace(X=X)
     with torch.cuda.stream(stream):
         X = rows.pin_memory().to(device, non_blocking=True)
-        done = stream.record_event()
+        event = stream.record_event()
 
-    def arrived() -> Block:
-        here = torch.cuda.current_stream(device)
-        here.wait_event(done)
-        X.record_stream(here)
+    def wait() -> Block:
+        current = torch.cuda.current_stream(device)
+        current.wait_event(event)
+        X.record_stream(current)
         return block._replace(X=X)
 
-    return arrived
+    return wait
 
 
 def _writable(X: np.ndarray) -> np.ndarray:
-    """Return rows that torch takes: of native order, in one piece, and not read-only."""
+    """Return rows as torch requires them: native byte order, C-contiguous and writable."""
     return np.require(X, X.dtype.newbyteorder("="), ["C", "W"])

@@ -1,6 +1,6 @@
 """Passes in one process, and checkpoints from which a killed fit resumes.
 
-A checkpoint is a folder with the sums of a fit so far, and a description of the fit.
+A checkpoint is a folder with the sums that a fit has computed, and a description of the fit.
 """
 
 import json
@@ -30,7 +30,7 @@ from bochner._core.names import NamedArguments
 from bochner._core.optional import explained
 from bochner.data.blocks import Blocks
 from bochner.data.writers import atomic
-from bochner.engines.device import DevicePasses, eigh_on, opened
+from bochner.engines.device import DevicePasses, eigh_on, open_devices
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
 from bochner.selection.chosen import Chosen
@@ -42,7 +42,7 @@ LOG = logging.getLogger("bochner.engines")
 SHARE = 0.02
 
 #: The file that describes the fit, the files of its passes, and files that a killed process leaves.
-FIRST, RECORDS, UNFINISHED = "fit.json", "pass-*.npz", ".*.part"
+MANIFEST, RECORDS, UNFINISHED = "fit.json", "pass-*.npz", ".*.part"
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Local(NamedArguments):
         Bytes of features that a learner may keep from pass to pass; 0 keeps none, as engines of
         several processes do. Default: a quarter of the free memory.
     device : str or sequence of str, optional
-        Device of features and sums: of torch, as "cuda" or "cuda:1", or several that share the
-        parts. Default: where the rows are.
+        Device of torch for features and sums, as "cuda" or "cuda:1", or several devices that share
+        the work. Default: the device of the rows.
 
     Raises
     ------
     InvalidInput
-        ``every`` is not above zero, ``memory`` is negative, or a fit with a checkpoint has no
-        integer as its ``random_state``. The device does not exist, or is combined with a
+        ``every`` is not above zero, ``memory`` is negative, or the ``random_state`` of a fit with
+        a checkpoint is not an integer. The device does not exist, or is combined with a
         checkpoint.
     MissingDependency
         ``device`` is given, and torch is not installed.
@@ -110,14 +110,14 @@ class Local(NamedArguments):
         super().__post_init__()
         if self.device is not None and self.checkpoint is not None:
             raise InvalidInput(
-                "Local: a checkpoint records sums of this process, and those of device= are "
-                "elsewhere. Leave out one of the two."
+                "Local: a checkpoint records sums of this process, not those of device=. Leave "
+                "out one of the two."
             )
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:
         if self.device is not None:
-            devices = opened(self.device)
+            devices = open_devices(self.device)
             with decompositions_by(eigh_on(devices[0])):
                 yield DevicePasses(devices, self.memory, repr(self))
             return
@@ -140,77 +140,77 @@ class Local(NamedArguments):
 
 @contextmanager
 def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
-    """Defer SIGINT and SIGTERM until the block is done; yield the list of handlers to call then.
+    """Defer SIGINT and SIGTERM within this context; yield the list of handlers to call later.
 
     A second signal is handled at once. Only the main thread receives signals.
     """
     pending: list[Callable[[], None]] = []
-    before: dict[int, Any] = {}
+    previous: dict[int, Any] = {}
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def defer(number: int, frame: FrameType | None) -> None:
         if pending:
-            before[number](number, frame)
-        pending.append(partial(before[number], number, frame))
+            previous[number](number, frame)
+        pending.append(partial(previous[number], number, frame))
 
     try:
         if threading.current_thread() is threading.main_thread():
-            for known in (signal.SIGINT, signal.SIGTERM):
-                if callable(handler := signal.getsignal(known)):
-                    before[known] = handler
-                    signal.signal(known, note)
+            for name in (signal.SIGINT, signal.SIGTERM):
+                if callable(handler := signal.getsignal(name)):
+                    previous[name] = handler
+                    signal.signal(name, defer)
         yield pending
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 class RecordedPasses:
-    """The passes of one fit: passes recorded in a folder are read, others computed and recorded."""
+    """Passes of one fit: those recorded in a folder are read, others are computed and recorded."""
 
     in_order = True
 
     def __init__(self, folder: Path, fit: str, memory: int, engine: Local) -> None:
         self._folder, self._every, self.label = folder, engine.every, repr(engine)
-        self.memory = self._opened({"fit": fit, "version": __version__}, memory)
+        self.memory = self._open({"fit": fit, "version": __version__}, memory)
         self._number = 0
         self._unwritten: dict[str, dict[str, Any]] = {}  # records by file
         self._next = time.monotonic() + self._every
 
-    def _opened(self, asked: dict[str, str], memory: int) -> int:
-        """Start the folder, or resume it if it is of the same fit; return the memory of the fit."""
+    def _open(self, description: dict[str, str], memory: int) -> int:
+        """Create the folder, or check that it is of this fit; return the memory of the fit."""
         folder = self._folder
-        unmade = lambda error: DataFileError(
+        no_folder = lambda error: DataFileError(
             f"Local: the checkpoint '{folder}' must be a folder, and it cannot be made: "
             f"{(error.strerror or '').lower()}. Name a folder that can be written."
         )
-        with explained(unmade, OSError):
+        with explained(no_folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-        first = folder / FIRST
-        if not first.exists():
+        file_ = folder / MANIFEST
+        if not file_.exists():
             if not set(folder.iterdir()) <= set(folder.glob(UNFINISHED)):
                 raise self._foreign("a folder of other files")
-            with atomic(first, "w") as file:
-                file.write(json.dumps({**asked, "memory": memory}, indent=1))
+            with atomic(file_, "w") as file:
+                file.write(json.dumps({**description, "memory": memory}, indent=1))
             return memory
         damaged = self._foreign("damaged, or of something else")
         with explained(lambda _: damaged, OSError, ValueError):
-            manifest = dict(json.loads(first.read_text(encoding="utf-8")))
-        others = "of another fit: other parameters, or data that have changed"
-        for key, what in (("version", "by another version of bochner"), ("fit", others)):
-            if manifest.get(key) != asked[key]:
-                raise self._foreign(what)
+            manifest = dict(json.loads(file_.read_text(encoding="utf-8")))
+        changes = "of another fit: other parameters, or data that have changed"
+        for key, reason in (("version", "by another version of bochner"), ("fit", changes)):
+            if manifest.get(key) != description[key]:
+                raise self._foreign(reason)
         return int(manifest["memory"])
 
-    def _foreign(self, what: str) -> DataFileError:
+    def _foreign(self, reason: str) -> DataFileError:
         """Return the error for a folder with other contents."""
         return DataFileError(
             f"Local: the checkpoint '{self._folder}' must be of this fit, to resume it; it is "
-            f"{what}. Delete it to begin again, or name another."
+            f"{reason}. Delete it to begin again, or name another."
         )
 
     def clear(self) -> None:
         """Remove all records, and the folder if it is empty then."""
-        for name in (RECORDS, UNFINISHED, FIRST):
+        for name in (RECORDS, UNFINISHED, MANIFEST):
             for path in self._folder.glob(name):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
@@ -222,9 +222,9 @@ class RecordedPasses:
         digest: str = _Digest("md5").hash((summand, blocks.block_rows))
         record = self._read(name, number, digest) or {"digest": digest}
         if "total" not in record:
-            record["total"] = self._made(name, record, counted(summand), blocks)
+            record["total"] = self._compute(name, record, counted(summand), blocks)
             record.pop("state", None)
-            self._unwritten[name] = deepcopy(record)  # its owner may change the sum
+            self._unwritten[name] = deepcopy(record)  # the caller may change the sum
             if time.monotonic() >= self._next:
                 self._write()
         total, (rows, weighty) = record["total"] or NO_ROWS
@@ -234,20 +234,20 @@ class RecordedPasses:
         return total
 
     def _read(self, name: str, number: int, digest: Any) -> Any:
-        """Return the record of a pass, None where there is none."""
+        """Return the record of a pass; None if there is none."""
         path = self._folder / name
         if not path.exists():
             return None
         damaged = lambda error: self._foreign(f"damaged ({name}: {str(error).splitlines()[0]})")
         with explained(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
-            with path.open("rb") as file, np.load(file) as stored:
-                arrays = dict(stored)
+            with path.open("rb") as file, np.load(file) as record_arrays:
+                arrays = dict(record_arrays)
             record: Any = decode(json.loads(str(arrays.pop("record"))), arrays)
         if record["digest"] != digest:
             raise self._foreign(f"of other sums (pass {number + 1} of the fit)")
         return record
 
-    def _made(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
+    def _compute(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
         """Return the sum of a pass, resumed from its record; Ctrl-C stops after recording."""
         running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
         if "state" in record:
@@ -286,7 +286,7 @@ class RecordedPasses:
             ) from error
         except DataFileError as error:
             warn_user(
-                "Local: a checkpoint must be written, from which a killed fit resumes; "
+                "Local: the checkpoint, from which a killed fit resumes, cannot be written: "
                 f"{error} The fit continues, and writes again in {self._every:g} seconds.",
                 BochnerWarning,
             )
@@ -302,14 +302,14 @@ class _Digest(NumpyHasher):
     """Hash of a value: its arrays, numbers, text and functions, at any depth."""
 
     def save(self, obj: Any) -> None:
-        if isinstance(obj, Chosen):  # what fixes the features: a search is timed
+        if isinstance(obj, Chosen):  # what determines the features, without the times of a search
             obj = obj.map, obj.kernel, obj.precision, obj.seed
         elif isinstance(obj, FunctionType):
             cells = [cell.cell_contents for cell in obj.__closure__ or ()]
             obj = obj.__qualname__, obj.__code__, cells, obj.__defaults__
         elif isinstance(obj, CodeType):
             obj = obj.co_code, [part for part in obj.co_consts if not isinstance(part, CodeType)]
-        elif is_dataclass(obj) and not isinstance(obj, type):  # without what it has cached
+        elif is_dataclass(obj) and not isinstance(obj, type):  # without cached properties
             values = [getattr(obj, field.name) for field in fields(obj)]
             obj = f"{type(obj).__module__}.{type(obj).__qualname__}", values
         super().save(obj)

@@ -25,7 +25,7 @@ from bochner.sums.passes import (
 
 Handle = Any
 
-#: Consecutive rows: blocks that a worker can read, or those read here.
+#: Consecutive rows: Blocks that a worker can read, or blocks that this process has read.
 Part = Blocks | tuple[Block, ...]
 
 LOG = logging.getLogger("bochner.engines")
@@ -37,13 +37,13 @@ class ClusterPasses:
 
     label: str
     count: Callable[[], int]  # threads or processors of the cluster, one at least
-    # gives a value to all workers, once; it survives the death of a worker
+    # sends a value to all workers, once; the value survives the death of a worker
     share: Callable[[Any], Handle]
-    # of a name, a function, and its arguments, which may be handles and partitions
+    # starts a task: name, function, and its arguments, which may be handles and partitions
     submit: Callable[..., Handle]
-    wait: Callable[[Handle], object]  # returns when the value is there
-    result: Callable[[Handle], Any]  # its value, here; errors of the engine are a BochnerError
-    memory: ClassVar[int] = 0  # rows stay where they are
+    wait: Callable[[Handle], object]  # returns when the task has ended
+    result: Callable[[Handle], Any]  # fetches the value, or raises a BochnerError
+    memory: ClassVar[int] = 0  # no features are kept
     in_order: ClassVar[bool] = False
     _shared: dict[int, tuple[Any, Handle]] = field(default_factory=dict)
 
@@ -53,25 +53,25 @@ class ClusterPasses:
     def sum(self, summand: Any, blocks: Blocks) -> Any:
         shared, merging = self._shared_value(summand)
         tree: MergeTree[Handle] = MergeTree(
-            lambda a, b: self.submit("merge", merged, merging, a, b)
+            lambda a, b: self.submit("merge", merge_sums, merging, a, b)
         )
-        begun: deque[tuple[Handle, int]] = deque()
+        pending: deque[tuple[Handle, int]] = deque()
         began, count = time.monotonic(), self.count()
         for rows, part in _parts(blocks, count):
             narrow = narrowed(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
-            given, partitions, elsewhere = part, (), 0
-            if isinstance(part, Blocks):  # partitions that an engine holds go apart from it
-                partitions, elsewhere = part.source.partitions, rows.stop - rows.start
-                given = part.with_content([None for _ in partitions])
-            what = shared, narrow, rows, given, blocks.block_rows, repr(blocks.source)
-            handle = self.submit(f"rows-{rows.start}-{rows.stop}", made, *what, *partitions)
+            shell, partitions, unread = part, (), 0
+            if isinstance(part, Blocks):  # partitions of an engine are separate arguments
+                partitions, unread = part.source.partitions, rows.stop - rows.start
+                shell = part.with_content([None for _ in partitions])
+            args = shared, narrow, rows, shell, blocks.block_rows, repr(blocks.source)
+            handle = self.submit(f"rows-{rows.start}-{rows.stop}", sum_part, *args, *partitions)
             tree.take(handle)
-            begun.append((handle, elsewhere))
-            if len(begun) > 4 * count:  # parts that are handed out ahead
-                self._wait(*begun.popleft(), blocks)
+            pending.append((handle, unread))
+            if len(pending) > 4 * count:  # parts that are submitted ahead
+                self._wait(*pending.popleft(), blocks)
         root = tree.root()
-        while begun:
-            self._wait(*begun.popleft(), blocks)
+        while pending:
+            self._wait(*pending.popleft(), blocks)
         total, (n, weighty) = self.result(root) or NO_ROWS
         seconds = time.monotonic() - began
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
@@ -96,15 +96,15 @@ class ClusterPasses:
 
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
-    """Yield all rows in parts of the tree; rows that no worker can read are read here."""
+    """Yield all rows in parts of the tree; this process reads rows that no worker can read."""
     size = blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
-        every = iter(blocks)
-        while batch := tuple(islice(every, blocks_per_part(blocks.block_rows))):
+        rest = iter(blocks)
+        while batch := tuple(islice(rest, blocks_per_part(blocks.block_rows))):
             yield slice(batch[0].start, batch[-1].start + batch[-1].X.shape[0]), batch
         return
-    while n > 64 * workers * size:  # many parts for a worker: larger ones
+    while n > 64 * workers * size:  # fewer and larger parts
         size *= BRANCHES
     for start in range(0, n, size):
         stop = min(start + size, n)
@@ -116,7 +116,7 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
 # --- What workers compute -------------------------------------------------------------------------
 
 
-def made(
+def sum_part(
     shared: Any,
     feature_summand: Any,
     rows: slice,
@@ -144,6 +144,6 @@ def made(
         ) from None
 
 
-def merged(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
+def merge_sums(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
     """Return the counted sum of two sums; neither is changed, because a retry may use it."""
     return (a or b) if a is None or b is None else counted(summand).merge(deepcopy(a), b)

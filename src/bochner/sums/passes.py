@@ -205,7 +205,7 @@ def home_of(blocks: Blocks) -> Engine:
     if not library:
         return LOCAL
     # engines are a layer above, so they are imported by name
-    engine: Engine = import_module("bochner.engines.clusters").HERE[library]()
+    engine: Engine = import_module("bochner.engines.clusters").CURRENT[library]()
     return engine
 
 
