@@ -28,7 +28,7 @@ import bochner as bo
 from bochner import Blocks, KernelRidgeClassifier
 from bochner.errors import BochnerError
 from bochner.kernels import Gaussian
-from bochner.persist.files import FORMAT, digests_of, sealed
+from bochner.persist.files import FORMAT, digests_of, seal
 from bochner.persist.values import encode, name_of, stored_classes
 
 #: What one file may take beside ten times its size, and seconds of the processor.
@@ -174,7 +174,7 @@ def forged(rng, header, arrays):
 
 def written(header, arrays, twice=False):
     """Return the bytes of a file with a right checksum, perhaps with a key that comes twice."""
-    text = sealed(header | {"tensors": digests_of(arrays)})
+    text = seal(header | {"tensors": digests_of(arrays)})
     text = text[:-1] + ',"value":null}' if twice else text
     return safetensors_bytes(arrays, {"bochner": text})
 

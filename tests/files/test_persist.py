@@ -27,7 +27,7 @@ import bochner as bo
 from bochner import KernelFeatures, KernelRidge, Moments, Schema
 from bochner.errors import DataFileError, InvalidType, ModelFileError
 from bochner.kernels import Cauchy, Columns, Constant, Exponential, Gaussian, Kernel, Laplace
-from bochner.persist.files import FORMAT, digests_of, sealed
+from bochner.persist.files import FORMAT, digests_of, seal
 from bochner.persist.values import RENAMED, decode, encode, stored_classes
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
@@ -274,7 +274,7 @@ def forged(path, value, arrays=None, **changes):
     header |= {"value": value} | changes
     arrays = {"0": np.array([1.0])} if arrays is None else arrays
     header["tensors"] = digests_of(arrays)
-    path.write_bytes(safetensors_bytes(arrays, {"bochner": sealed(header)}))
+    path.write_bytes(safetensors_bytes(arrays, {"bochner": seal(header)}))
 
 
 @pytest.mark.parametrize("version", [FORMAT + 1, 1, 2, "3", "1", 0, -1, None, True, 3.0, [3]])
@@ -376,9 +376,9 @@ INDICES, INDPTR = np.array([0, 2, 1]), np.array([0, 2, 2, 3])
         ([3, 3], INDICES.astype("f4"), INDPTR, "vectors of numbers and of indices"),
         ([3, 3], INDICES.astype("i1"), INDPTR.astype("i1"), "of one type, of 32 or 64 bits"),
         ([3, 3], INDICES[:, None], INDPTR, "vectors of numbers and of indices"),
-        ([-3, -3], INDICES, INDPTR, "no shape of a sparse matrix"),
-        ([3.0, 3.0], INDICES, INDPTR, "no shape of a sparse matrix"),
-        ([2**40, 2**40], INDICES, INDPTR, "no shape of a sparse matrix"),
+        ([-3, -3], INDICES, INDPTR, "not the shape of a sparse matrix"),
+        ([3.0, 3.0], INDICES, INDPTR, "not the shape of a sparse matrix"),
+        ([2**40, 2**40], INDICES, INDPTR, "not the shape of a sparse matrix"),
     ],
 )  # fmt: skip
 def test_sparse_matrices_that_point_out_of_bounds_are_refused(kind, shape, indices, indptr, match):

@@ -248,7 +248,7 @@ def test_each_column_says_what_it_takes_and_operators_for_text_are_stated():
     text = {one.name: one.doc_string for one in graph.graph.input}
     assert text["size"] == "numbers, NaN where missing"
     assert text["town"] == "texts, '' where missing"
-    assert text["when"] == "seconds from 1970 on, NaN where missing"
+    assert text["when"] == "seconds since 1970, NaN where missing"
     kinds = {one.name: one.type.tensor_type.elem_type for one in graph.graph.input}
     wanted = (onnx.TensorProto.FLOAT, onnx.TensorProto.STRING, onnx.TensorProto.DOUBLE)
     assert (kinds["size"], kinds["town"], kinds["when"]) == wanted
@@ -275,7 +275,7 @@ def test_numbers_with_gaps_are_one_matrix(form):
 
 
 def test_a_column_named_as_an_output_is_refused():
-    message = "to_onnx: columns must have other names .* got 'prediction'. Rename the column"
+    message = "to_onnx: columns must not have names .* got 'prediction'. Rename the column"
     with pytest.raises(InvalidInput, match=message):
         bo.export.to_onnx(fit_table(TYPED.rename(columns={"town": "prediction"})))
 

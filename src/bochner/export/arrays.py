@@ -1,9 +1,9 @@
-"""An ONNX graph, and arrays that record the operations on them as its nodes.
+"""An ONNX graph, and arrays that record operations as nodes of the graph.
 
 Kernels and maps are functions of arrays of any library. Called with a :class:`Traced` array
 instead of rows, they record their formula as a graph for any number of rows. Code that reads
-values, such as a choice between two formulas, has no graph and is refused. Values are assumed to
-be finite.
+values, such as a choice between two formulas, has no graph and raises an error. Values are assumed
+to be finite.
 """
 
 import math
@@ -22,11 +22,10 @@ from bochner._core.optional import needed
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput
 
-#: The version of ONNX's operators that graphs are written in, and of the file format that goes
-#: with it: read by onnxruntime from 1.17 on.
+#: Version of ONNX's operators and of the file format, which onnxruntime 1.17 and later read.
 OPSET, FORMAT = 18, 8
 
-#: Version and domain of ONNX operators for learners, needed for text.
+#: Version and domain of ONNX's operators for learners, which encode text.
 LEARNERS, DOMAIN = 3, "ai.onnx.ml"
 
 
@@ -38,7 +37,7 @@ class Unwritable(NotImplementedError):
 
 FLOAT, INTEGER, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 TEXT = np.dtype(object)
-_STORED = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "U": TEXT}  # The type of constants by their kind
+_STORED = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "U": TEXT}  # types of constants, by kind
 
 
 class Rows(int):
@@ -65,11 +64,11 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sizes[::-1])
 
 
-def _unknown(*_: Any, **__: Any) -> Any:
+def _by_value(*_: Any, **__: Any) -> Any:
     raise Unwritable("a decision by values of the rows")
 
 
-def _elsewhere(*_: Any, **__: Any) -> Any:
+def _in_numpy(*_: Any, **__: Any) -> Any:
     raise Unwritable("a step that is made in NumPy alone")
 
 
@@ -96,7 +95,7 @@ class Traced(NDArrayOperatorsMixin):
         return self.graph.permute_dims(self, (1, 0))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        out = options.pop("out", inputs)[0]  # of a += b it is a
+        out = options.pop("out", inputs)[0]  # for a += b this is a
         if method != "__call__" or options or out is not inputs[0]:
             raise Unwritable(f"numpy.{ufunc.__name__}.{method}")
         return getattr(self.graph, ufunc.__name__)(*inputs)
@@ -104,21 +103,21 @@ class Traced(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise Unwritable(f"numpy.{function.__name__}")
 
-    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _unknown
-    __array__ = __dlpack__ = __dlpack_device__ = _elsewhere
+    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _by_value
+    __array__ = __dlpack__ = __dlpack_device__ = _in_numpy
 
     __hash__ = object.__hash__  # which the == of the mixin removes
 
     def __getitem__(self, key: Any) -> "Traced":
         """Return slices, single entries (which lose their axis) and new axes."""
-        keys, every = list(key) if isinstance(key, tuple) else [key], slice(None)
-        at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
-        named = sum(k is not None and k is not Ellipsis for k in keys)
-        keys[at : at + 1] = [every] * (self.ndim - named)
+        keys, full = list(key) if isinstance(key, tuple) else [key], slice(None)
+        place = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
+        count = sum(k is not None and k is not Ellipsis for k in keys)
+        keys[place : place + 1] = [full] * (self.ndim - count)
         axes = [*zip((k for k in keys if k is not None), self.shape, strict=True)]
         cuts, sizes = list[tuple[int, ...]](), list[int]()
         for axis, (k, size) in enumerate(axes):
-            if k == every:
+            if k == full:
                 sizes.append(size)
                 continue
             if not isinstance(k, slice | int | np.integer) or _free([size]):
@@ -128,29 +127,29 @@ class Traced(NDArrayOperatorsMixin):
             cuts.append((axis, places.start, stop, places.step))
             if isinstance(k, slice):
                 sizes.append(len(places))
-        dropped = [axis for axis, (k, _) in enumerate(axes) if not isinstance(k, slice)]
-        left = [k for k in keys if k is None or isinstance(k, slice)]
-        added = [axis for axis, k in enumerate(left) if k is None]
-        for axis in added:
+        single = [axis for axis, (k, _) in enumerate(axes) if not isinstance(k, slice)]
+        new = [k is None for k in keys if k is None or isinstance(k, slice)]
+        new_axes = [axis for axis, is_new in enumerate(new) if is_new]
+        for axis in new_axes:
             sizes.insert(axis, 1)
         graph, name = self.graph, self.name
         if cuts:
             parts = zip(*cuts, strict=True)
             where, *ends = (graph.constant(np.array(part, np.int64)) for part in parts)
             name = graph.node("Slice", name, *ends[:2], where, ends[2])
-        for op, numbers in (("Squeeze", dropped), ("Unsqueeze", added)):
+        for op, numbers in (("Squeeze", single), ("Unsqueeze", new_axes)):
             if numbers:
                 name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
         return Traced(graph, name, tuple(sizes), self.dtype)
 
 
-def _elementwise(op: str, gives: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:
+def _elementwise(op: str, dtype: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:
     """Return the elementwise function of one or two arrays for an operator of ONNX."""
 
     def function(self: "Graph", *arrays: Any) -> Traced:
-        given = self._alike(*arrays)
-        shape = _broadcast(*(a.shape for a in given))
-        return self._of(op, given, shape, gives or given[0].dtype, **attributes)
+        inputs = self._in_one_type(*arrays)
+        shape = _broadcast(*(a.shape for a in inputs))
+        return self._of(op, inputs, shape, dtype or inputs[0].dtype, **attributes)
 
     return function
 
@@ -161,14 +160,14 @@ def _reduction(op: str) -> Callable[..., Any]:
         a: Traced,
         axis: int | tuple[int, ...] | None = None,
         keepdims: bool = False,
-        dtype: Any = None,  # noqa: ARG001  all is float64
+        dtype: Any = None,  # noqa: ARG001  always float64
     ) -> Traced:
-        given = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
-        axes = sorted(i % a.ndim for i in given)
+        numbers = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
+        axes = sorted(i % a.ndim for i in numbers)
         if _free([a.shape[i] for i in axes]):
             raise Unwritable("a number of all rows together")
-        kept = [1 if i in axes else s for i, s in enumerate(a.shape)]
-        shape = kept if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
+        full = [1 if i in axes else s for i, s in enumerate(a.shape)]
+        shape = full if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
         where = self.asarray(np.array(axes, np.int64))
         return self._of(op, [a, where], tuple(shape), a.dtype, keepdims=int(keepdims))
 
@@ -183,7 +182,7 @@ class Graph:
     """
 
     __name__ = "bochner.export.arrays"  # identifies the array library
-    float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
+    float64, float32 = FLOAT, FLOAT  # all numbers between inputs and outputs are float64
     int64, bool, nan = INTEGER, BOOL, math.nan
 
     def __init__(self) -> None:
@@ -193,7 +192,7 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
         self._inputs: dict[str, Any] = {}
-        self.turned: dict[str, str] = {}  # transposes of matrices, and these
+        self.transposes: dict[str, str] = {}  # names of transposes, and of their matrices
 
     def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> "Traced":
         """Add and return an input of ``columns`` columns and any number of rows."""
@@ -205,10 +204,10 @@ class Graph:
     def node(self, op: str, *inputs: str, also: int = 0, **attributes: Any) -> str:
         """Add a node and return the name of its first output."""
         name = f"{op.lower()}_{len(self._nodes)}"
-        given = [name, *(f"{name}_{i}" for i in range(1, 1 + also))]
-        self._nodes.append(self._onnx.helper.make_node(op, list(inputs), given, **attributes))
+        names = [name, *(f"{name}_{i}" for i in range(1, 1 + also))]
+        self._nodes.append(self._onnx.helper.make_node(op, list(inputs), names, **attributes))
         if op == "Transpose" and attributes["perm"] == [1, 0]:
-            self.turned[name] = inputs[0]
+            self.transposes[name] = inputs[0]
         return name
 
     def constant(self, values: Any) -> str:
@@ -221,36 +220,36 @@ class Graph:
         return self._constants[key].name
 
     def model(self, name: str, outputs: Mapping[str, "Traced"]) -> Any:
-        """Return the checked model with these outputs, one output row per row."""
+        """Return the model with these outputs, checked by onnx; each has one row per input row."""
         helper = self._onnx.helper
         nodes = [helper.make_node("Identity", [value.name], [n]) for n, value in outputs.items()]
-        wanted = {value.name for value in outputs.values()}
-        for node in reversed(self._nodes):  # only those that outputs are made of
-            if wanted & {*node.output}:
+        needs = {value.name for value in outputs.values()}
+        for node in reversed(self._nodes):  # only nodes that outputs depend on
+            if needs & {*node.output}:
                 nodes.insert(0, node)
-                wanted |= {*node.input}
-        read = {name for node in nodes for name in node.input}
-        constants = [c for c in self._constants.values() if c.name in read]
-        computed = {name for node in nodes for name in node.output}
-        taken = {*self._inputs} & {*computed, *(c.name for c in self._constants.values())}
-        if taken:
+                needs |= {*node.input}
+        inputs = {name for node in nodes for name in node.input}
+        constants = [c for c in self._constants.values() if c.name in inputs]
+        results = {name for node in nodes for name in node.output}
+        conflicts = {*self._inputs} & {*results, *(c.name for c in self._constants.values())}
+        if conflicts:
             raise InvalidInput(
-                "to_onnx: columns must have other names than what the graph gives and computes; "
-                f"got {listed(sorted(taken))}. Rename the column before the fit."
+                "to_onnx: columns must not have names of outputs, nodes or constants of the graph; "
+                f"got {listed(sorted(conflicts))}. Rename the column before the fit."
             )
         versions = {"": OPSET, DOMAIN: LEARNERS}
-        used = sorted({"", *(node.domain for node in nodes)})
-        given = [
+        domains = sorted({"", *(node.domain for node in nodes)})
+        infos = [
             helper.make_tensor_value_info(
                 n, self.element(value.dtype), ["rows", *map(int, value.shape[1:])]
             )
             for n, value in outputs.items()
         ]
         text = f"{name} of bochner. Computed in float64; operators of version {OPSET}."
-        graph = helper.make_graph(nodes, name, [*self._inputs.values()], given, constants, text)
+        graph = helper.make_graph(nodes, name, [*self._inputs.values()], infos, constants, text)
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid(one, versions[one]) for one in used],
+            opset_imports=[helper.make_opsetid(domain, versions[domain]) for domain in domains],
             ir_version=FORMAT,
             producer_name="bochner",
             producer_version=__version__,
@@ -263,7 +262,7 @@ class Graph:
             raise AttributeError(name)
         raise Unwritable(f"the function {name}, which it has no node for")
 
-    # The options of the standard that look at values are not there
+    # the standard's operations that depend on values are missing
     __array_namespace_info__ = lambda self: self
     capabilities = lambda _: {"boolean indexing": False, "data-dependent shapes": False}
 
@@ -289,10 +288,10 @@ class Graph:
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("numbers that are the same for several copies of the rows")
         first = next(iter(self._inputs))
-        rows = self.node("Shape", first, start=0, end=1)  # their number, in every input the same
+        rows = self.node("Shape", first, start=0, end=1)  # all inputs have as many rows
         sizes = [rows if _free([s]) else self.constant([s]) for s in shape]
-        wanted = self.node("Concat", *sizes, axis=0)
-        return Traced(self, self.node("Expand", a.name, wanted), shape, a.dtype)
+        target = self.node("Concat", *sizes, axis=0)
+        return Traced(self, self.node("Expand", a.name, target), shape, a.dtype)
 
     zeros, ones = partialmethod(full, value=0.0), partialmethod(full, value=1.0)
     full_like = lambda self, a, value: self.full(a.shape, value)
@@ -308,7 +307,7 @@ class Graph:
         return self._of("Cast", [a], a.shape, dtype, to=self.element(dtype))
 
     def isdtype(self, dtype: Any, kind: Any) -> Any:
-        """Whether a type is of a kind: real numbers are the only ones here."""
+        """Whether a type is of a kind; numbers are real."""
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return {"f": "real floating", "i": "integral", "b": "bool"}[dtype.kind] in kinds
 
@@ -329,14 +328,14 @@ class Graph:
     square = lambda self, a: self.multiply(a, a)
     cos = lambda self, a: self.sin(self.add(a, math.pi / 2))
     asin = lambda self, a: self.atan2(a, self.sqrt(1.0 - a * a))
-    isfinite = lambda *_: True  # as rows of finite numbers are
+    isfinite = lambda *_: True  # rows are assumed finite
 
     def log1p(self, a: Traced) -> Traced:
         """Return log(1 + a) by Kahan's formula, which corrects the rounding of 1 + a."""
         total = a + 1.0
-        added = total - 1.0
-        none = added == 0.0
-        return self.where(none, a, self.log(total) * a / self.where(none, 1.0, added))
+        rounded = total - 1.0
+        is_zero = rounded == 0.0
+        return self.where(is_zero, a, self.log(total) * a / self.where(is_zero, 1.0, rounded))
 
     def atan2(self, y: Traced, x: Traced) -> Traced:
         """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by its tangent."""
@@ -350,27 +349,27 @@ class Graph:
         return a if max is None else self.minimum(a, max)
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
-        if not isinstance(condition, Traced):  # of finite numbers
+        if not isinstance(condition, Traced):  # a condition on finite numbers
             return a if condition else b
-        parts = [condition, *self._alike(a, b)]
+        parts = [condition, *self._in_one_type(a, b)]
         return self._of("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
 
-    all = any = lambda _, condition: _unknown() if isinstance(condition, Traced) else condition
+    all = any = lambda _, condition: _by_value() if isinstance(condition, Traced) else condition
 
     # --- products and sums -----------------------------------------------------------------------
 
     def matmul(self, a: Any, b: Any) -> Traced:
-        a, b = self._alike(a, b)
-        turned = [int(one.name in self.turned) for one in (a, b)]
-        if any(turned) and a.ndim == b.ndim == 2:  # onnxruntime to 1.22 fails otherwise
-            names = [self.turned.get(one.name, one.name) for one in (a, b)]
-            name = self.node("Gemm", *names, transA=turned[0], transB=turned[1])
+        a, b = self._in_one_type(a, b)
+        flags = [int(matrix.name in self.transposes) for matrix in (a, b)]
+        if any(flags) and a.ndim == b.ndim == 2:  # onnxruntime to 1.22 fails otherwise
+            names = [self.transposes.get(matrix.name, matrix.name) for matrix in (a, b)]
+            name = self.node("Gemm", *names, transA=flags[0], transB=flags[1])
         else:
             name = self.node("MatMul", a.name, b.name)
         if b.ndim == 1:
             return Traced(self, name, a.shape[:-1], a.dtype)
-        most = _broadcast(a.shape[:-2], b.shape[:-2])
-        return Traced(self, name, (*most, a.shape[-2], b.shape[-1]), a.dtype)
+        stack = _broadcast(a.shape[:-2], b.shape[:-2])
+        return Traced(self, name, (*stack, a.shape[-2], b.shape[-1]), a.dtype)
 
     sum, max, min = map(_reduction, ("ReduceSum", "ReduceMax", "ReduceMin"))
 
@@ -379,7 +378,7 @@ class Graph:
         parts = ((*[slice(None)] * axis, i) for i in range(a.shape[axis]))
         return reduce(self.multiply, (a[part] for part in parts))
 
-    # In each row, the first of equal ones
+    # of equal values in a row, the place of the first
     argmax = lambda self, a, axis: self._of("ArgMax", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
     argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
 
@@ -408,13 +407,13 @@ class Graph:
         axis %= parts[0].ndim
         sizes = [part.shape[axis] for part in parts]
         rest = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
-        sized = lambda size: (*rest[:axis], size, *rest[axis + 1 :])
+        with_size = lambda size: (*rest[:axis], size, *rest[axis + 1 :])
         if _free(sizes):
             raise Unwritable("rows below other rows")
         if _free(rest):
             pairs = zip(parts, sizes, strict=True)
-            parts = [p if _free(p.shape) else self.spread(p, sized(size)) for p, size in pairs]
-        return self._of("Concat", parts, sized(sum(sizes)), parts[0].dtype, axis=axis)
+            parts = [p if _free(p.shape) else self.spread(p, with_size(size)) for p, size in pairs]
+        return self._of("Concat", parts, with_size(sum(sizes)), parts[0].dtype, axis=axis)
 
     def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:
         axis %= arrays[0].ndim + 1
@@ -438,8 +437,8 @@ class Graph:
         name = self.node(op, *(a.name for a in inputs), **attributes)
         return Traced(self, name, shape, dtype)
 
-    def _alike(self, *given: Any) -> list[Traced]:
+    def _in_one_type(self, *values: Any) -> list[Traced]:
         """Return the values as arrays of one type."""
-        arrays = list(map(self.asarray, given))
+        arrays = list(map(self.asarray, values))
         same = len({a.dtype for a in arrays}) == 1
         return arrays if same else [self.astype(a, FLOAT) for a in arrays]

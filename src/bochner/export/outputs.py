@@ -45,11 +45,11 @@ def to_onnx(
     Returns
     -------
     onnx.ModelProto
-        Operators of version 18 (onnxruntime 1.17 or later), for any number of rows. Of a model
-        fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one fitted to a table
-        with text, dates or times, each column is an input of its name, (rows, 1): text as text, ""
-        where missing; dates and times as seconds from 1970 on in float64; numbers of ``precision``;
-        NaN where missing. Outputs by kind of model:
+        Operators of version 18 (onnxruntime 1.17 or later), for any number of rows. A model fitted
+        to numbers has one input, ``X`` of shape (rows, columns). A model fitted to a table with
+        text, dates or times has an input (rows, 1) per column, with its name: text ("" if missing);
+        dates and times as seconds since 1970 in float64, and numbers in ``precision`` (NaN if
+        missing). Outputs by kind of model:
 
         ======================================  ================================================
         regressors                              ``prediction``; of a Gaussian process ``deviation``
@@ -67,7 +67,7 @@ def to_onnx(
     InvalidInput
         A column has a name that the graph uses, such as "prediction" or "label".
     InvalidType
-        Not a learner or map of bochner.
+        The model is not a learner or feature map of bochner.
     MissingDependency
         The package onnx is not installed.
 
@@ -87,7 +87,7 @@ def to_onnx(
     >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
     >>> model = bo.KernelRidge(random_state=0).fit(X, np.sin(X[:, 0]))
     >>> graph = bo.export.to_onnx(model)
-    >>> [one.name for one in graph.graph.output]
+    >>> [output.name for output in graph.graph.output]
     ['prediction']
     """
     one_of(precision, "to_onnx", "precision", ("float32", "float64"))
@@ -111,50 +111,49 @@ def to_onnx(
             f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
-    given = {}
-    for name, computed in graph_outputs.items():
-        value = graph.astype(computed, dtype) if computed.dtype == FLOAT else computed
-        same = not isinstance(value.shape[0], Rows)  # for all rows
-        given[name] = graph.spread(value, (ANY, *value.shape[1:])) if same else value
-    made = graph.model(who, given)
+    values = {}
+    for name, output in graph_outputs.items():
+        value = graph.astype(output, dtype) if output.dtype == FLOAT else output
+        is_constant = not isinstance(value.shape[0], Rows)  # the same for all rows
+        values[name] = graph.spread(value, (ANY, *value.shape[1:])) if is_constant else value
+    proto = graph.model(who, values)
     if path is not None:
         with atomic(path) as file:
-            file.write(made.SerializeToString())
-    return made
+            file.write(proto.SerializeToString())
+    return proto
 
 
-# --- Rows as a graph takes them: one matrix of numbers, or columns of text and times too ----------
+# --- Inputs of a graph: one matrix of numbers, or columns of numbers, text and times --------------
 
 
 def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
-    """Return the numeric columns that a model sees; first add the graph inputs they come from."""
+    """Add the inputs of a graph, and return the numeric columns that they become."""
     schema = inputs.schema
 
-    def matrix(columns: int, what: str) -> Traced:
-        return graph.astype(graph.input("X", dtype, columns, f"rows of {columns} {what}"), FLOAT)
+    def matrix(columns: int, text: str) -> Traced:
+        return graph.astype(graph.input("X", dtype, columns, f"rows of {columns} {text}"), FLOAT)
 
     if schema is None or schema.features_only() == Schema(schema.columns):
         return matrix(inputs.n_columns, "finite numbers")
-    used = schema.plain
-    if inputs.names is None or all(isinstance(e, Numbers) for e in used):
+    encoders = schema.plain
+    if inputs.names is None or all(isinstance(e, Numbers) for e in encoders):
         X = matrix(len(schema.columns), "numbers, NaN where missing")
-        places = [schema.columns.index(e.name) for e in used]
-        parts = [_columns(e, X[:, j : j + 1]) for e, j in zip(used, places, strict=True)]
+        places = [schema.columns.index(e.name) for e in encoders]
+        parts = [_columns(e, X[:, j : j + 1]) for e, j in zip(encoders, places, strict=True)]
     else:
-        parts = [_columns(e, _cells(e, graph, dtype)) for e in used]
+        parts = [_columns(e, _cells(e, graph, dtype)) for e in encoders]
     return graph.concat(parts, axis=1)
 
 
 def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
     """Return the cells of a column: numbers, seconds, or places of texts among its levels.
 
-    A missing value has the place after the last level, a new value the next.
+    A missing value has the place after the last level, an unseen value the place after that.
     """
     if not isinstance(encoder, Levels):
-        kind, what = (
-            (FLOAT, "seconds from 1970 on") if isinstance(encoder, Times) else (dtype, "numbers")
-        )
-        cells = graph.input(encoder.name, kind, 1, f"{what}, NaN where missing")
+        is_time = isinstance(encoder, Times)
+        kind, text = (FLOAT, "seconds since 1970") if is_time else (dtype, "numbers")
+        cells = graph.input(encoder.name, kind, 1, f"{text}, NaN where missing")
         return graph.astype(cells, FLOAT)
     keys = [*encoder.levels, *[""] * ("" not in encoder.levels)]
     place = graph.node(
@@ -176,13 +175,13 @@ def _columns(encoder: Encoder, cells: Traced) -> Traced:
         table = np.column_stack([encoder.rows, *[missing] * encoder.indicator])
         return xp.reshape(xp.take(table, cells), (ANY, table.shape[1]))
     assert isinstance(encoder, Numbers | Times)
-    gone = xp.isnan(cells)
-    filled = xp.where(gone, encoder.fill, cells)
-    columns = encoder.columns(filled) if isinstance(encoder, Times) else [filled]
-    return xp.concat([*columns, *[xp.astype(gone, FLOAT)] * encoder.indicator], axis=1)
+    missing = xp.isnan(cells)
+    values = xp.where(missing, encoder.fill, cells)
+    columns = encoder.columns(values) if isinstance(encoder, Times) else [values]
+    return xp.concat([*columns, *[xp.astype(missing, FLOAT)] * encoder.indicator], axis=1)
 
 
-# --- What is predicted of traced rows, by name ---------------------------------------------------
+# --- Outputs for traced rows, by name ------------------------------------------------------------
 
 Outputs = dict[str, Traced]
 
@@ -246,22 +245,22 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
             prior, parts = law.chosen.kernel.diagonal(X)[:, None], []
             for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
                 inverse, one, total = factor.quadratic
-                left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
+                rest = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
                 if law.spec.fit_intercept:
-                    left = left + xp.square(k @ one[:, None] - 1.0) / total
-                parts.append(a2 * xp.maximum(left, 0.0))
+                    rest = rest + xp.square(k @ one[:, None] - 1.0) / total
+                parts.append(a2 * xp.maximum(rest, 0.0))
             mean, variance = k @ law.coef + law.intercept, xp.concat(parts, axis=1)
         case law:
-            raise Unwritable(f"what a {type(law).__name__} predicts")
+            raise Unwritable(f"predictions of a {type(law).__name__}")
     pair = mean, xp.sqrt(variance)
-    pair = pair if fit.target_shape else tuple(each[:, 0] for each in pair)
+    pair = pair if fit.target_shape else tuple(values[:, 0] for values in pair)
     return dict(zip(("prediction", "deviation"), pair, strict=True))
 
 
 # --- Types of bochner in skops files, to be passed as ``trusted`` when loading --------------------
 
-#: Full names, as ``skops.io.load(file, trusted=bochner.export.TRUSTED)`` takes them: the classes
-#: that bochner's model files hold, and values that these cache. None runs code when it is built.
+#: Full names for ``skops.io.load(file, trusted=bochner.export.TRUSTED)``: the classes of bochner's
+#: model files, and of values that they cache. No class runs code of the file when it is built.
 TRUSTED = sorted(
     f"{cls.__module__}.{cls.__qualname__}"
     for cls in {*stored_classes(), Chains, KernelCost, Programme}

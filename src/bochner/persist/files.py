@@ -35,7 +35,7 @@ from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
 from bochner.persist.values import class_of, decode, encode, name_of
 
-FORMAT = 3  # Rises when versions before could not read the file
+FORMAT = 3  # increased when earlier versions cannot read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
 _MISREAD = SafetensorError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 
@@ -94,7 +94,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     header = {"class": name, "format": FORMAT, "library": __version__, "value": value}
     with atomic(path) as file:
         tensors = digests_of(arrays)
-        file.write(to_bytes(arrays, {"bochner": sealed({**header, "tensors": tensors})}))
+        file.write(to_bytes(arrays, {"bochner": seal({**header, "tensors": tensors})}))
 
 
 def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
@@ -109,7 +109,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     Returns
     -------
     model
-        Equal to the one saved: on the same machine its predictions have the same bits.
+        Equal to the saved model: on the same machine its predictions have the same bits.
 
     Raises
     ------
@@ -124,18 +124,18 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     -----
     Untrusted files are safe: only JSON and arrays are read, only classes of bochner are built,
     and no code in the file is run. Types, shapes, indices and sizes are checked, coefficients must
-    be finite, and the model must take rows of zeros before it is returned.
-    A file takes about ten times its size in memory at most, and 100 MB; a file of :func:`save`
-    twice the model's arrays.
-    The checksum detects damage, not forgery: the author of a file chose what the model predicts.
+    be finite, and the model is run on rows of zeros before it is returned.
+    Loading takes at most about ten times the size of the file in memory, and 100 MB; for a file of
+    :func:`save` twice the model's arrays.
+    The checksum detects damage, not forgery: the author of a file determines its predictions.
     """
     path = Path(path).expanduser()
-    with explained(partial(_unread, path), OSError), path.open("rb") as file:
+    with explained(partial(_read_error, path), OSError), path.open("rb") as file:
         beginning, size = file.read(64), file.seek(0, os.SEEK_END)
-        with explained(lambda _: _refusal(path, _what(beginning)), *_MISREAD):
+        with explained(lambda _: _refusal(path, _kind_of(beginning)), *_MISREAD):
             header = _header(path, file, size)
             file.seek(0)
-            # Not as a memory map, which would end the process if the file were cut meanwhile.
+            # not a memory map: it would end the process if the file were truncated meanwhile
             arrays = from_bytes(file.read())
             if header["tensors"] != digests_of(arrays):
                 raise _refusal(path, _DAMAGED)
@@ -150,10 +150,10 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
         require_working(model, size)
     except Exception as error:
         reason = _short(error, 120) or type(error).__name__
-        what = f"a {_short(header.get('class'), 80).rpartition(':')[2]} as of bochner"
+        kind = f"a {_short(header.get('class'), 80).rpartition(':')[2]} as of bochner"
         raise _refusal(
             path,
-            f"it holds {what} {_short(header.get('library'))}, which this version, {__version__}, "
+            f"it holds {kind} {_short(header.get('library'))}, which this version, {__version__}, "
             f"cannot build ({reason}). Load it with the version that wrote it",
         ) from error
     return model
@@ -162,7 +162,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 # --- Header --------------------------------------------------------------------------------------
 
 
-def sealed(header: Mapping[str, Any]) -> str:
+def seal(header: Mapping[str, Any]) -> str:
     """Return a header as JSON text, with a checksum of its other entries."""
     text = partial(json.dumps, sort_keys=True, separators=(",", ":"), allow_nan=False)
     rest = {name: part for name, part in header.items() if name != "checksum"}
@@ -180,11 +180,11 @@ def digests_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 # --- Refusals ------------------------------------------------------------------------------------
 
 
-def _refusal(path: Path, what: str) -> ModelFileError:
-    return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {what}.")
+def _refusal(path: Path, got: str) -> ModelFileError:
+    return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {got}.")
 
 
-def _unread(path: Path, error: OSError) -> ModelFileError:
+def _read_error(path: Path, error: OSError) -> ModelFileError:
     if isinstance(error, FileNotFoundError):
         return _refusal(path, f"there is no such file{similar_names(path)}")
     if isinstance(error, IsADirectoryError):
@@ -192,12 +192,12 @@ def _unread(path: Path, error: OSError) -> ModelFileError:
     return _refusal(path, f"it cannot be read: {reason_of(error)}")
 
 
-def _short(said: Any, most: int = 40) -> str:
-    """Return a text of a file in one line, truncated."""
-    return " ".join(str(said).split())[:most]
+def _short(value: Any, most: int = 40) -> str:
+    """Return a value of a file as one line of text, truncated."""
+    return " ".join(str(value).split())[:most]
 
 
-def _what(beginning: bytes) -> str:
+def _kind_of(beginning: bytes) -> str:
     """Return the kind of a file that is not a model file."""
     if not beginning:
         return "it is empty. Copy it again, or save the model again"
@@ -210,8 +210,8 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     """Return the header after checking its format and checksum; the arrays are not read."""
     file.seek(0)
     length = int.from_bytes(file.read(8), "little")
-    if length > min(size, 100_000_000):  # the longest that safetensors writes
-        raise ValueError("a header of this length is none of safetensors")
+    if length > min(size, 100_000_000):  # the limit of safetensors
+        raise ValueError("the header is longer than safetensors allows")
     outer = file.read(length).decode()
     require_text(outer, size)
     metadata = json.loads(outer).get("__metadata__")
@@ -221,30 +221,30 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     require_text(text, size)
     header = json.loads(text)
     version = header.get("format")
-    if type(version) is int and version != FORMAT:  # how others are sealed is not known
+    if type(version) is int and version != FORMAT:  # checksums of other formats are unknown
         by = f"format {_short(version)} by bochner {_short(header.get('library'))}"
         raise _refusal(
             path,
             f"it is of {by}, and this version, {__version__}, reads format {FORMAT}. Upgrade "
             "bochner, or fit the model again and save it",
         )
-    if text != sealed(header) or type(version) is not int:
+    if text != seal(header) or type(version) is not int:
         raise _refusal(path, _DAMAGED)
     return header
 
 
-# --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
+# --- Limits of the memory that a file may need, proportional to its size: checked before decoding -
 
 
 def require_text(text: str, size: int) -> None:
-    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes."""
+    """Raise an error if JSON would need far more memory than its file of ``size`` bytes."""
     lists, objects, commas = map(text.count, "[{,")  # 200 bytes each, and 64 for each item
     _require_small(4 * len(text) + 200 * (lists + objects) + 64 * commas, size)
 
 
 def require_nesting(value: Any, size: int) -> None:
-    """Refuse JSON that is nested too deeply, or whose arrays of text would take too much memory."""
-    level, depth, padded = [value], 0, 0  # NumPy gives each text as much room as the longest
+    """Raise an error if JSON is nested too deeply, or its arrays of text need too much memory."""
+    level, depth, padding = [value], 0, 0  # NumPy pads each text to the length of the longest
     while level:
         if depth > 600:  # a sum of 100 kernels is 300 deep
             raise ValueError("JSON is nested too deeply")
@@ -257,18 +257,18 @@ def require_nesting(value: Any, size: int) -> None:
                 match item.get("text"):
                     case [*_, [*texts]]:
                         lengths = [len(text) for text in texts if isinstance(text, str)]
-                        padded += 4 * len(texts) * max(lengths, default=0)
-        _require_small(padded, size)
+                        padding += 4 * len(texts) * max(lengths, default=0)
+        _require_small(padding, size)
         level, depth = inner, depth + 1
 
 
-def _require_small(taken: int, size: int) -> None:
-    if taken > 10 * size + (1 << 25):
-        raise ValueError(f"{taken} bytes are too much for a file of {size}")
+def _require_small(need: int, size: int) -> None:
+    if need > 10 * size + (1 << 25):
+        raise ValueError(f"{need} bytes are too much for a file of {size}")
 
 
 def require_arrays(arrays: dict[str, np.ndarray]) -> None:
-    """Refuse booleans other than 0 and 1, and empty arrays whose shape has a huge number."""
+    """Raise an error for booleans other than 0 and 1, and for huge shapes of empty arrays."""
     for name, array in arrays.items():  # NumPy adds bytes to count, and would write out of bounds
         if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"array {name} must hold 0 and 1 only")
@@ -276,7 +276,7 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
             raise ValueError(f"array {name} has no elements and the shape {array.shape}")
 
 
-# --- Whether a model works: its parts fit one another, and it takes rows -------------------------
+# --- A model must be consistent and evaluate rows ------------------------------------------------
 
 
 def require_working(model: Any, size: int) -> None:
@@ -297,10 +297,10 @@ def require_working(model: Any, size: int) -> None:
     for width in (columns, 0 if phi is None else phi.n_inputs + phi.n_features):
         if 3 * 4 * 8 * width > 10 * size + (1 << 26):  # three rows of four such arrays
             raise ValueError(f"{width} columns are too many for a file of {size} bytes")
-    for n in (2, 3):  # parts that fit only one number of rows do not fit
+    for n in (2, 3):  # shapes that fit one number of rows by chance fail on the other
         zeros = np.zeros((n, columns))
         for call in calls:
-            # errors of bochner pass: zero need not be in the domain of a kernel
+            # errors of bochner are allowed: zero may be outside the domain of a kernel
             with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):
                 warnings.simplefilter("ignore", RuntimeWarning)
                 predictions = call(zeros if phi is model else Blocks.from_arrays(zeros))

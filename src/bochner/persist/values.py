@@ -51,7 +51,7 @@ _MODULES = re.compile(
     r"|solvers|sums)(\.[a-z0-9_]+)*"
 )
 
-#: Classes and fields in older files that were renamed, and their names now.
+#: Names in older files of classes and fields that were renamed, with their present names.
 RENAMED: dict[str, str] = {
     "Clustering.seen": "weights",
     "CompressedMap": "ProjectedMap",
@@ -73,7 +73,7 @@ RENAMED: dict[str, str] = {
     "WindowsMap": "DerivedMap",
 }
 
-#: Fields in older files that are gone, by class.
+#: Fields of older files that were removed, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")
 REMOVED |= {"Solution": "residual_variance", "ConstantMap": "value", "ScaledMap": "scale"}
 REMOVED |= {"GegenbauerMap": "components"}
@@ -87,31 +87,31 @@ def is_estimator(cls: type) -> bool:
 def name_of(cls: type) -> str | None:
     """Return the name of a class in files; None if files do not hold it."""
     package, _, module = cls.__module__.partition(".")
-    frozen = dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    stored = (frozen or issubclass(cls, Enum) or is_estimator(cls)) and not isabstract(cls)
-    if package != "bochner" and stored and issubclass(cls, Kernel):
+    is_frozen = dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    is_value = (is_frozen or issubclass(cls, Enum) or is_estimator(cls)) and not isabstract(cls)
+    if package != "bochner" and is_value and issubclass(cls, Kernel):
         return f"{cls.__module__}:{cls.__qualname__}"
-    known = package == "bochner" and _MODULES.fullmatch(module) and stored
-    return f"{module}:{cls.__qualname__}" if known else None
+    is_stored = package == "bochner" and _MODULES.fullmatch(module) and is_value
+    return f"{module}:{cls.__qualname__}" if is_stored else None
 
 
 @lru_cache(None)
 def class_of(name: str) -> Any:
-    """Return the class of this name, also if its module has moved since; refuse others."""
+    """Return the class of this name, also if its module was moved; TypeError for other names."""
     module, _, class_name = name.partition(":")
     class_name = RENAMED.get(class_name, class_name)
     if not _MODULES.fullmatch(module):
         raise TypeError(
-            f"{name} is no class of model files; a kernel of your own is loaded by kernels=(...,)"
+            f"{name} is not a class of model files; pass kernels=(...,) for a kernel of your own"
         )
     with suppress(ImportError, OSError, AttributeError):
         cls = getattr(import_module(f"bochner.{module}"), class_name)
         if isinstance(cls, type) and name_of(cls) == f"{module}:{class_name}":
             return cls
-    for cls in stored_classes():  # the module has moved
+    for cls in stored_classes():  # the module was moved
         if cls.__name__ == class_name:
             return cls
-    raise TypeError(f"{name} is no class of model files")
+    raise TypeError(f"{name} is not a class of model files")
 
 
 def stored_classes() -> Iterator[type]:
@@ -129,21 +129,21 @@ def stored_classes() -> Iterator[type]:
 def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
     """Return ``value`` as JSON, and its arrays by path; equal objects are stored once."""
     arrays: dict[str, np.ndarray] = {}
-    # by id; the arrays are kept, or another could come to have the id
-    known: dict[int, tuple[str, np.ndarray]] = {}
+    # by id; the arrays are kept alive, so that no other array gets the same id
+    names: dict[int, tuple[str, np.ndarray]] = {}
 
     def add(array: np.ndarray, name: str) -> str:
         """Store the array as ``name`` unless it is stored; return its name."""
-        if id(array) in known:
-            return known[id(array)][0]
-        if name in arrays:  # a name of the user's with a point in it
+        if id(array) in names:
+            return names[id(array)][0]
+        if name in arrays:  # a user's name with a point
             name = f"{name}#{len(arrays)}"
-        if array.dtype.char not in "?bhilqBHILQefd":  # what safetensors holds
+        if array.dtype.char not in "?bhilqBHILQefd":  # types of safetensors
             raise InvalidType(
                 f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
                 "Convert the data to float64 and fit again."
             )
-        known[id(array)] = name, array
+        names[id(array)] = name, array
         plain = array.T if array.flags.fnc else array
         arrays[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
         return name
@@ -151,39 +151,39 @@ def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
     return _as_json(value, "", add), arrays
 
 
-def _as_json(value: Any, at: str, add: Callable[[Any, str], str]) -> Json:  # noqa: PLR0911, PLR0912
+def _as_json(value: Any, path: str, add: Callable[[Any, str], str]) -> Json:  # noqa: PLR0911, PLR0912
     """Return the ``value`` at this path as JSON; ``add`` stores its arrays."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
-    parts = lambda named: [_as_json(v, f"{at}.{name}".lstrip("."), add) for name, v in named]
+    parts = lambda pairs: [_as_json(v, f"{path}.{name}".lstrip("."), add) for name, v in pairs]
     fields = lambda state: dict(zip(sorted(state), parts(sorted(state.items())), strict=True))
     if kind in (list, tuple):
         items = parts(enumerate(value))
         return {"tuple": items} if kind is tuple else items
     if isinstance(value, dict):
-        keys = [_as_json(key, at, add) for key in value]
+        keys = [_as_json(key, path, add) for key in value]
         return {"dict": [*map(list, zip(keys, parts(value.items()), strict=True))]}
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
             text = "object" if value.dtype.kind == "O" else "str"
             return {"text": [text, list(value.shape), value.ravel().tolist()]}
-        return {"array": [add(value, at or "value"), "F" if value.flags.fnc else "C"]}
+        return {"array": [add(value, path or "value"), "F" if value.flags.fnc else "C"]}
     if isinstance(value, np.generic):
         number = value.dtype.kind != "U"
-        return {"scalar": add(np.asarray(value), at or "value")} if number else str(value)
+        return {"scalar": add(np.asarray(value), path or "value")} if number else str(value)
     if kind.__name__ in _SPARSE and scipy.sparse.issparse(value):
-        named = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
-        return {"sparse": [kind.__name__, list(value.shape), *parts(named)]}
+        vectors = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
+        return {"sparse": [kind.__name__, list(value.shape), *parts(vectors)]}
     if kind is Accumulator:
         return {"sum": fields(value.__getstate__())}
     name = name_of(kind)
     if is_estimator(kind):
         parameters = value.get_params(deep=False)
-        cached = lambda k: isinstance(getattr(kind, k, None), cached_property)
-        state = {k: v for k, v in vars(value).items() if k not in parameters and not cached(k)}
+        is_cache = lambda k: isinstance(getattr(kind, k, None), cached_property)
+        state = {k: v for k, v in vars(value).items() if k not in parameters and not is_cache(k)}
         return {"estimator": [name, fields(parameters), fields(state)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
         raise InvalidType(
@@ -227,7 +227,7 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return tuple(map(inner, content))
         case "dict":
             return {inner(key): inner(part) for key, part in content}
-        case "float" if content in ("nan", "inf", "-inf"):  # other numbers stand for themselves
+        case "float" if content in ("nan", "inf", "-inf"):  # other numbers are JSON numbers
             return float(content)
         case "scalar" if arrays[content].shape == ():
             return arrays[content][()]
@@ -244,7 +244,7 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
         case "sparse":
             name, (rows, columns), *parts = content
             data, indices, indptr = map(inner, parts)
-            return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
+            return sparse_matrix(_SPARSE[name], data, indices, indptr, (rows, columns))
         case "enum" if issubclass(cls, Enum):
             return cls[content[1]]
         case "sum":  # of a checkpoint
@@ -253,9 +253,9 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return total
         case "class" if dataclasses.is_dataclass(cls):
             name, fields = content
-            of = name.rpartition(":")[2]
-            left = {key: part for key, part in fields.items() if key != REMOVED.get(of)}
-            fields = {RENAMED.get(f"{of}.{key}", key): part for key, part in left.items()}
+            short = name.rpartition(":")[2]
+            state = {key: part for key, part in fields.items() if key != REMOVED.get(short)}
+            fields = {RENAMED.get(f"{short}.{key}", key): part for key, part in state.items()}
             value: Any = cls(**values(fields))  # type: ignore[operator]
             require_fields(value)
             return value
@@ -270,21 +270,21 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
     raise TypeError(f"a value of the kind {kind[:20]!r} must be as save writes it")
 
 
-# --- Whether the fields of a value are what its class says: types, shapes that fit, and numbers ---
+# --- Checks of fields against their annotations: types, shapes and numbers ------------------------
 
 #: Sizes of the letters in shapes.
 Sizes = dict[str, int]
 
-#: Fields of fits, solutions and sums that must be finite. Fields of maps may hold infinity, as
-#: log 0, but no NaN.
+#: Fields of fits, solutions and sums that must be finite. Fields of maps may be infinite, as log 0,
+#: but not NaN.
 _FINITE = re.compile(
     "X|y|w|weight|coef|intercept|mean_coef|mean_intercept|support|priority"
     "|feature_mean|target_mean|gram|cross|power|origin|total|squares"
     "|a|b|centres|eigenvectors|x_mean|y_mean"
 )
 
-#: The largest degree, depth or power: more would be work without an end. Larger values are allowed
-#: in arrays with one value per feature.
+#: The largest degree, depth or power: larger ones would take too long. Arrays with one value per
+#: feature may have larger values.
 _MOST_DEGREES = 10_000
 
 
@@ -294,22 +294,21 @@ def require_fields(value: Any) -> None:
     A letter of a shape is the same number in all fields.
     """
     kind: Any = type(value)
-    # a part of a map: not a method, nor the record of a choice
-    mapped = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
-    summed = re.match(r"bochner\.(models|solvers|sums)\.", kind.__module__) is not None
+    in_map = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
+    in_sums = re.match(r"bochner\.(models|solvers|sums)\.", kind.__module__) is not None
     sizes: Sizes = {}
     free = value.tunable if isinstance(value, Kernel) else ()
-    # a free number stands for any: the check is of 1.0
-    one = lambda number: 1.0 if isinstance(number, Free) else number
+    # a free parameter is checked as 1.0
+    plain = lambda number: 1.0 if isinstance(number, Free) else number
     for name, hint in _hints(kind):
         field = getattr(value, name)
         if name in free:
-            field = tuple(map(one, field)) if isinstance(field, tuple) else one(field)
+            field = tuple(map(plain, field)) if isinstance(field, tuple) else plain(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-        if summed and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):
+        if in_sums and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):
             raise ValueError(f"{name} of {kind.__name__} must be finite")
-        if mapped and _holds(np.isnan, field):
+        if in_map and _holds(np.isnan, field):
             raise ValueError(f"{name} of {kind.__name__} must hold numbers")
         if isinstance(value, Kernel) and type(field) is int and field > _MOST_DEGREES:
             raise ValueError(f"{kind.__name__} must have no number above {_MOST_DEGREES}")
@@ -368,26 +367,26 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
 
 
 def _holds(test: Callable[[Any], Any], value: Any) -> bool:
-    """Whether any number of an array, number or tuple passes the test; False for other types."""
+    """Whether ``test`` is true of any number in an array, number or tuple; False for others."""
     if isinstance(value, tuple):
         return any(_holds(test, part) for part in value)
     numbers = value.data if scipy.sparse.issparse(value) else value
     return isinstance(numbers, np.ndarray | np.number | float) and bool(test(numbers).any())
 
 
-# --- Sparse matrices, whose indices compiled code of SciPy does not check ------------------------
+# --- Sparse matrices: SciPy's compiled code does not check indices -------------------------------
 
 
-def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-    """Return a compressed sparse matrix whose parts fit one another and the shape."""
+def sparse_matrix(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+    """Return a compressed sparse matrix; raise an error if its parts or shape do not fit."""
     if not all(type(n) is int and 0 <= n < 2**31 for n in shape):
-        raise ValueError(f"{shape} is no shape of a sparse matrix")
+        raise ValueError(f"{shape} is not the shape of a sparse matrix")
     for part, kinds in ((data, "biuf"), (indices, "i"), (indptr, "i")):
         if not isinstance(part, np.ndarray) or part.ndim != 1 or part.dtype.kind not in kinds:
             raise TypeError("parts of a sparse matrix are vectors of numbers and of indices")
     if indices.dtype != indptr.dtype or indices.itemsize < 4:
         raise TypeError("indices of a sparse matrix are of one type, of 32 or 64 bits")
-    if (indptr[1:] < indptr[:-1]).any():  # SciPy looks only where there are entries
+    if (indptr[1:] < indptr[:-1]).any():  # SciPy checks only rows with entries
         raise ValueError("the index pointer of a sparse matrix must be non-decreasing")
     matrix = kind((data, indices, indptr), shape=shape)
     matrix.check_format(full_check=True)
