@@ -4,6 +4,11 @@
 fits it. A message names the function, the requirement, the value given and the remedy.
 """
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
 
 class BochnerError(Exception):
     """Base class of all errors that bochner raises on purpose."""
@@ -65,4 +70,12 @@ class SolutionWarning(BochnerWarning):
     """The result of a solver needs attention; the text names the remedy."""
 
 
-__all__ = [name for name, value in globals().items() if isinstance(value, type)]
+__all__ = [k for k, v in globals().items() if isinstance(v, type) and v.__module__ == __name__]
+
+
+def attempted(make: Callable[..., T], *given: Any, **named: Any) -> T | InvalidInput:
+    """Return a result, or the reason why the arguments are refused: for callers with a choice."""
+    try:
+        return make(*given, **named)
+    except InvalidInput as reason:
+        return reason

@@ -22,8 +22,7 @@ from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import Columns, Exp, Free, Gaussian, Laplace, Linear, Matern, Periodic
-from bochner.kernels.kernel import TunedPositive
-from bochner.kernels.numbers import gradients, places_of, traced, with_numbers
+from bochner.kernels.numbers import TunedPositive, places_of, with_numbers
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()
@@ -109,7 +108,7 @@ def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(mon
     assert peak - K.nbytes < 30e6  # a matrix for each degree takes 800 MB
     calls, evaluate = [], Gaussian.evaluate
     monkeypatch.setattr(Gaussian, "evaluate", lambda *a: calls.append(1) or evaluate(*a))
-    gradients(reduce(operator.mul, map(Gaussian, range(1, 9))), X, X, np.ones((60, 60)))
+    reduce(operator.mul, map(Gaussian, range(1, 9))).pullback(X, X, np.ones((60, 60)))
     assert len(calls) == 8
 
 
@@ -274,7 +273,7 @@ TRACED = [
 def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
     rng = np.random.default_rng(0)
     X, C = rng.standard_normal((15, 2)), rng.standard_normal((15, 15))
-    K, back = traced(kernel, X, X, lambda _: True)
+    K, back = kernel.traced(X, X, lambda _: True)
     assert_close(K(), kernel(X))
     slopes, step = back(C), 1e-5
     assert set(slopes) == set(places_of(kernel)) != set()

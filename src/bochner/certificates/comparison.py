@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from bochner._core.threads import one_thread
 from bochner.certificates import bounds
 from bochner.certificates.pencil import eigen, required_rows
 from bochner.certificates.risks import cost_ends
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput, UnsupportedKernel, attempted
 from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.composed import Compressed, Projected
 from bochner.features.fourier.fourier import Fourier
@@ -168,18 +167,18 @@ def all_methods(d: int) -> tuple[Method, ...]:
     best = contenders(d)
     # Not those of other methods, of finite kernels, and of functions of a box.
     left_out = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
-    kinds = dict.fromkeys(rule.method for rule in RULES if rule.method not in left_out)
+    kinds = dict.fromkeys(r.method for r in RULES if r.needs and r.method not in left_out)
     published = (Fourier(IID()), *[kind() for kind in kinds], Nystrom(Uniform()))
     return (*best, *(method for method in published if method not in best))
 
 
 def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Bunch:
     started = time.perf_counter()
-    try:
-        phi = draw_map(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
-    except InvalidInput as refused:
+    ask = replace(ask, n_features=width_of(method, ask.n_features))
+    phi = attempted(draw_map, method, kernel, ask)
+    if isinstance(phi, InvalidInput):
         none = dict.fromkeys(NUMBERS, np.nan)
-        return Bunch(method=method, n_features=0, **none, refused=str(refused))
+        return Bunch(method=method, n_features=0, **none, refused=str(phi))
     draw_seconds = time.perf_counter() - started
     times: list[float] = []  # the least of up to three counts: other work only adds
     while len(times) < 3 and sum(times) < 1:
@@ -364,13 +363,19 @@ def _entries(
         yield "Chebyshev, TensorSketch", bound_for(TensorSketch()), TensorSketch(), relative
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         products = Maclaurin("geometric")
-        with suppress(InvalidInput):  # terms that do not fall
-            yield "matrix Bernstein, Maclaurin", bound_for(products), products, operator
+        bound = attempted(bound_for, products)
+        if isinstance(bound, bounds.Bound):  # whose terms fall
+            yield "matrix Bernstein, Maclaurin", bound, products, operator
+
+    def with_cut(bound_of: Callable[..., bounds.Bound]) -> tuple[bounds.Bound, bounds.Bound]:
+        zonal = bound_of(kernel, rows, alpha=alpha)
+        return zonal, zonal.cut_for(D, confidence)
+
     theorems = {"lemma 7": bounds.zonal_bound, "theorems 11 and 12": bounds.ball_bound}
     for name, bound_of in theorems.items():
-        with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
-            zonal = bound_of(kernel, rows, alpha=alpha)
-            cut = zonal.cut_for(D, confidence)
+        made = attempted(with_cut, bound_of)
+        if isinstance(made, tuple):  # of this kernel, and of degrees that can be summed
+            zonal, cut = made
             radial = "optimal" if all(c.order == 1 for c in zonal.cuts) else "monomial"
             gegenbauer = Gegenbauer(radial, order=cut.order, degree=cut.degree)
             yield f"Gegenbauer, {name}", zonal, gegenbauer, spectral

@@ -16,7 +16,6 @@ from bochner.data.writers import atomic
 from bochner.errors import InvalidType, UnsupportedKernel
 from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
-from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
@@ -211,7 +210,7 @@ def outputs(model: Any, X: Traced) -> Outputs:
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
     """Yield the number of each leaf of a tree, with an indicator column of its rows."""
     xp, tree = X.graph, rows.tree
-    kernel, X = untransformed(rows.chosen.kernel, X)
+    kernel, X = rows.chosen.kernel.untransformed(X)
 
     def below(number: int, inside: Any) -> Iterator[tuple[int, Any]]:
         if number < 0:  # a leaf

@@ -14,7 +14,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
 from bochner._core.text import HtmlResult, html_table, paragraph
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput, UnsupportedKernel, attempted
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of
@@ -262,15 +262,15 @@ def _candidates(
     refused: list[InvalidInput] = []
     for number, option in enumerate(options, start=1):
         progress("Comparing features: method", str(option), number, len(options))
-        try:
-            phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
-            error = paired_error(phi, kept)
-            # Of the map, 20 for an elementary function, and of the moments D².
-            D = float(phi.n_features)
-            cost = phi.multiplications + 20.0 * D + D * D
-            candidates.append((Candidate(option, error, None, cost), phi))
-        except InvalidInput as why:
-            refused.append(why)
+        narrow = replace(ask, n_features=width_of(option, ask.n_features))
+        phi = attempted(draw, option, kernel, narrow)
+        if isinstance(phi, InvalidInput):
+            refused.append(phi)
+            continue
+        # Of the map, 20 for an elementary function, and of the moments D².
+        D = float(phi.n_features)
+        cost = phi.multiplications + 20.0 * D + D * D
+        candidates.append((Candidate(option, paired_error(phi, kept), None, cost), phi))
     if not candidates:
         others = (other for other in refused if not isinstance(other, UnsupportedKernel))
         none = UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")

@@ -11,17 +11,16 @@ import numpy as np
 
 from bochner._core import arrays
 from bochner._core.arrays import array_namespace, dense, moved, slices, taken
-from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import Counted, word
 from bochner._core.native import signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of, times, with_far_rows
+from bochner.features.map import FeatureMap, Method, Request, kind_of, times, with_far_rows
 from bochner.kernels import algebra
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.histogram import Changed
-from bochner.kernels.kernel import Columns, Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.stationary import CoordinateWise, isotropic
+from bochner.kernels.kernel import Columns, Combined, Constant, Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.stationary import isotropic
 from bochner.kernels.windows import Windows
 
 
@@ -124,7 +123,7 @@ class DerivedMap(FeatureMap):
             case Windows():
                 return kernel.summed(X, inner.features)
             case algebra.Modulated() | algebra.Normalised():
-                U = kernel.rows(X) if isinstance(kernel, algebra.Normalised) else X
+                U = kernel.inputs(X)
                 Z = kernel.factor(U)[:, None] * inner.features(U)
                 return arrays.in_precision(Z, arrays.precision(X))
         return with_far_rows(self, X, lambda X: inner.features(kernel.inputs(X)))
@@ -196,15 +195,11 @@ def shares(
     others = [i for i, width in exact.items() if width is None]
     left = ask.n_features - sum(widths)
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
-    if sum(least) > left:
-        raise InvalidInput(
-            f"{type(method).__name__}: {kernel!r} requires n_features of at least "
-            f"{sum(widths) + sum(least)}, some for each of its terms; got {ask.n_features}. Ask "
-            "for more features, or use Nystrom(), which takes a kernel whole."
-        )
+    who, what = type(method).__name__, f"some for each term of {kernel!r}"
+    ask.require_width(sum(widths) + sum(least), who, what)
     sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
     for place, i in enumerate(others):
-        widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method)
+        widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method, ask)
         if i != others[-1]:
             share = step * round(left * sizes[place] / (sum(sizes[place:]) or 1.0) / step)
             widths[i] = min(max(least[place], share), widths[i])
@@ -264,15 +259,11 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
     return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
 
 
-def divisible_width(width: int, kernel: Kernel, method: Method) -> int:
+def divisible_width(width: int, kernel: Kernel, method: Method, ask: Request) -> int:
     """Return the largest width that the method can have within this one."""
-    step = method.granularity
-    if width < step:
-        raise InvalidInput(
-            f"{type(method).__name__}: too few features for {kernel!r}, whose exact parts leave "
-            f"{width} for the others. Ask for more features."
-        )
-    return width - width % step
+    least, who = ask.n_features - width + method.granularity, type(method).__name__
+    ask.require_width(least, who, f"some beside the exact parts of {kernel!r}")
+    return width - width % method.granularity
 
 
 # --- Boxes and principal axes of rows -------------------------------------------------------------
@@ -460,21 +451,6 @@ class ProjectedMap(FeatureMap):
         return self.inner.pullback(X @ moved(P, like=X), C) @ moved(P.T, like=X)
 
 
-def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
-    """Draw the wider map, and the directions of its largest variance on the rows."""
-    X = ask.rows("Compressed", "its directions")
-    inner = draw(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
-    if inner.n_features <= ask.n_features:
-        return inner
-    D = inner.n_features
-    gram, step = np.zeros((D, D), order="F"), max(1, (1 << 22) // D)
-    for rows in slices(X.shape[0], step):
-        add_gram(gram, np.ascontiguousarray(inner(X[rows]), dtype=np.float64))
-    _, axes = principal_axes(mirror(gram))
-    V = np.ascontiguousarray(axes[:, : ask.n_features])
-    return ProjectedMap(kernel, inner, directions=V)
-
-
 @dataclass(frozen=True)
 class Projected(Method):
     """Features by ``method`` of a few combinations of the columns: k(x, y) ≈ k(Px, Py).
@@ -517,24 +493,6 @@ class Projected(Method):
 
 
 def rotatable(kernel: Kernel, d: int) -> bool:
-    """Whether the kernel is one of distances or inner products, as far as its structure tells."""
-    return not any(
-        isinstance(leaf, CoordinateWise | Columns)
-        or isinstance(getattr(leaf, "lengthscale", None), tuple)
-        for leaf, _ in isotropic(kernel, d)[0].leaves()
-    )
-
-
-def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
-    """Draw features of combinations of the columns."""
-    plain, lengths = isotropic(kernel, ask.n_inputs)
-    d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
-    if method.how == "jl":
-        P = ask.stream("projection").standard_normal((d, size)) / size**0.5
-    else:
-        rows = ask.rows('Projected(how="pca")', "principal axes")
-        P = axes_of_rows(rows, scales, plain.spectral(d) is not None, size)
-    P = np.ascontiguousarray(scales[:, None] * P)
-    X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
-    inner = draw(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
-    return ProjectedMap(kernel, inner, P)
+    """Whether the kernel is made of kernels of distances or inner products."""
+    every = isotropic(kernel, d)[0].leaves((Combined, algebra.Normalised))
+    return all(leaf.zonal(d) is not None for leaf, _ in every)

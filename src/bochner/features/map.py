@@ -93,6 +93,14 @@ class Request:
             raise InvalidInput(f"draw: {who} takes {what} from rows of data; got none. Pass X=...")
         return self.X
 
+    def require_width(self, least: int, who: str, what: str) -> None:
+        """Refuse fewer features than ``least``."""
+        if self.n_features < least:
+            raise InvalidInput(
+                f"{who} requires n_features of at least {least:,}, {what}; got "
+                f"{self.n_features:,}. Ask for more features, or use Nystrom(...)."
+            )
+
 
 class FeatureMap(ABC):
     """A map φ with φ(x)·φ(y) ≈ k(x, y): ``phi(X)`` gives Z with Z @ Z.T ≈ K.

@@ -163,11 +163,7 @@ def draw_rectified(method: Sign | ReLU, kernel: Angular | ArcCosine, ask: Reques
         order, exact = method.order, polynomial_width(method.order, ask.n_inputs)
         split = 2 * exact <= m if method.split is None else method.split
         m -= exact * split
-    if m < 1:
-        raise InvalidInput(
-            f"ReLU(split=True) requires more than the {exact} features of the exact part; got "
-            f"{ask.n_features}. Ask for more, or use split=False."
-        )
+    ask.require_width(exact * split + 1, "ReLU(split=True)", "more than the exact part has")
     U = placements.unit_directions(method.placement, ask.n_inputs, m, ask.stream("directions"))
     return ReLUMap(kernel, U, order, split)
 

@@ -25,7 +25,6 @@ from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method, Request, capped_shares
 from bochner.kernels.algebra import SAME_ROWS
 from bochner.kernels.kernel import Columns, Kernel
-from bochner.kernels.numbers import gradients
 from bochner.kernels.stationary import Compilable
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.factorisations import raised_factor, randomly_pivoted_cholesky
@@ -405,7 +404,7 @@ class NystromMap(FeatureMap):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if self.whitened:
             C = C @ arrays.moved(self.root(arrays.precision(X)).T, like=X)
-        return gradients(self.kernel, X, arrays.moved(self.landmarks, like=X), C)
+        return self.kernel.pullback(X, arrays.moved(self.landmarks, like=X), C)
 
     def whiten(self, C: Float[Array, "n D"], dtype: np.dtype) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ by the root of this precision; a NumPy array C is overwritten."""

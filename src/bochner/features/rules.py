@@ -1,13 +1,12 @@
 """From kernel and method to feature map: a table of identities.
 
-A method serves some kernels whole: that is its leaf rule. Every other kernel is taken apart, for
-any method: a sum concatenates, a scale multiplies by its root, a product is a tensor product
+A method serves some kernels whole, by rules of its own. Every other kernel is taken apart by rules
+of all methods: a sum concatenates, a scale multiplies by its root, a product is a tensor product
 (sketched where it is too wide), columns and linear maps of the input go in front. A method that
 cannot serve a part is refused, with the names of those that can.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from math import prod
@@ -16,19 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import as_matrix, is_sparse, to_numpy
+from bochner._core.arrays import as_matrix, is_sparse, moved, slices, to_numpy
+from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import integer, require_room
 from bochner._core.names import WORDS, suggest_object
 from bochner._core.native import power_of_two
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput, UnsupportedKernel, attempted
 from bochner.features import composed, networks, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
-from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
+from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
 from bochner.features.map import FeatureMap, Method, Request, in_rounds
 from bochner.features.mercer import products, radial, sphere
 from bochner.features.mercer.radial import ROTATION_INVARIANT, Gegenbauer, MercerHarmonic
@@ -39,9 +39,8 @@ from bochner.kernels.basis import Basis, Brownian, GreenFunction
 from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.histogram import Additive, SkewedChi2
 from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum, Transformed, require_numbers
-from bochner.kernels.spectral import Measure
 from bochner.kernels.sphere import is_on_sphere
-from bochner.kernels.stationary import Gaussian
+from bochner.kernels.stationary import Gaussian, isotropic
 from bochner.kernels.windows import Windows
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, GeneralizedZonal, NeuralTangent
 
@@ -54,7 +53,7 @@ class Rule(NamedTuple):
     method: type[Method]
     kernels: Serves  # Types, or a function of a method, a kernel and the number of columns
     draw: Callable[[Any, Any, Request], FeatureMap]
-    needs: str  # In words; {0} is replaced by the method
+    needs: str = ""  # In words; {0} is replaced by the method
     first: bool = False  # Whether it comes before exact features: it takes kernels as they are
 
     def serves(self, method: Method, kernel: Kernel, d: int) -> bool:
@@ -66,27 +65,141 @@ class Rule(NamedTuple):
         return self.kernels(method, kernel, d)
 
 
+def _derived(method: Method, kernel: Any, ask: Request) -> FeatureMap:
+    """Return the features of the kernel within, changed."""
+    d = kernel.inputs(np.ones((1, ask.n_inputs))).shape[1]
+    X = None if ask.X is None else kernel.inputs(ask.X)
+    inner = draw_map(method, kernel.kernel, replace(ask, n_inputs=d, X=X))
+    return composed.DerivedMap(kernel, inner, ask.n_inputs)
+
+
+def _added(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel]) -> FeatureMap:
+    sizes = composed.shares(tuple(terms.values()), kernel, method, ask)
+    parts = zip(terms.items(), sizes, strict=True)
+    return composed.Concatenate(
+        kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
+    )
+
+
+def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> FeatureMap:
+    """Return all products of the factors' features if they fit or must, else a sketch of them.
+
+    Products of maps with Z Zᵀ ⪯ K keep this property: narrower maps are multiplied exactly.
+    """
+    if terms := composed.expansion(kernel, ask):
+        return _added(method, kernel, ask, terms)
+    factors = kernel.parts
+    if isinstance(kernel, Power):
+        factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
+    exact = [factor.exact(ask.n_inputs) for factor in factors.values()]
+    others, left = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
+
+    def draw_factors(rest: int) -> tuple[FeatureMap, ...]:
+        """Draw the factors: exact ones as they are, of the others each of this width."""
+        sizes = (rest if width is None else width for width in exact)
+        parts = zip(factors.items(), sizes, strict=True)
+        maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
+        first = next(maps)
+        if isinstance(kernel, Power) and first.below_kernel:
+            return (first,) * len(exact)  # nothing random in it that could be taken twice
+        return (first, *maps)
+
+    # Measured: with four features or more for the only other factor, it is up to twice as accurate
+    # as a sketch, whose noise grows with all norms.
+    if others == 1 and left >= 4:
+        return _tensor(kernel, draw_factors(composed.divisible_width(left, kernel, method, ask)))
+    if others == 0 and left >= 1:
+        return _tensor(kernel, draw_factors(0))
+    maps = draw_factors(composed.divisible_width(ask.n_features, kernel, method, ask))
+    if prod(phi.n_features for phi in maps) <= ask.n_features:
+        return _tensor(kernel, maps)
+    if all(phi.below_kernel for phi in maps):
+        root = int(max(left, 1) ** (1 / max(others, 1)) + 1e-9)
+        even = max(root - root % method.granularity, method.granularity)
+        narrow = attempted(draw_factors, even)  # refused if exact parts of a factor are wider
+        if isinstance(narrow, tuple) and prod(phi.n_features for phi in narrow) <= ask.n_features:
+            return _tensor(kernel, narrow)
+    return _sketch(kernel, maps, ask)
+
+
+def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
+    """Return all products of the features of maps, two at a time."""
+    if len(maps) == 1:
+        return maps[0]
+    first = _tensor(reduce(Product, (phi.kernel for phi in maps[:-1])), maps[:-1])
+    return composed.TensorProduct(kernel, first, maps[-1])
+
+
+def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
+    """Sketch pairs of factors, then pairs of sketches: noise grows least in a balanced tree.
+
+    The first columns of a wider sketch are the narrower sketch, up to a factor.
+    """
+    if len(maps) == 1:
+        return maps[0]
+    middle = len(maps) // 2
+    parts = {"left": maps[:middle], "right": maps[middle:]}
+    left, right = (
+        _sketch(reduce(Product, (phi.kernel for phi in v)), v, ask.part(k, ask.n_features))
+        for k, v in parts.items()
+    )
+    sizes, rng = (left.n_features, right.n_features), ask.stream("sketch")
+    first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
+    picks = [in_rounds(power_of_two(n), ask.n_features, rng.spawn(1)[0]) for n in sizes]
+    return composed.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
+
+
+def _compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw the wider map, and the directions of its largest variance on the rows."""
+    X = ask.rows("Compressed", "its directions")
+    inner = draw_map(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
+    if inner.n_features <= ask.n_features:
+        return inner
+    D = inner.n_features
+    gram, step = np.zeros((D, D), order="F"), max(1, (1 << 22) // D)
+    for rows in slices(X.shape[0], step):
+        add_gram(gram, np.ascontiguousarray(inner(X[rows]), dtype=np.float64))
+    _, axes = composed.principal_axes(mirror(gram))
+    V = np.ascontiguousarray(axes[:, : ask.n_features])
+    return composed.ProjectedMap(kernel, inner, directions=V)
+
+
+def _projected(method: composed.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw features of combinations of the columns."""
+    plain, lengths = isotropic(kernel, ask.n_inputs)
+    d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
+    if method.how == "jl":
+        P = ask.stream("projection").standard_normal((d, size)) / size**0.5
+    else:
+        rows = ask.rows('Projected(how="pca")', "principal axes")
+        P = composed.axes_of_rows(rows, scales, plain.spectral(d) is not None, size)
+    P = np.ascontiguousarray(scales[:, None] * P)
+    X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
+    inner = draw_map(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
+    return composed.ProjectedMap(kernel, inner, P)
+
+
 def _spectral(method: Method, kernel: Kernel, d: int) -> bool:
     """Whether the frequencies of the kernel are drawn directly; sums are split first."""
     if kernel.exact(d) or isinstance(kernel, Sum | Scaled | Normalised | Transformed):
         return False
-    seen = kernel.spectral(d)
-    on_nodes = isinstance(getattr(method, "placement", None), Grid)
-    return isinstance(seen, Measure) or (seen is not None and not on_nodes)
+    law = kernel.spectral(d)
+    return law is not None and getattr(method, "placement", IID()).serves(law)
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Return whether the kernel has the method's radial functions; a sum without them is split."""
     if isinstance(next(kernel.leaves(Scaled))[0], GeneralizedZonal):
         return isinstance(kernel, GeneralizedZonal)
-    if not radial.is_rotation_invariant(kernel, d) or method.radial == "optimal":
-        return radial.is_rotation_invariant(kernel, d)
+    if not _rotation_invariant(method, kernel, d) or method.radial == "optimal":
+        return _rotation_invariant(method, kernel, d)
     parts = kernel.zonal(d) if isinstance(kernel, Sum) else None
     return parts is None or parts.zonal or parts.power_series is not None
 
 
-_series = lambda _method, kernel, d: sketch.powers(kernel, d) is not None
-_OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
+_rotation_invariant = lambda _, kernel, d: isotropic(kernel, d)[0].zonal(d) is not None
+_series = lambda _, kernel, d: sketch.powers(kernel, d) is not None
+_exact = lambda _, kernel, d: kernel.exact(d) is not None
 _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
     "Linear or Constant"
@@ -96,29 +209,24 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 #: Every rule. The first one that serves a kernel is taken.
 RULES: tuple[Rule, ...] = (
     Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
-    Rule(
-        composed.Compressed,
-        Kernel,
-        lambda m, k, a: composed.draw_compressed(m, k, a, draw_map),
-        "any kernel",
-        True,
-    ),
+    Rule(composed.Compressed, Kernel, _compressed, "any kernel", True),
     Rule(
         composed.Projected,
-        lambda _method, kernel, d: composed.rotatable(kernel, d),
-        lambda m, k, a: composed.draw_projected(m, k, a, draw_map),
+        lambda _, kernel, d: composed.rotatable(kernel, d),
+        _projected,
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
         True,
     ),
     Rule(
         Fourier,
-        SkewedChi2,  # stationary in log(x + c): Li, Ionescu and Sminchisescu (2010), eq. 12
+        # stationary in log(x + c): Li, Ionescu and Sminchisescu (2010), eq. 12
+        lambda m, k, d: isinstance(k, SkewedChi2) and m.placement.serves(k.spectral_of_logs(d)),
         lambda m, k, a: composed.DerivedMap(k, fourier.draw_stationary(m, k, a), a.n_inputs),
-        _OF_DIFFERENCES,
+        "{0.placement.needs}",
     ),
-    Rule(Fourier, _spectral, fourier.draw_stationary, _OF_DIFFERENCES),
-    Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, _OF_DIFFERENCES),
+    Rule(Fourier, _spectral, fourier.draw_stationary, "{0.placement.needs}"),
+    Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, IID.needs),
     Rule(
         FourierGrid,
         lambda _method, kernel, d: d <= MOST_COLUMNS and equispaced.has_weights(kernel, d),
@@ -153,12 +261,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(Gegenbauer, _radial_functions, radial.draw_gegenbauer, ROTATION_INVARIANT),
     # terms of the kernel's own expansion
-    Rule(
-        MercerHarmonic,
-        lambda _method, kernel, d: radial.is_rotation_invariant(kernel, d),
-        radial.draw_harmonics,
-        ROTATION_INVARIANT,
-    ),
+    Rule(MercerHarmonic, _rotation_invariant, radial.draw_harmonics, ROTATION_INVARIANT),
     Rule(
         sphere.SphericalHarmonics,
         lambda _method, kernel, _d: is_on_sphere(kernel),
@@ -168,9 +271,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         products.HermiteMercer,
         # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-        lambda _, k, d: not isinstance(k, Scaled | Transformed) and bool(products.columnwise(k, d)),
+        lambda _, k, d: (
+            d <= composed.MOST_COLUMNS  # whose principal axes it needs
+            and not isinstance(k, Scaled | Transformed)
+            and bool(products.columnwise(k, d))
+        ),
         products.draw_hermite,
-        "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
+        "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy, "
+        f"of at most {composed.MOST_COLUMNS:,} columns",
     ),
     Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_modes, _DENSITY),
     Rule(
@@ -181,7 +289,6 @@ RULES: tuple[Rule, ...] = (
         products.draw_sines,
         f"{_DENSITY}, Brownian or GreenFunction",
     ),
-    Rule(products.Explicit, Basis, products.draw_basis, _FINITE),
     Rule(
         products.Explicit,
         lambda _, k, d: bool((form := sketch.powers(k, d)) and form[0].degree is not None),
@@ -192,25 +299,40 @@ RULES: tuple[Rule, ...] = (
     Rule(sketch.Maclaurin, _series, sketch.draw_maclaurin, sketch.POWER_SERIES),
     Rule(sketch.TensorSketch, _series, sketch.draw_tensorsketch, sketch.POWER_SERIES),
     Rule(sketch.PolySketch, _series, sketch.draw_polysketch, sketch.POWER_SERIES),
+    # every method: features of the kernel's own, and kernels made of others
+    Rule(Method, Basis, products.draw_basis),
+    Rule(Method, Scaled | Modulated | Normalised | Transformed | Windows, _derived),
+    Rule(Method, Sum, lambda m, k, a: _added(m, k, a, k.parts)),
+    # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
+    Rule(Method, Exp, lambda m, k, a: _added(m, k, a, composed.series(k, m, a))),
+    Rule(Method, Product | Power, _multiplied),
+    Rule(Method, _exact, lambda _, kernel, ask: composed.LinearMap(kernel, ask.n_inputs)),
 )
 
 
+def rule_for(method: Method, kernel: Kernel, d: int) -> Rule | None:
+    """Return the rule by which a method draws the map of a kernel of d columns, if there is one."""
+    whole = isinstance(method, composed.Projected)
+    rules = (rule for rule in RULES if not (whole and rule.method is Method))
+    return next((rule for rule in rules if rule.serves(method, kernel, d)), None)
+
+
 def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
-    """Return the error for a kernel that a method does not serve, with the methods that do."""
+    """Return the error for a kernel without a rule, with the methods that serve it."""
     name = type(method).__name__
-    needs = [rule.needs for rule in RULES if isinstance(method, rule.method)]
+    needs = [rule.needs for rule in RULES if isinstance(method, rule.method) and rule.needs]
     if not needs:
         return InvalidInput(
             f"{name} makes no features: it is a method of KernelRidge or GaussianProcessRegressor. "
             'Take Nystrom(), or "auto".'
         )
-    others = (rule for rule in RULES if not rule.first)
+    others = (rule for rule in RULES if rule.needs and not rule.first)
     served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
     names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(served)]
     who = f"{', '.join(names)} and Nystrom(...) serve" if names else "Nystrom(...) serves"
     return UnsupportedKernel(
         f"{name} requires {needs[-1].format(method)}, or sums, products and multiples of such; got "
-        f"{kernel!r}. {who} it."
+        f"{kernel!r} for d = {d}. {who} it."
     )
 
 
@@ -218,23 +340,23 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts."""
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]
-    rule = next((rule for rule in RULES if rule.serves(method, kernel, ask.n_inputs)), None)
-    if rule is not None and rule.first:
-        return rule.draw(method, kernel, ask)
-    if isinstance(method, composed.Projected):
+    rule = rule_for(method, kernel, ask.n_inputs)
+    if rule is None:
         raise refusal(method, kernel, ask.n_inputs)
+    if rule.first:
+        return rule.draw(method, kernel, ask)
     width = kernel.exact(ask.n_inputs)
     if width is not None and width <= ask.n_features:
-        return compose(kernel, method, ask)
+        own = (rule for rule in RULES if rule.method is Method)
+        rule = next(rule for rule in own if rule.serves(method, kernel, ask.n_inputs))
+        return rule.draw(method, kernel, ask)
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
     require_room(
         8 * ask.n_features * (1 + columns if method.numbers_each is None else method.numbers_each),
         f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
         "Ask for fewer features.",
     )
-    if rule is None:
-        return compose(kernel, method, ask)
-    if ask.n_features % method.granularity:
+    if rule.method is not Method and ask.n_features % method.granularity:
         name = type(method).__name__
         forms = {"Fourier": ', or use form="phase"', "Positive": ', or use form="plain"'}
         raise InvalidInput(
@@ -247,108 +369,6 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
 def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
     """Pick among the candidates of ``method``, for ``targets`` of the rows of ``ask`` if given."""
     return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
-
-
-def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap:
-    """Draw the map of a kernel from maps of its parts, or refuse a kernel without parts."""
-    match kernel:
-        case Basis():
-            return products.draw_basis(method, kernel, ask)
-        case Scaled() | Modulated() | Normalised() | Transformed() | Windows():
-            X, d = ask.X, ask.n_inputs
-            if isinstance(kernel, Windows):
-                kernel.count(d)  # refuses rows that are no sequences
-                X, d = None if X is None else kernel.stacked(X, 4096), kernel.columns
-            elif isinstance(kernel, Normalised | Transformed):
-                change = kernel.rows if isinstance(kernel, Normalised) else kernel.inputs
-                d, X = change(np.ones((1, d))).shape[1], None if X is None else change(X)
-            inner = draw_map(method, kernel.kernel, replace(ask, n_inputs=d, X=X))
-            return composed.DerivedMap(kernel, inner, ask.n_inputs)
-        case Sum():
-            return _added(kernel, kernel.parts, method, ask)
-        case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
-            return _added(kernel, composed.series(kernel, method, ask), method, ask)
-        case Product() | Power():
-            return _multiplied(kernel, method, ask)
-        case _ if kernel.exact(ask.n_inputs) is not None:
-            return composed.LinearMap(kernel, ask.n_inputs)
-    raise refusal(method, kernel, ask.n_inputs)
-
-
-def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
-    sizes = composed.shares(tuple(terms.values()), kernel, method, ask)
-    parts = zip(terms.items(), sizes, strict=True)
-    return composed.Concatenate(
-        kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
-    )
-
-
-def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> FeatureMap:
-    """Return all products of the factors' features if they fit or must, else a sketch of them.
-
-    Products of maps with Z Zᵀ ⪯ K keep this property: narrower maps are multiplied exactly.
-    """
-    if terms := composed.expansion(kernel, ask):
-        return _added(kernel, terms, method, ask)
-    factors = kernel.parts
-    if isinstance(kernel, Power):
-        factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
-    exact = [factor.exact(ask.n_inputs) for factor in factors.values()]
-    others, left = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
-
-    def draw_factors(rest: int) -> tuple[FeatureMap, ...]:
-        """Draw the factors: exact ones as they are, of the others each of this width."""
-        sizes = (rest if width is None else width for width in exact)
-        parts = zip(factors.items(), sizes, strict=True)
-        maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
-        first = next(maps)
-        if isinstance(kernel, Power) and first.below_kernel:
-            return (first,) * len(exact)  # nothing random in it that could be taken twice
-        return (first, *maps)
-
-    # Measured: with four features or more for the only other factor, it is up to twice as accurate
-    # as a sketch, whose noise grows with all norms.
-    if others == 1 and left >= 4:
-        return _tensor(kernel, draw_factors(composed.divisible_width(left, kernel, method)))
-    if others == 0 and left >= 1:
-        return _tensor(kernel, draw_factors(0))
-    maps = draw_factors(composed.divisible_width(ask.n_features, kernel, method))
-    if prod(phi.n_features for phi in maps) <= ask.n_features:
-        return _tensor(kernel, maps)
-    if all(phi.below_kernel for phi in maps):
-        root = int(max(left, 1) ** (1 / max(others, 1)) + 1e-9)
-        with suppress(InvalidInput):  # too few features for the exact parts of a factor
-            even = draw_factors(max(root - root % method.granularity, method.granularity))
-            if prod(phi.n_features for phi in even) <= ask.n_features:
-                return _tensor(kernel, even)
-    return _sketch(kernel, maps, ask)
-
-
-def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
-    """Return all products of the features of maps, two at a time."""
-    if len(maps) == 1:
-        return maps[0]
-    first = _tensor(reduce(Product, (phi.kernel for phi in maps[:-1])), maps[:-1])
-    return composed.TensorProduct(kernel, first, maps[-1])
-
-
-def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
-    """Sketch pairs of factors, then pairs of sketches: noise grows least in a balanced tree.
-
-    The first columns of a wider sketch are the narrower sketch, up to a factor.
-    """
-    if len(maps) == 1:
-        return maps[0]
-    middle = len(maps) // 2
-    parts = {"left": maps[:middle], "right": maps[middle:]}
-    left, right = (
-        _sketch(reduce(Product, (phi.kernel for phi in v)), v, ask.part(k, ask.n_features))
-        for k, v in parts.items()
-    )
-    sizes, rng = (left.n_features, right.n_features), ask.stream("sketch")
-    first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
-    picks = [in_rounds(power_of_two(n), ask.n_features, rng.spawn(1)[0]) for n in sizes]
-    return composed.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
 
 
 # --- Methods by name, and those that "auto" compares ---------------------------------------------
@@ -472,10 +492,10 @@ def draw(
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
-    with suppress(InvalidInput):
-        phi = draw_map(products.Explicit(), kernel, Request(n_inputs, sketch.MOST_EXACT, 0))
-        if phi.n_features <= sketch.MOST_EXACT and phi.below_kernel:
-            return phi
+    ask = Request(n_inputs, sketch.MOST_EXACT, 0)
+    phi = attempted(draw_map, products.Explicit(), kernel, ask)
+    if isinstance(phi, FeatureMap) and phi.n_features <= ask.n_features and phi.below_kernel:
+        return phi
     raise UnsupportedKernel(
         f"{kernel!r} of {n_inputs} columns has no exact finite features, or more than "
         f"{sketch.MOST_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "

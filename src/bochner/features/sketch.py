@@ -143,27 +143,21 @@ def split_off(
     exact = np.flatnonzero([energy[0] > 0, pays])
     left -= d * pays
     energy[exact] = 0.0
-    if left < 1 and energy.any():
-        who = type(method).__name__
-        raise InvalidInput(f"{who} requires two features or more for {kernel!r}; got {D}.")
+    if energy.any():
+        ask.require_width(D - left + 1, type(method).__name__, f"beside exact parts of {kernel!r}")
     return exact, energy, left
 
 
 def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
     """Return the lengths of rows that degrees are weighed at."""
     series, _, scales = parts
-    if ask.X is not None and ask.X.shape[0]:
-        n = ask.X.shape[0]
-        rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.int64))]
-        return arrays.to_numpy(unit_rows(rows, scales)[1])
-    if series.degree is not None:
+    if series.degree is not None and (ask.X is None or not ask.X.shape[0]):
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
         if present.sum() <= 1:
             return np.ones(1)  # one degree only: nothing to weigh
-    raise InvalidInput(
-        "draw: sketches of a power series share their features among degrees by what these "
-        "contribute to k(x, x) of the rows; got no rows. Pass X=..."
-    )
+    X = ask.rows("a sketch of a power series", "what degrees contribute to k(x, x)")
+    rows = X[np.unique(np.linspace(0, X.shape[0] - 1, min(X.shape[0], 512)).astype(np.int64))]
+    return arrays.to_numpy(unit_rows(rows, scales)[1])
 
 
 def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.ndarray, " N"]:
@@ -267,11 +261,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     most = max(1, series.degree or 0)
     present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
     count = sum(math.comb(d + int(n) - 1, n) for n in np.flatnonzero(present))
-    if count > ask.n_features:
-        raise InvalidInput(
-            f"Explicit: n_features must be at least the {count:,} features of {kernel!r}; got "
-            f"{ask.n_features:,}. Ask for as many, or take PolySketch()."
-        )
+    ask.require_width(count, "Explicit", f"all of {kernel!r}")
     rows = np.array([*combinations_with_replacement(range(d + 1), most)], dtype=np.int32)
     degrees = (rows < d).sum(axis=1)
     kept = np.argsort(degrees, kind="stable")

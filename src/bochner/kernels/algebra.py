@@ -435,7 +435,7 @@ class Normalised(Kernel):
 
     spectral, exact = spectral_within, exact_within
 
-    def rows(self, X: Rows) -> Rows:
+    def inputs(self, X: Rows) -> Rows:
         """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
         return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
@@ -448,8 +448,8 @@ class Normalised(Kernel):
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         def block(A: Array, B: Array) -> Array:
-            U = self.rows(arrays.in_float64(A))
-            V = U if B is A else self.rows(arrays.in_float64(B))
+            U = self.inputs(arrays.in_float64(A))
+            V = U if B is A else self.inputs(arrays.in_float64(B))
             with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
                 K = _between(self.factor, self.kernel.evaluate(U, V), U, V)
             return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
@@ -458,7 +458,7 @@ class Normalised(Kernel):
         return block(X, Y) if wide else distances.by_blocks(block, X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        size = self._size(self.rows(arrays.in_float64(X)))
+        size = self._size(self.inputs(arrays.in_float64(X)))
         return arrays.array_namespace(size).astype(size > 0, X.dtype)
 
     def _size(self, X: Rows) -> Float[Array, " n"]:
@@ -470,13 +470,6 @@ class Normalised(Kernel):
 
 #: Kernels made of others of the same rows.
 SAME_ROWS = (Combined, Modulated, Normalised)
-
-
-def untransformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
-    """Return the kernel without its transformations of rows, and the rows as it receives them."""
-    while isinstance(kernel, Transformed):
-        X, kernel = kernel.inputs(X), kernel.kernel
-    return kernel, X
 
 
 def norm_degree(kernel: Kernel) -> int | None:
@@ -515,7 +508,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     """Return ``kernel(X)``; of a sum in bands up to the diagonal: a third less time and memory."""
     if X.shape[0] <= BAND or not isinstance(next(kernel.leaves(Transformed))[0], Sum):
         return np.ascontiguousarray(kernel(X))
-    inner, U = untransformed(kernel, X)
+    inner, U = kernel.untransformed(X)
     K = np.empty((U.shape[0], U.shape[0]), arrays.precision(U))
     for start in range(0, len(K), BAND):
         here = slice(start, start + BAND)

@@ -3,19 +3,19 @@
 import abc
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import cache, partial, reduce
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from bochner._core import arrays, checks
-from bochner._core.checks import Check, Counted, MaybePositive, nonnegative, positive
-from bochner._core.names import NamedArguments, replacement
+from bochner._core.checks import Counted
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import series, spectral
+from bochner.kernels.numbers import Free, Place, TunedNonnegative, TunedPositive, Value, differences
 from bochner.kernels.series import PowerSeries, RadialKernels
 from bochner.kernels.spectral import Frequencies
 
@@ -23,104 +23,10 @@ T = TypeVar("T")
 
 #: A function that returns the values of a kernel, computed when asked for.
 Values = Callable[[], Array]
-
-
-class Value(NamedArguments):
-    """A dataclass whose fields are found and replaced by path, such as ``left__lengthscale``."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the fields by name; with ``deep`` also those of its parts, by path."""
-        params: dict[str, Any] = {}
-        for name in [f.name for f in fields(self)] if is_dataclass(self) else list[str]():
-            params[name] = part = getattr(self, name)
-            if deep and isinstance(part, Value):
-                params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
-        return params
-
-    def replace(self, **changes: Any) -> Self:
-        """Return it with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
-        params, of_parts = self.get_params(deep=False), dict[str, dict[str, Any]]()
-        direct = {path: new for path, new in changes.items() if "__" not in path}
-        for path, new in changes.items():
-            name, _, rest = path.partition("__")
-            part = direct.get(name, params.get(name))
-            if name not in params or (rest and not isinstance(part, Value)):
-                known = ", ".join(self.get_params()) or "none: it has no parameters"
-                right = replacement(type(self).__name__, name, tuple(params))
-                advice = f"; its parameters are: {known}." if right is None else f": give {right}."
-                raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
-            if rest:
-                of_parts.setdefault(name, {})[rest] = new
-        result: Any = replace(self, **direct) if direct else self  # type: ignore[type-var]
-        for name, within in of_parts.items():
-            result = replace(result, **{name: getattr(result, name).replace(**within)})
-        return result
-
-
-@dataclass(frozen=True)
-class Free(Value):
-    """Number of a kernel that a fit chooses; ``"auto"`` is short for ``Free()``.
-
-    A kernel with such a number is a specification: estimators choose the number and store the
-    kernel as ``kernel_``. Other numbers do not change. Each term of a sum without a weight gets a
-    weight, which is chosen too.
-
-    Parameters
-    ----------
-    start : float, optional
-        Positive. Start of the search, in addition to starts from the rows.
-    low, high : float, optional
-        Positive. Bounds of the number. Default: derived from the rows.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Free, Gaussian, Linear
-    >>> Gaussian("auto") + Gaussian(Free(start=50.0)) * Linear()
-    Gaussian(lengthscale='auto') + Gaussian(lengthscale=Free(start=50.0)) * Linear()
-    """
-
-    start: MaybePositive = None
-    low: MaybePositive = None
-    high: MaybePositive = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        given = [value for value in (self.low, self.start, self.high) if value is not None]
-        if sorted(given) != given or (self.low is not None and self.low == self.high):
-            raise InvalidInput(
-                "Free: low ≤ start ≤ high and low < high are required; got "
-                f"low={self.low}, start={self.start}, high={self.high}."
-            )
-
-    def __repr__(self) -> str:
-        named = (("start", self.start), ("low", self.low), ("high", self.high))
-        given = [f"{name}={value}" for name, value in named if value is not None]
-        return f"Free({', '.join(given)})" if given else "'auto'"
-
-
-def free_or(check: Check) -> Check:
-    """Return the check of a number, or of one per column; each may be free."""
-
-    def one(value: Any, who: str, name: str) -> Any:
-        if isinstance(value, str) and value == "auto":
-            return Free()
-        return value if isinstance(value, Free) else check(value, who, name)
-
-    def checked(value: Any, who: str, name: str) -> Any:
-        if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
-            return tuple(one(item, who, f"{name}[{j}]") for j, item in enumerate(value))
-        return one(value, who, name)
-
-    return checked
-
-
-#: The mark of a field that a fit may find.
-TUNED = "tuned"
-
-TunedPositive = Annotated[float, free_or(positive), TUNED]
-TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
-#: A number for all columns, or one per column.
-TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.one_or_each(positive)), TUNED]
+#: Such a function, and one from ∂E/∂K, of a scalar E, to gradients of E.
+Traced = tuple[Values, Callable[[Array], Any]]
+#: Which numbers have gradients; None for gradients in the rows.
+Wanted = Callable[[Place], bool] | None
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
@@ -151,17 +57,6 @@ class Kernel(Value, abc.ABC):
 
     # NumPy then leaves np.float64(2) * k to the kernel.
     __array_ufunc__ = None
-
-    #: Fields that a fit may find: numbers, or tuples of such. A class whose fields are annotated
-    #: with :data:`TunedPositive` and the like has these.
-    tunable: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        annotations = vars(cls).get("__annotations__", {})
-        tuned = tuple(
-            k for k, kind in annotations.items() if TUNED in getattr(kind, "__metadata__", ())
-        )
-        cls.tunable = tuned or cls.tunable
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Pairs:
         """Return the kernel matrix K with K[i, j] = k(X[i], Y[j]).
@@ -240,6 +135,18 @@ class Kernel(Value, abc.ABC):
         """The kernels that this one is made of, by field."""
         return {k: v for k, v in self.get_params(deep=False).items() if isinstance(v, Kernel)}
 
+    def inputs(self, X: Rows) -> Rows:
+        """Return the rows that the kernels within receive."""
+        return X
+
+    def untransformed(self, X: Rows) -> tuple["Kernel", Rows]:
+        """Return the kernel without its transformations of rows, and the rows that it receives."""
+        return self, X
+
+    def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
+        """Return a text of the kernel, with these words for numbers and for kernels not joined."""
+        return word(self)
+
     @property
     def summands(self) -> list["Kernel"]:
         """Summands of this kernel."""
@@ -293,14 +200,36 @@ class Kernel(Value, abc.ABC):
 
         Rows are checked and dense, of one library and precision, X not empty. O(n m d) time, and
         memory for a few matrices (n, m): give rows in blocks. Kernels without a closed form of the
-        gradient raise UnsupportedKernel. Of sums, products and the like see
-        :func:`bochner.kernels.numbers.gradients`.
+        gradient raise UnsupportedKernel.
         """
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
             "have one: smooth ones of x − y, Linear, Polynomial, DotExponential, DotProduct, "
             "SkewedChi2, and sums, products, powers, Exp, Columns and Mahalanobis of these."
         )
+
+    def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
+        """Return the function that gives K, and the one from ∂E/∂K to gradients.
+
+        Gradients are in the rows X if ``wanted`` is None, else for Y = X in the logarithms of the
+        wanted numbers. All of them together cost as much as a few kernel matrices.
+        """
+        if wanted is None:
+            return cache(lambda: self.evaluate(X, Y)), lambda C: self.pullback(X, Y, C)
+        K, back = self.traced_numbers(X)
+        return K, lambda C: differences(self, X, C, wanted, back(C))
+
+    def traced_numbers(self, X: Rows) -> Traced:
+        """Return `traced` for the numbers of the kernel whose gradients have a formula."""
+        return cache(lambda: self.evaluate(X, X)), lambda _: {}
+
+    def _traced_part(self, name: str, X: Rows, Y: Others, wanted: Wanted) -> Traced:
+        """Return `traced` of a part, with places as seen from this kernel."""
+        part = self.parts[name]
+        if wanted is None:
+            return part.traced(X, Y, None)
+        K, back = part.traced(X, Y, lambda place: wanted(place.within(name)))
+        return K, lambda C: {place.within(name): slope for place, slope in back(C).items()}
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -409,11 +338,36 @@ class Combined(Kernel):
     def back(self, C: Array, K: Values, *parts: Values) -> Iterable[Array]:
         """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
+    #: Whether K is kept while gradients are computed: not if parts give it in one operation.
+    kept: ClassVar[bool] = True
+
+    def slopes(self, C: Array, *parts: Values) -> dict[Place, float]:
+        """Return gradients in the logarithms of the kernel's own numbers."""
+        return {}
+
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return self.joined(*(partial(part.evaluate, X, Y) for part in self.parts.values()))
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self.joined(*(partial(part.diagonal, X) for part in self.parts.values()))
+
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        return self.traced(X, Y, None)[1](C)
+
+    def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
+        each = [self._traced_part(name, X, Y, wanted) for name in self.parts]
+        values, backs = zip(*each, strict=True)
+        joined = lambda: self.joined(*values)
+        K = cache(joined) if self.kept else joined
+
+        def through(C: Array) -> Any:
+            of_parts = zip(backs, self.back(C, K, *values), strict=True)
+            slopes = [back(slope) for back, slope in of_parts]
+            if wanted is None:
+                return reduce(operator.add, slopes)
+            return reduce(operator.or_, slopes, self.slopes(C, *values))
+
+        return K, through
 
 
 class Algebra(Combined):
@@ -428,13 +382,16 @@ class Algebra(Combined):
     def exact(self, d: int) -> int | None:
         return self.folded(lambda part, _: part.exact(d), operator.add, operator.mul)
 
+    def __repr__(self) -> str:
+        return self.written()
 
-def _enclosed(kernel: Kernel, *looser: type[Kernel]) -> str:
+
+def _enclosed(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
     """Return how a part is written: in brackets if it is made by an operator that binds less."""
-    return f"({kernel!r})" if isinstance(kernel, looser) else repr(kernel)
+    return f"({part.written(*how)})" if isinstance(part, looser) else part.written(*how)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sum(Algebra):
     """k(x, y) = left(x, y) + right(x, y); written ``left + right``.
 
@@ -452,8 +409,8 @@ class Sum(Algebra):
     left: Part
     right: Part
 
-    def __repr__(self) -> str:
-        return f"{self.left!r} + {_enclosed(self.right, Sum)}"
+    def written(self, *how: Any) -> str:
+        return f"{self.left.written(*how)} + {_enclosed(self.right, how, Sum)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         parts = self.left, self.right
@@ -467,6 +424,8 @@ class Sum(Algebra):
         moment = lambda *squares: sum(a * s for a, s in pairs(squares) if a) / self.at_zero(d)
         return spectral.composite(draw, moment, *(part.spectral(d) for part in parts))
 
+    kept = False
+
     def joined(self, *parts: Values) -> Array:
         return parts[0]() + parts[1]()
 
@@ -474,7 +433,7 @@ class Sum(Algebra):
         return C, C
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Product(Algebra):
     """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (positive: Schur).
 
@@ -492,8 +451,9 @@ class Product(Algebra):
     left: Part
     right: Part
 
-    def __repr__(self) -> str:
-        return f"{_enclosed(self.left, Sum)} * {_enclosed(self.right, Sum, Product, Scaled)}"
+    def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
+        left, how = _enclosed(self.left, (word, times), Sum), (word, times)
+        return f"{left} {times} {_enclosed(self.right, how, Sum, Product, Scaled)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
@@ -508,7 +468,7 @@ class Product(Algebra):
         yield C * parts[0]()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scaled(Algebra):
     """k(x, y) = scale · kernel(x, y); written ``scale * kernel``.
 
@@ -530,10 +490,12 @@ class Scaled(Algebra):
     scale: TunedPositive
     kernel: Part
 
-    def __repr__(self) -> str:
-        return f"{self.scale!r} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
+    def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
+        inner = _enclosed(self.kernel, (word, times), Sum, Product, Scaled)
+        return f"{word(self.scale)} {times} {inner}"
 
     spectral = spectral_within
+    kept = False
 
     def joined(self, *parts: Values) -> Array:
         return self.scale * parts[0]()
@@ -541,8 +503,11 @@ class Scaled(Algebra):
     def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
         return (self.scale * C,)
 
+    def slopes(self, C: Array, *parts: Values) -> dict[Place, float]:
+        return {Place("scale"): float(self.scale * np.vdot(C, parts[0]()))}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Power(Algebra):
     """k(x, y) = kernel(x, y)^p for a whole number p; written ``kernel ** p`` (Schur).
 
@@ -565,8 +530,8 @@ class Power(Algebra):
     kernel: Part
     exponent: Counted
 
-    def __repr__(self) -> str:
-        return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}**{self.exponent}"
+    def written(self, *how: Any) -> str:
+        return f"{_enclosed(self.kernel, how, Sum, Product, Scaled, Power)}**{self.exponent}"
 
     def spectral(self, d: int) -> Frequencies | None:
         p, one = self.exponent, self.kernel.spectral(d)
@@ -602,6 +567,18 @@ class Transformed(Kernel):
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.inputs(X))
+
+    def untransformed(self, X: Rows) -> tuple[Kernel, Rows]:
+        return self.kernel.untransformed(self.inputs(X))
+
+    pullback = Combined.pullback
+
+    def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
+        U = self.inputs(X)
+        K, back = self._traced_part("kernel", U, U if Y is X else self.inputs(Y), wanted)
+        if wanted is None:
+            return K, lambda C: self.back(X, back(C))
+        return K, lambda C: differences(self, X, C, wanted, back(C))
 
 
 def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:

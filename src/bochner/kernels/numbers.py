@@ -1,26 +1,126 @@
-"""Hyperparameters of kernels, and gradients of kernel values in hyperparameters and rows.
-
-Derivatives of a scalar E with ∂E/∂K = C are computed backwards through the parts of a kernel: a sum
-passes C to both parts, a product C ∘ right to the left part, a power p C ∘ kernel^(p − 1). A leaf
-sums C ∘ ∂k/∂log θ for each number θ, or C ∘ ∂k/∂x for its rows. All derivatives together cost as
-much as a few kernel matrices.
-"""
+"""Values with numbers that a fit may find, and the places of these numbers."""
 
 import math
-import operator
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, reduce
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from bochner._core.arrays import slices
-from bochner._core.shapes import Array, Others, Pairs, Rows
-from bochner.kernels import distances
-from bochner.kernels.kernel import Combined, Free, Kernel, Product, Scaled, Sum, Transformed, Values
-from bochner.kernels.stationary import Compilable, CoordinateWise, Radial
-from bochner.kernels.stationary_families import Periodic
+from bochner._core import checks
+from bochner._core.checks import Check, MaybePositive, nonnegative, positive
+from bochner._core.names import NamedArguments, replacement
+from bochner._core.shapes import Array
+from bochner.errors import InvalidInput
+
+#: The mark of a field that a fit may find.
+TUNED = "tuned"
+
+
+class Value(NamedArguments):
+    """A dataclass whose fields are found and replaced by path, such as ``left__lengthscale``."""
+
+    #: Fields that a fit may find: numbers, or tuples of such. A class whose fields are annotated
+    #: with :data:`TunedPositive` and the like has these.
+    tunable: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        annotations = vars(cls).get("__annotations__", {})
+        tuned = tuple(
+            k for k, kind in annotations.items() if TUNED in getattr(kind, "__metadata__", ())
+        )
+        cls.tunable = tuned or cls.tunable
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the fields by name; with ``deep`` also those of its parts, by path."""
+        params: dict[str, Any] = {}
+        for name in [f.name for f in fields(self)] if is_dataclass(self) else list[str]():
+            params[name] = part = getattr(self, name)
+            if deep and isinstance(part, Value):
+                params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
+        return params
+
+    def replace(self, **changes: Any) -> Self:
+        """Return it with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
+        params, of_parts = self.get_params(deep=False), dict[str, dict[str, Any]]()
+        direct = {path: new for path, new in changes.items() if "__" not in path}
+        for path, new in changes.items():
+            name, _, rest = path.partition("__")
+            part = direct.get(name, params.get(name))
+            if name not in params or (rest and not isinstance(part, Value)):
+                known = ", ".join(self.get_params()) or "none: it has no parameters"
+                right = replacement(type(self).__name__, name, tuple(params))
+                advice = f"; its parameters are: {known}." if right is None else f": give {right}."
+                raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
+            if rest:
+                of_parts.setdefault(name, {})[rest] = new
+        result: Any = replace(self, **direct) if direct else self  # type: ignore[type-var]
+        for name, within in of_parts.items():
+            result = replace(result, **{name: getattr(result, name).replace(**within)})
+        return result
+
+
+@dataclass(frozen=True)
+class Free(Value):
+    """Number of a kernel that a fit chooses; ``"auto"`` is short for ``Free()``.
+
+    A kernel with such a number is a specification: estimators choose the number and store the
+    kernel as ``kernel_``. Other numbers do not change. Each term of a sum without a weight gets a
+    weight, which is chosen too.
+
+    Parameters
+    ----------
+    start : float, optional
+        Positive. Start of the search, in addition to starts from the rows.
+    low, high : float, optional
+        Positive. Bounds of the number. Default: derived from the rows.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Free, Gaussian, Linear
+    >>> Gaussian("auto") + Gaussian(Free(start=50.0)) * Linear()
+    Gaussian(lengthscale='auto') + Gaussian(lengthscale=Free(start=50.0)) * Linear()
+    """
+
+    start: MaybePositive = None
+    low: MaybePositive = None
+    high: MaybePositive = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [value for value in (self.low, self.start, self.high) if value is not None]
+        if sorted(given) != given or (self.low is not None and self.low == self.high):
+            raise InvalidInput(
+                "Free: low ≤ start ≤ high and low < high are required; got "
+                f"low={self.low}, start={self.start}, high={self.high}."
+            )
+
+    def __repr__(self) -> str:
+        named = (("start", self.start), ("low", self.low), ("high", self.high))
+        given = [f"{name}={value}" for name, value in named if value is not None]
+        return f"Free({', '.join(given)})" if given else "'auto'"
+
+
+def free_or(check: Check) -> Check:
+    """Return the check of a number, or of one per column; each may be free."""
+
+    def one(value: Any, who: str, name: str) -> Any:
+        if isinstance(value, str) and value == "auto":
+            return Free()
+        return value if isinstance(value, Free) else check(value, who, name)
+
+    def checked(value: Any, who: str, name: str) -> Any:
+        if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
+            return tuple(one(item, who, f"{name}[{j}]") for j, item in enumerate(value))
+        return one(value, who, name)
+
+    return checked
+
+
+TunedPositive = Annotated[float, free_or(positive), TUNED]
+TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
+#: A number for all columns, or one per column.
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.one_or_each(positive)), TUNED]
 
 
 @dataclass(frozen=True)
@@ -39,13 +139,13 @@ class Place:
         """Return the place as seen from the kernel whose field ``part`` has it."""
         return Place(f"{part}__{self.path}", self.column)
 
-    def of(self, kernel: Kernel) -> Any:
+    def of(self, kernel: Value) -> Any:
         """Return the value at this place."""
         value = kernel.get_params()[self.path]
         return value if self.column is None else value[self.column]
 
 
-def places_of(kernel: Kernel) -> list[Place]:
+def places_of(kernel: Value) -> list[Place]:
     """Return the places of all numbers that could be found, from left to right."""
     places: list[Place] = []
     params = kernel.get_params()
@@ -57,12 +157,12 @@ def places_of(kernel: Kernel) -> list[Place]:
     return places
 
 
-def free_places(kernel: Kernel) -> list[Place]:
+def free_places(kernel: Value) -> list[Place]:
     """Return the places of the numbers that are free."""
     return [place for place in places_of(kernel) if isinstance(place.of(kernel), Free)]
 
 
-def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
+def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
     """Return the kernel with new values of some numbers."""
     changes: dict[str, Any] = {}
     for place, value in numbers.items():
@@ -74,102 +174,11 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
     return kernel.replace(**changes)
 
 
-# --- Values, and derivatives in the rows or in all numbers ---------------------------------------
-
-Back = Callable[[Array], Any]
-
-
-def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
-    """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i, as :meth:`Kernel.pullback`."""
-    return traced(kernel, X, Y, None)[1](C)
-
-
-def traced(
-    kernel: Kernel, X: Array, Y: Array, wanted: Callable[[Place], bool] | None
-) -> tuple[Values, Back]:
-    """Return the function that gives K, and the one from ∂E/∂K to gradients."""
-    # Gradients are in the rows X if wanted is None, else for Y = X in the logs of wanted numbers:
-    # exact for lengthscales per column, periods and weights, by central differences of one part of
-    # the kernel for all others.
-
-    def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Values, Back]:
-        """Return the same of a part of the kernel."""
-        if wanted is None:
-            return traced(getattr(kernel, part), X, Y, None)
-        K, back = traced(getattr(kernel, part), X, Y, lambda place: wanted(place.within(part)))
-        return K, lambda C: {place.within(part): slope for place, slope in back(C).items()}
-
-    K: Values
-    if isinstance(kernel, Combined):
-        values, backs = zip(*map(of, kernel.parts), strict=True)
-        if isinstance(kernel, Product):  # whose factors are asked for at each level
-            values = tuple(map(cache, values))
-        joined = lambda: kernel.joined(*values)
-        K = joined if isinstance(kernel, Sum | Scaled) else cache(joined)
-
-        def through(C: Array) -> Any:
-            each = zip(backs, kernel.back(C, K, *values), strict=True)
-            slopes = [back(slope) for back, slope in each]
-            if wanted is None:
-                return reduce(operator.add, slopes)
-            if isinstance(kernel, Scaled):
-                slopes.append({Place("scale"): float(kernel.scale * np.vdot(C, values[0]()))})
-            return reduce(operator.or_, slopes)
-
-        return K, through
-    known: Back = lambda _: {}
-    if isinstance(kernel, Transformed):
-        U = kernel.inputs(X)
-        K, known = of("kernel", U, U if Y is X else kernel.inputs(Y))
-        if wanted is None:
-            return K, lambda C: kernel.back(X, known(C))
-    elif wanted is None:
-        return lambda: kernel.evaluate(X, Y), lambda C: kernel.pullback(X, Y, C)
-    else:
-        K = cache(lambda: kernel.evaluate(X, X))
-        # For one lengthscale two more matrices by a compiled loop take less time than formulas.
-        match kernel:
-            case Compilable(lengthscale=float()) if kernel.compiled is not None:
-                pass
-            case Radial():
-                K, known = _traced_radial(kernel, X)
-            case CoordinateWise() | Periodic():
-                known = lambda C: _column_slopes(kernel, X, C * K())
+def differences(
+    kernel: Any, X: Array, C: Array, wanted: Callable[[Place], bool], known: dict[Place, float]
+) -> dict[Place, float]:
+    """Return Σ C ∘ ∂K/∂log θ of wanted numbers θ: by central differences where it is not known."""
     moved = lambda at, h: with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}).evaluate(X, X)
-
-    def back(C: Array) -> dict[Place, float]:
-        slopes, h = known(C), 1e-4
-        others = (at for at in places_of(kernel) if wanted(at) and at not in slopes)
-        return slopes | {
-            at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h) for at in others
-        }
-
-    return K, back
-
-
-def _traced_radial(kernel: Radial, X: Array) -> tuple[Values, Back]:
-    U, _ = kernel.in_units(X, X)
-    s = distances.squared(U, U)
-    K, slope = kernel.with_slope(s)
-
-    def through(C: Array) -> dict[Place, float]:
-        R = C * slope
-        if not isinstance(kernel.lengthscale, tuple):
-            return {Place("lengthscale"): -2 * float(np.vdot(R, s))}
-        turned = R @ U
-        each = -2 * (R.sum(axis=1) + R.sum(axis=0)) @ (U * U) + 4 * np.einsum("ij,ij->j", U, turned)
-        return {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
-
-    return lambda: K, through
-
-
-def _column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
-    """Return Σ R ∘ ∂ log k/∂ log θ of the numbers θ of each column; R is ∂E/∂k times k."""
-    slopes: dict[Place, float] = {}
-    for rows in slices(len(X), max(1, (1 << 16) // len(X))):  # whose arrays stay in the cache
-        for j in range(X.shape[1]):
-            gap = X[rows, j, None] - X[None, :, j]
-            for name, slope in kernel.log_slopes(gap, j, X.shape[1]).items():
-                at = Place(name, j if isinstance(getattr(kernel, name), tuple) else None)
-                slopes[at] = slopes.get(at, 0.0) + float(np.vdot(R[rows], slope))
-    return slopes
+    others, h = (at for at in places_of(kernel) if wanted(at) and at not in known), 1e-4
+    slope = lambda at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h)
+    return known | {at: slope(at) for at in others}

@@ -151,6 +151,11 @@ class Measure:
         return float(np.sum(self.law.second_moment * self.scales**2))
 
     @property
+    def isotropic(self) -> bool:
+        """Whether c has the same law in all directions."""
+        return self.of == "factor"
+
+    @property
     def has_density(self) -> bool:
         """Whether the frequencies have a density that is known."""
         return self.law.log_density is not unknown and not self.law.discrete
@@ -193,6 +198,11 @@ class Composite:
     def second_moment(self) -> float:
         """E |ω|², possibly infinite, or NaN if it is unknown."""
         return self.moment(*(part.second_moment for part in self.parts))
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether all frequencies that these are made of have such a law."""
+        return all(part.isotropic for part in self.parts)
 
     def place(self, place: Place, m: int, rng: np.random.Generator) -> Numbers:
         """Return m frequencies, (d, m)."""

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, device, is_sparse, moved
+from bochner._core.arrays import array_namespace, device, is_sparse, moved, slices
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, series, spectral
-from bochner.kernels.kernel import Kernel, Scaled, TunedNumbers, TunedPositive, require_finite
+from bochner.kernels.kernel import Kernel, Scaled, Traced, require_finite
+from bochner.kernels.numbers import Place, TunedNumbers, TunedPositive
 from bochner.kernels.series import RadialKernels
 
 Lengthscale = float | tuple[float, ...]
@@ -55,6 +56,11 @@ class Compilable(Stationary):
     smooth: ClassVar[Any] = False
     #: Name and parameter of the compiled loop for NumPy arrays, None if there is none.
     compiled: ClassVar[Any] = None
+
+    @property
+    def looped(self) -> bool:
+        """Whether two more matrices by a compiled loop take less time than formulas of slopes."""
+        return self.compiled is not None and isinstance(self.lengthscale, float)
 
     @abc.abstractmethod
     def block(self, X: Rows, Y: Others) -> Pairs:
@@ -107,6 +113,23 @@ class Radial(Compilable):
         slope = np.divide(up - down, 2 * h * s, out=np.zeros_like(s), where=s > 0)
         return self.profile(s), slope
 
+    def traced_numbers(self, X: Rows) -> Traced:
+        if self.looped:
+            return super().traced_numbers(X)
+        U, _ = self.in_units(X, X)
+        s = distances.squared(U, U)
+        K, slope = self.with_slope(s)
+
+        def through(C: Array) -> dict[Place, float]:
+            R = C * slope
+            if not isinstance(self.lengthscale, tuple):
+                return {Place("lengthscale"): -2 * float(np.vdot(R, s))}
+            squares = (R.sum(axis=1) + R.sum(axis=0)) @ (U * U)
+            each = -2 * squares + 4 * np.einsum("ij,ij->j", U, R @ U)
+            return {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
+
+        return lambda: K, through
+
     @property
     @abc.abstractmethod
     def mixing(self) -> spectral.Law:
@@ -133,6 +156,10 @@ class CoordinateWise(Compilable):
     @abc.abstractmethod
     def rate(self, delta: Pairs) -> Pairs:
         """Return ∂ log k/∂δ of one column, for differences δ in units of its lengthscale."""
+
+    def traced_numbers(self, X: Rows) -> Traced:
+        K, back = super().traced_numbers(X)
+        return K, back if self.looped else lambda C: column_slopes(self, X, C * K())
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of its numbers."""
@@ -351,6 +378,18 @@ def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array
     xp, d = array_namespace(M), X.shape[1]
     gap = lambda k: X[:, k][:, None] - Y[:, k][None, :]
     return xp.stack([xp.sum(M * rate(gap(k), k), axis=1) for k in range(d)], axis=1)
+
+
+def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
+    """Return Σ R ∘ ∂ log k/∂ log θ of the numbers θ of each column; R is ∂E/∂k times k."""
+    slopes: dict[Place, float] = {}
+    for rows in slices(len(X), max(1, (1 << 16) // len(X))):  # whose arrays stay in the cache
+        for j in range(X.shape[1]):
+            gap = X[rows, j, None] - X[None, :, j]
+            for name, slope in kernel.log_slopes(gap, j, X.shape[1]).items():
+                at = Place(name, j if isinstance(getattr(kernel, name), tuple) else None)
+                slopes[at] = slopes.get(at, 0.0) + float(np.vdot(R[rows], slope))
+    return slopes
 
 
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:

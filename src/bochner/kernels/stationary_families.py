@@ -14,7 +14,8 @@ from bochner._core.checks import bounded, each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
-from bochner.kernels.kernel import TUNED, TunedNumbers, TunedPositive, free_or
+from bochner.kernels.kernel import Traced
+from bochner.kernels.numbers import TUNED, TunedNumbers, TunedPositive, free_or
 from bochner.kernels.series import horner
 
 
@@ -290,6 +291,10 @@ class Periodic(stationary.Stationary):
         turns = [2 * math.pi / p for p in periods]
         rate = lambda gap, k: -turns[k] / lengths[k] ** 2 * xp.sin(turns[k] * gap)
         return stationary.by_columns(C * self.evaluate(X, Y), rate, X, Y)
+
+    def traced_numbers(self, X: Rows) -> Traced:
+        K, _ = super().traced_numbers(X)
+        return K, lambda C: stationary.column_slopes(self, X, C * K())
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         period, length = (values[j] for values in self.per_axis(d))

@@ -18,7 +18,6 @@ from bochner.errors import InvalidInput
 from bochner.kernels.algebra import SAME_ROWS
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Columns, Kernel, Part
-from bochner.kernels.numbers import gradients
 
 #: Averages of windows, and the power of their number that sums are divided by.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
@@ -150,11 +149,11 @@ class Windows(Kernel):
         U = X[rows[:, None], first[:, None] + np.arange(self.columns)]
         return np.where(per_window[:, None] > 0, U, 0 * U), per_window, starts
 
-    def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
-        """Return at most ``most`` windows as rows, evenly spread over the positions."""
+    def inputs(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m e"]:
+        """Return at most 4,096 windows as rows, evenly spread over the positions."""
         windows, shares, _ = self._flat(dense(X))
         U = windows[shares > 0]
-        return U[:: max(1, -(-len(U) // most))]
+        return U[:: max(1, -(-len(U) // 4096))]
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         same = Y is X and isinstance(X, np.ndarray)
@@ -179,7 +178,7 @@ class Windows(Kernel):
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         def of_windows(rows: Any, U: Array, a: Array) -> Array:
             parts = ((V, a[:, None] * C[rows, :][:, j] * b) for j, V, b in self.positions(Y))
-            return sum(gradients(self.kernel, U, V, part) for V, part in parts)
+            return sum(self.kernel.pullback(U, V, part) for V, part in parts)
 
         return self.back(X, of_windows)
 

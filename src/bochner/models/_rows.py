@@ -20,7 +20,6 @@ from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap, Rounded
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel, Transformed
-from bochner.kernels.numbers import gradients
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.sums.passes import LOCAL, Executor, SumOf, narrowed, summed
@@ -156,7 +155,7 @@ class KernelSum:
         for here in slices(len(self.coef), TILE):
             S = to_numpy(self.X[here])
             for t, c in enumerate(self.coef[here].T):
-                total[:, :, t] += gradients(self.kernel, X, S, np.broadcast_to(c, (len(X), len(S))))
+                total[:, :, t] += self.kernel.pullback(X, S, np.broadcast_to(c, (len(X), len(S))))
         return total
 
 

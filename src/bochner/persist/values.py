@@ -30,7 +30,8 @@ import bochner
 from bochner._core.shapes import shape_of
 from bochner.errors import InvalidType
 from bochner.features.mercer.products import HermiteMap
-from bochner.kernels.kernel import Free, Kernel
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import Free
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import FitSummary, KernelEstimator
 from bochner.sums.moments import Accumulator

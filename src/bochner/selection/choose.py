@@ -14,7 +14,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.errors import FeatureWarning, UnsupportedKernel, attempted
 from bochner.features.auto import Auto, Choice, Targets, left_out
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
@@ -211,13 +211,10 @@ def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exce
     """Return why the method makes no features of a kernel; "auto" and None serve every kernel."""
     if method is None or isinstance(method, Auto):
         return None
-    try:
-        draw_map(method, kernel, Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST]))
-    except UnsupportedKernel as error:
-        return error
-    except InvalidInput:  # too few features or rows for this trial
-        pass
-    return None
+    ask = Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST])
+    reason = attempted(draw_map, method, kernel, ask)
+    # Other reasons are too few features or rows for this trial.
+    return reason if isinstance(reason, UnsupportedKernel) else None
 
 
 def _require_served(method: Method | None, X: Array, seed: int) -> None:

@@ -20,8 +20,8 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Constant, Free, Kernel, Product, Scaled, Sum, has_free
-from bochner.kernels.numbers import Place, free_places, places_of, traced, with_numbers
+from bochner.kernels.kernel import Constant, Kernel, Product, Scaled, Sum, has_free
+from bochner.kernels.numbers import Free, Place, free_places, places_of, with_numbers
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, SpectralMixture
 from bochner.kernels.windows import windows_of
@@ -222,7 +222,7 @@ class OnNumbers(Objective):
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         rows = self.rows
-        values, through = traced(self.kernel(at), rows.X, rows.X, self.numbers.__contains__)
+        values, through = self.kernel(at).traced(rows.X, rows.X, self.numbers.__contains__)
         problem = KernelRows(values(), rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         slopes = through(score.by_kernel)
@@ -347,11 +347,7 @@ def spectral_peaks(
 def _owner_of(kernel: Kernel, place: Place, X: Any) -> tuple[Any, Any]:
     """Return the kernel whose field a number is, and the rows as this kernel receives them."""
     for name in place.path.split("__")[:-1]:
-        if hasattr(kernel, "inputs"):
-            X = kernel.inputs(X)
-        elif hasattr(kernel, "stacked"):  # windows of sequences
-            X = kernel.stacked(X, 4096)
-        kernel = getattr(kernel, name)
+        X, kernel = kernel.inputs(X), kernel.parts[name]
     return kernel, X
 
 

@@ -9,7 +9,8 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import rounded
 from bochner.kernels.algebra import Mahalanobis, Monotone
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Columns, Kernel, Product, Scaled, Sum
+from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled, Sum
+from bochner.kernels.sphere import ALL
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 
@@ -22,13 +23,8 @@ Spread = Float[Array, " d"] | None
 
 def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """Return a short description of a kernel, lengthscales in units of the columns' ``spread``."""
-    if isinstance(kernel, Sum | Product):
-        sign = "+" if isinstance(kernel, Sum) else "×"
-        return f" {sign} ".join(
-            _within(part, names, spread) for part, _ in kernel.leaves(type(kernel))
-        )
-    if isinstance(kernel, Scaled):
-        return f"{kernel.scale:.4g} × {_within(kernel.kernel, names, spread)}"
+    if isinstance(kernel, Algebra):
+        return kernel.written(lambda part: _within(part, names, spread), "×")
     if isinstance(kernel, Columns):
         inner = _named(names, kernel.columns)
         widths = None if spread is None else spread[[*kernel.columns]]
@@ -39,32 +35,31 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     return _leaf(kernel, names, spread)
 
 
-def terms_of(kernel: Kernel) -> list[Kernel]:
-    """Return the summands of a kernel, without their factors and transformations of columns."""
-    return [term for term, _ in kernel.leaves((Sum, Scaled, Monotone))]
+def terms_of(kernel: Kernel) -> list[tuple[Kernel, Sequence[int]]]:
+    """Return the summands, without factors and transformations, and the columns of each."""
+    return list(kernel.leaves((Sum, Scaled, Monotone, Columns), ALL))
 
 
 def families_of(kernel: Kernel) -> str:
     """Return the families of the summands, each once."""
-    return " + ".join(dict.fromkeys(map(_family, terms_of(kernel))))
+    return " + ".join(dict.fromkeys(_family(term) for term, _ in terms_of(kernel)))
 
 
 def _family(kernel: Kernel) -> str:
-    if isinstance(kernel, Columns):
-        return _family(kernel.kernel)
-    if isinstance(kernel, Mahalanobis):
-        return f"{_family(kernel.kernel)} in a metric"
-    if isinstance(kernel, Matern):
-        return f"Matern({kernel.smoothness:g})"
-    return type(kernel).__name__
+    inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
+    given = f"({inner.smoothness:g})" if isinstance(inner, Matern) else ""
+    return type(inner).__name__ + given + " in a metric" * (inner is not kernel)
 
 
 def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
     """Return the shortest lengthscales of each summand, with the names of their columns."""
     terms = terms_of(kernel)
-    shared = [_scales(term, names) for term in terms if not isinstance(term, Columns)]
+    shared = [_scales(term, names, columns) for term, columns in terms if columns is ALL]
     by_column = [
-        pair for term in terms if isinstance(term, Columns) for pair in _scales(term, names)
+        pair
+        for term, columns in terms
+        if columns is not ALL
+        for pair in _scales(term, names, columns)
     ]
     cells = []
     for pairs in filter(None, (*shared, by_column)):
@@ -74,11 +69,8 @@ def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
     return "; ".join(cells[:IN_CELL]) + "; …" * (len(cells) > IN_CELL)
 
 
-def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
+def _scales(kernel: Kernel, names: Names, columns: Sequence[int]) -> list[tuple[str, float]]:
     """Return the lengthscales, each with the name of its column; "" for all columns."""
-    if isinstance(kernel, Columns):
-        known = _named(names, kernel.columns)
-        return [(name or listed(known), scale) for name, scale in _scales(kernel.kernel, known)]
     inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
     scales: Any = inner.get_params(deep=False).get("lengthscale")
     if isinstance(kernel, Mahalanobis):  # ℓ/√A_jj along column j
@@ -88,20 +80,22 @@ def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
         weights = np.sqrt(np.diag(np.asarray(kernel.matrix)))
         scales = scales / np.maximum(weights, np.finfo(np.float64).tiny)
     if scales is None or np.ndim(scales) == 0:
-        return [("", scales)] if isinstance(scales, float) else []
-    return list(zip(_named(names, range(len(scales))), scales, strict=True))
+        shared = "" if columns is ALL else listed(_named(names, columns))
+        return [(shared, scales)] if isinstance(scales, float) else []
+    return list(zip(_named(names, columns[: len(scales)]), scales, strict=True))
 
 
-def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
-    """Return the words of a part of another kernel, in brackets if it has parts itself."""
+def _within(kernel: Any, names: Names, spread: Spread) -> str:
+    """Return the words of a part of another kernel, in brackets if they are no code."""
+    if not isinstance(kernel, Kernel):  # a number
+        return f"{kernel:.4g}"
     text = in_words(kernel, names, spread)
-    plain = text == rounded(repr(kernel)) and not isinstance(kernel, Sum)
-    return text if plain or isinstance(kernel, Scaled) else f"({text})"
+    return text if text == rounded(repr(kernel)) else f"({text})"
 
 
 def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     """Return the text of a leaf kernel, or of a leaf kernel in a metric."""
-    pairs, turned = _scales(kernel, names), isinstance(kernel, Mahalanobis)
+    pairs, turned = _scales(kernel, names, ALL), isinstance(kernel, Mahalanobis)
     if not pairs or not (turned or (isinstance(kernel, Stationary) and len(pairs) > IN_TEXT)):
         return rounded(repr(kernel))
     known, lengths = zip(*pairs, strict=True)

@@ -404,10 +404,6 @@ def draw_sampled_spectrum(
     method: HistogramSampling, kernel: Additive, ask: Request
 ) -> HistogramMap:
     """Draw the features of a spectrum sampled at the best even steps."""
-    if ask.n_features < ask.n_inputs:
-        raise InvalidInput(
-            f"HistogramSampling requires at least one feature a column; got {ask.n_features} for "
-            f"{ask.n_inputs} columns. Ask for more features, or use Nystrom(...)."
-        )
+    ask.require_width(ask.n_inputs, "HistogramSampling", "one per column")
     terms = (ask.n_features // ask.n_inputs - 1) // 2
     return HistogramMap(kernel, ask.n_inputs, terms, best_step(kernel, terms))

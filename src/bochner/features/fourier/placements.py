@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -23,13 +23,22 @@ from bochner._core.checks import word
 from bochner._core.names import NamedArguments
 from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.features.map import norms
-from bochner.kernels.spectral import Measure, fixed
+from bochner.kernels.spectral import Frequencies, Measure, fixed
 
 
 class Placement(NamedArguments, ABC):
     """Places m frequencies under a spectral measure on R^d, at random."""
+
+    #: The kernels that it serves, in words.
+    needs: ClassVar[str] = (
+        "a kernel of x − y, or sums and products of such with Linear() and Constant()"
+    )
+
+    def serves(self, law: Frequencies) -> bool:
+        """Whether frequencies of this law can be placed."""
+        return True
 
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
@@ -51,6 +60,18 @@ def in_streams(
     return np.concatenate(list(map(draw, rng.spawn(-(-count // each)), repeat(each))))[:count]
 
 
+class Isotropic(Placement):
+    """A placement of frequencies whose law is the same in all directions."""
+
+    needs = (
+        "a kernel of x − y, of the Euclidean distance (Gaussian, Matern, Exponential, "
+        "RationalQuadratic) unless the placement is IID() or QMC()"
+    )
+
+    def serves(self, law: Frequencies) -> bool:
+        return law.isotropic
+
+
 @dataclass(frozen=True)
 class IID(Placement):
     """Independent frequencies: Rahimi and Recht (2007), Algorithm 1.
@@ -69,7 +90,7 @@ class IID(Placement):
 
 
 @dataclass(frozen=True)
-class Orthogonal(Placement):
+class Orthogonal(Isotropic):
     """Blocks of d orthogonal directions with the radial law of the kernel.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times independent
@@ -89,7 +110,6 @@ class Orthogonal(Placement):
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        measure = require_isotropic(measure, "Orthogonal()")
         d = len(measure.scales)
         if d > ONE_STREAM:
             starts = range(0, m, d)
@@ -113,17 +133,6 @@ def unit_directions(
     """Return m directions uniform on the sphere, (d, m); a draw of 2m begins with a draw of m."""
     W = placement.place(Measure(fixed(), np.ones(d), of="factor"), m, rng)
     return W / np.linalg.norm(W, axis=0)
-
-
-def require_isotropic(measure: Measure, who: str) -> Measure:
-    """Return a measure that has the same law in all directions, or say who serves the kernel."""
-    if measure.of == "factor":
-        return measure
-    raise UnsupportedKernel(
-        f"Fourier({who}) requires a kernel of the Euclidean distance (Gaussian, Matern, "
-        "Exponential, RationalQuadratic and their products); this one has no law that is the same "
-        "in all directions. Use Fourier(IID()), Fourier(QMC()) or Nystrom(RPCholesky())."
-    )
 
 
 def radii(measure: Measure, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
@@ -237,20 +246,15 @@ class Grid(NamedArguments):
     True
     """
 
+    needs = "a Gaussian kernel of at most 3 columns for the Gauss-Hermite rules of Grid()"
+
+    def serves(self, law: Frequencies) -> bool:
+        """Whether there are Gauss-Hermite rules, few enough nodes, for this law."""
+        return isinstance(law, Measure) and law.law.fixed and len(law.scales) <= 3
+
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
         """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
-        if not measure.law.fixed:
-            raise UnsupportedKernel(
-                "Fourier(Grid()) requires a Gaussian kernel, whose frequencies have Gauss-Hermite "
-                "rules, or a sum of such. Use Fourier(QMC()), Fourier(Orthogonal()) or "
-                "Nystrom(RPCholesky())."
-            )
         d = len(measure.scales)
-        if d > 3:
-            raise InvalidInput(
-                "Fourier(Grid()) serves at most 3 columns, because nodes multiply "
-                f"with each; got {d}. Use Fourier(QMC())."
-            )
         q = int((2 * m) ** (1 / d) + 1e-9)
         while ((q + 1) ** d + 1) // 2 <= m:
             q += 1
@@ -320,7 +324,7 @@ class Transforms:
 
 
 @dataclass(frozen=True)
-class Structured(Placement):
+class Structured(Isotropic):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
@@ -337,23 +341,23 @@ class Structured(Placement):
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
-        law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
+        d, p = len(measure.scales), power_of_two(len(measure.scales))
         # With fewer, transforms are far from a uniformly random rotation, and no faster.
-        if len(law.scales) < 32:
+        if d < 32:
             return Orthogonal().place(measure, m, rng)
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs = child.choice((-1.0, 1.0), (blocks, 3, p))
-            lengths = radii(law, p, blocks * p, child) / (2 * np.pi * p**1.5)
-            signs[:, 0, : len(law.scales)] *= law.scales
+            lengths = radii(measure, p, blocks * p, child) / (2 * np.pi * p**1.5)
+            signs[:, 0, :d] *= measure.scales
             return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
 
         diagonals = in_streams(draw, -(-m // p), p, rng)
-        return Transforms(diagonals, np.empty((0, p), np.int32), (len(law.scales), m))
+        return Transforms(diagonals, np.empty((0, p), np.int32), (d, m))
 
 
 @dataclass(frozen=True)
-class Fastfood(Placement):
+class Fastfood(Isotropic):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
@@ -368,16 +372,16 @@ class Fastfood(Placement):
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms:
-        law, p = require_isotropic(measure, "Fastfood()"), power_of_two(len(measure.scales))
+        d, p = len(measure.scales), power_of_two(len(measure.scales))
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs, G = child.choice((-1.0, 1.0), (blocks, p)), child.standard_normal((blocks, p))
-            signs[:, : len(law.scales)] *= law.scales
+            signs[:, :d] *= measure.scales
             sizes = 2 * np.pi * p**0.5 * np.linalg.norm(G, axis=1, keepdims=True)
-            lengths = radii(law, p, blocks * p, child).reshape(blocks, p) / sizes
+            lengths = radii(measure, p, blocks * p, child).reshape(blocks, p) / sizes
             orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
             return np.stack([signs, G, lengths, orders], axis=1)
 
         streams = in_streams(draw, -(-m // p), p, rng)
-        orders, shape = streams[:, 3].astype(np.int32), (len(law.scales), m)
-        return Transforms(np.ascontiguousarray(streams[:, :3]), orders, shape)
+        orders = streams[:, 3].astype(np.int32)
+        return Transforms(np.ascontiguousarray(streams[:, :3]), orders, (d, m))

@@ -632,12 +632,6 @@ def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
 
 def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the D products of largest eigenvalue: Hermite functions, or functions of the columns."""
-    if ask.n_inputs > composed.MOST_COLUMNS:
-        raise UnsupportedKernel(
-            f"HermiteMercer serves at most {composed.MOST_COLUMNS} columns, whose principal "
-            f"axes it needs; got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), "
-            "Nystrom() or Fourier()."
-        )
     if not isinstance(kernel, Gaussian):
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")

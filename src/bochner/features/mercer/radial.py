@@ -17,7 +17,7 @@ from bochner._core.arrays import array_namespace, dense, moved, slices, taken, t
 from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials
 from bochner._core.shapes import Array, Float, Int
-from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
+from bochner.errors import FeatureWarning, UnsupportedKernel
 from bochner.features import composed
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, Method, Request, times
@@ -80,11 +80,6 @@ def polar_of(
 def one_radius(r: Float[np.ndarray, " n"]) -> bool:
     """Whether all radii are equal, to rounding of float32 rows."""
     return bool(r.max() - r.min() <= 1e-6 * r.max())
-
-
-def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
-    """Whether a kernel is rotation-invariant once lengthscales of columns are divided out."""
-    return isotropic(kernel, d)[0].zonal(d) is not None
 
 
 def in_balls(
@@ -568,11 +563,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
             radials = _first(order, radials)
     order = int(_components(radials.degrees).max(initial=0)) + 1
     m = ask.n_features // order
-    if m < 1:
-        raise InvalidInput(
-            f"Gegenbauer: n_features must be at least the {order} of one direction; got "
-            f"{ask.n_features}. Ask for more, or for a lower order."
-        )
+    ask.require_width(order, "Gegenbauer", "the order, for one direction")
     rng = ask.stream("directions")
     if ask.n_inputs == 1:  # 1 and −1 in turn: both come equally often
         m -= m % 2 if m > 1 else 0

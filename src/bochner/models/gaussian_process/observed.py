@@ -27,7 +27,6 @@ from bochner._core.shapes import Array, Both, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import gradients
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess, ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
 from bochner.selection.chosen import Chosen, Function
@@ -97,7 +96,7 @@ class Derivatives(NamedArguments):
             part = np.ascontiguousarray(Y[start : start + AT_ONCE])
             m = len(part)
             each = np.tile(one_by_one[:m, :m], (len(self.X), 1))
-            G = gradients(kernel, np.repeat(self.X, m, axis=0), part, each)
+            G = kernel.pullback(np.repeat(self.X, m, axis=0), part, each)
             values[:, start : start + m] = G[:, self.column].reshape(len(self.X), m)
         return values
 

@@ -25,7 +25,7 @@ from bochner.features.auto import Choice
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
-from bochner.kernels.algebra import kernel_matrix, untransformed
+from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Compilable
@@ -257,7 +257,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 
 def _within(kernel: Kernel, X: Float[Array, "n d"]) -> SeenRows:
     """Take transformations of rows out of a kernel, so that each row is transformed once."""
-    kernel, X = untransformed(kernel, X)
+    kernel, X = kernel.untransformed(X)
     return kernel, np.ascontiguousarray(X)
 
 
