@@ -53,6 +53,7 @@ BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
 LEAST_GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
 LEAST = 1e-8  # Least penalty, as a share of k(x, x)
+SHORTEST, LONGEST = 1 / 128, 32.0  # Lengthscales of descents, in median distances
 
 # --- descents ----------------------------------------------------------------------------------
 
@@ -92,12 +93,12 @@ class ProcessRows:
             noise, amplitude = share * float(sample.w.sum()), 1.0
         return ProcessRows(sample.X, y, sample.w, centred, noise, amplitude)
 
-    @property
+    @cached_property
     def count(self) -> float:
         """Number of rows; a row of weight w counts as w rows."""
         return max(float(self.w.sum()), len(self.w))
 
-    @property
+    @cached_property
     def shares(self) -> tuple[float, ...]:
         """Logarithms of the penalties per row of the starts: the given one, or several."""
         weight = float(self.w.sum())
@@ -442,8 +443,8 @@ class OnProcess(Objective):
         return np.log(rows.median) + np.log(rows.spread) - np.log(scales)
 
     def ranges(self, at: Array) -> list[tuple[float, float]]:
-        low = np.log(1 / 128) - 0.5 * np.log(self.rows.X.shape[1])  # median distances
-        ends = zip(self.centres + low, self.centres + np.log(32.0), at[:-1], strict=True)
+        low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
+        ends = zip(self.centres + low, self.centres + np.log(LONGEST), at[:-1], strict=True)
         return [(min(a, x), max(b, x)) for a, b, x in ends]
 
     def kernel(self, at: Array) -> Any:

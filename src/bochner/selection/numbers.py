@@ -27,9 +27,10 @@ from bochner.kernels.stationary_families import Periodic, SpectralMixture
 from bochner.kernels.windows import windows_of
 from bochner.selection.held_out import FEWEST
 from bochner.selection.lengthscales import (
-    EVIDENCE,
     FEW,
+    LONGEST,
     ROWS,
+    SHORTEST,
     Evaluated,
     Objective,
     ProcessRows,
@@ -41,13 +42,13 @@ from bochner.selection.lengthscales import (
 )
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, significant
-from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
+from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
 #: Ranges of the starts, then bounds: of lengths in median distances, of weights in units of the
 #: largest, and of other numbers by field, without a unit.
-LENGTHS = (1 / 64, 4.0, 1 / 128, 32.0)
+LENGTHS = (1 / 64, 4.0, SHORTEST, LONGEST)
 WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
 RANGES = {
     "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of waves

@@ -230,11 +230,11 @@ class KernelFactor:
         """Of the rows, y − f."""
         return self.alpha * self.u / self.root[:, None]
 
-    @property
+    @cached_property
     def weight(self) -> float:
         return float(self.root @ self.root)
 
-    @property
+    @cached_property
     def count(self) -> float:
         return max(self.weight, len(self.root))
 

@@ -43,7 +43,7 @@ class Eigen:
     rows: int = 0  # n, the number of rows of positive weight
     noise: float = 0.0  # rounding level of eigenvalues
 
-    @property
+    @cached_property
     def count(self) -> float:
         return max(self.weight, self.rows)
 
@@ -64,7 +64,7 @@ class Eigen:
         log_det = np.log(self.values[:, None] + alphas).sum(axis=0) + rest * np.log(alphas)
         return SpectralPath(alphas, rss, q, self.left_over(alphas), log_det)
 
-    @property
+    @cached_property
     def top(self) -> float:
         """‖G‖, above zero so that its penalties can be squared."""
         return max(float(self.values[-1]), 1e-100)

@@ -279,8 +279,7 @@ def _chosen(
     problem: WideProblem, space: GrowingSubspace, alpha: Float[Array, " t"] | str, per_target: bool
 ) -> tuple[list[WideState], Float[Array, " a"], float]:
     """Return the path if there is one, the penalty or that of each target, and the tolerance."""
-    varies = bool(np.any(problem.power > 0))
-    if not varies:
+    if not np.any(problem.power > 0):
         given = 1e-3 * problem.judges.top if isinstance(alpha, str) else alpha
         return [], np.atleast_1d(given), COARSEST
     first, dimension, tolerance = guessed(problem)

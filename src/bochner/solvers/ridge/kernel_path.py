@@ -272,10 +272,9 @@ def _solution(
         return replace(_solution(penalties, raised, criterion), outcome=outcome)
     t = len(rows.power)
     fits = fits * t if len(fits) == 1 else fits
-    take = [(each, i) for i, each in enumerate(fits)]
     return Solution(
-        np.stack([each.coef[:, i] for each, i in take], axis=1),
-        np.array([each.intercept[i] for each, i in take]),
+        np.stack([fit.coef[:, i] for i, fit in enumerate(fits)], axis=1),
+        np.array([fit.intercept[i] for i, fit in enumerate(fits)]),
         chosen if len(chosen) == t > 1 else float(chosen[0]),
         outcome,
         _path(penalties),
