@@ -54,7 +54,7 @@ BRIEF = (
     "cannot be",
     "has no argument",
     "has no parameter",
-    "no method serves",
+    "no method supports",
     "none of the widths",
     "exact features",
     "exact finite features",

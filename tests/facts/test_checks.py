@@ -55,7 +55,7 @@ FAULTS = {
     "bump": (lambda X, Y: (Gaussian()(X, Y) > 0.3).astype(X.dtype), "positive", "no feature map"),
     "one-sided": (one_sided, "symmetric", r"k\(x, y\) must be k\(y, x\); it is"),
     "of the data": (scaled_by_the_data, "rows", "beside other rows"),
-    "random": (at_random, "deterministic", "the same when asked again"),
+    "random": (at_random, "deterministic", "a second call must return the same"),
     "writes": (writing, "arguments", "wrote into them"),
     "shape": (lambda X, Y: X[:, 0], "shape", "InvalidInput: Custom: the function must return"),
     "not finite": (holed, "shape", r"finite numbers; got \d+ NaN"),

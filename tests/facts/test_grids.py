@@ -467,7 +467,7 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     H = one + centred @ np.linalg.inv(centred + model.alpha_ * np.eye(600))
     left_out = (y - H @ y) / (1 - np.diag(H))
     assert waves.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.15)
-    assert waves.name == f"{waves.n_features:,} waves of FourierGrid(tolerance=0.001)"
+    assert waves.name == f"{waves.n_features:,} Fourier modes of FourierGrid(tolerance=0.001)"
     assert sums_waves(plan.estimator(waves).fit(X, y))
 
 

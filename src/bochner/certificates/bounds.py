@@ -1,7 +1,7 @@
 """A-priori bounds: the number of features for an error, and the error at a number of features.
 
-All are of independent draws, ``Fourier(IID())``: other placements have smaller errors, and these
-theorems do not cover them.
+All hold for independent draws, as ``Fourier(IID())``. Other placements have smaller errors, which
+these theorems do not cover.
 """
 
 import math
@@ -27,13 +27,13 @@ from bochner.kernels.series import RadialKernels, monomials
 from bochner.kernels.series import alpha as harmonics
 from bochner.kernels.zonal import Angular, ArcCosine, GeneralizedZonal
 
-LARGEST = 1e15  # Widths above it are refused
-CUTS = 400  # Total degrees of a cut series that are tried
+LARGEST = 1e15  # largest width
+CUTS = 400  # largest total degree at which a series is cut
 
 
 @dataclass(frozen=True)
 class Bound:
-    """An upper bound of an error for a number of features, of :func:`fourier_bound` and others.
+    """Upper bound of the error of a number of features, of :func:`fourier_bound` and others.
 
     ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse functions. The
     bound holds with probability ``confidence``, 1 − δ, between 0 and 1.
@@ -67,9 +67,9 @@ class Bound:
     order: int = 0
     #: ε_t = Σ_j e(x_j)/λ, which the cut adds to the error: K_N ⪯ K ⪯ K_N + ε_t λ I.
     rest: float = 0.0
-    #: Of a series that is cut: the bound of each degree that there is to choose from.
+    #: Bounds of the degrees at which a series may be cut.
     cuts: tuple["Bound", ...] = ()
-    #: Bounds whose maximum is this bound.
+    #: Bounds whose largest width is the width of this bound.
     bounds: tuple["Bound", ...] = ()
 
     def width(self, error: float, confidence: float = 0.95) -> int:
@@ -78,7 +78,7 @@ class Bound:
         if (least := self.least_width(error, confidence)) is None:
             rest = self.cuts[-1].rest if self.cuts else 0.0
             raise InvalidInput(
-                f"width: error must be above {rest:.3g}, which the last cut leaves out, and large "
+                f"width: error must be above {rest:.3g}, the error of the last cut, and large "
                 f"enough for a width below {LARGEST:.0e}; got {error!r}. Ask for a larger error."
             )
         return least
@@ -107,14 +107,14 @@ class Bound:
         return self._least(self.error(n_features, confidence), chance_of(confidence))[1]
 
     def _least(self, error: float, chance: float) -> tuple[float, "Bound"]:
-        """Return the least width for an error, ∞ if none is, and the bound that it is of."""
+        """Return the least width for an error, ∞ if there is none, and the bound that gives it."""
         if self.cuts:
             within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
             widths = (cut._least(error, chance) for cut in within or self.cuts[-1:])
             return min(widths, key=operator.itemgetter(0))
-        if self.bounds:  # costs err by 11 times the spectral or the trace error
-            each = chance / len(self.bounds)
-            widths = (bound._least(error / 11, each) for bound in self.bounds)
+        if self.bounds:  # the error of costs is at most 11 times the spectral or the trace error
+            part = chance / len(self.bounds)
+            widths = (bound._least(error / 11, part) for bound in self.bounds)
             return max(widths, key=operator.itemgetter(0))
         if self.rest and error - self.rest <= 1e-3 * error:
             return math.inf, self
@@ -149,7 +149,7 @@ def fourier_bound(
     Parameters
     ----------
     kernel : Kernel
-        Of x − y.
+        A function of x − y.
     X : (n, d)
     theorem : str
         * ``"hoeffding"``: the largest entry of Z Zᵀ − K, by a union over the pairs of rows: N =
@@ -158,9 +158,9 @@ def fourier_bound(
           k(x, x) = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2 for pairs and
           1 + k(2δ)/2 − k(δ)² for phases.
         * ``"rahimi_recht"``: the largest entry for all points of the region that the rows span. It
-          requires σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1. With
-          2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
-          (phase) at the largest error, a point that depends on the draw.
+          requires σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1. 2σ
+          replaces the published σ: at the largest error, a point that depends on the draw, the mean
+          square of the error's gradient is at most 4σ² (pair) and 12σ² (phase).
         * ``"operator_norm"``: ‖Z Zᵀ − K‖/‖K‖, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K; O(n³).
         * ``"spectral"``: the spectral distance at ``alpha``; O(n³). The leverage is at most
           n k(x, x)/λ for pairs and twice that for phases.
@@ -170,7 +170,7 @@ def fourier_bound(
           inequality, v = n k(x, x)/Σ_{i>k} λ_i. A clustering of the features within a factor γ of
           the best is then within γ(1 + ε)/(1 − ε) for the kernel.
     form : {"pair", "phase"}, default "pair"
-        Of :class:`bochner.Fourier`.
+        Form of the features, as in :class:`bochner.Fourier`.
     alpha : float, optional
         λ, at most ‖K‖; for ``"spectral"``.
     rank : int, optional
@@ -178,7 +178,7 @@ def fourier_bound(
 
     See Also
     --------
-    features_bound, zonal_bound : Other features.
+    features_bound, zonal_bound : Bounds of other features.
     bochner.certify : Measure the error instead.
 
     Notes
@@ -203,8 +203,8 @@ def fourier_bound(
     17500
     """
     who = "fourier_bound"
-    known = "hoeffding bernstein rahimi_recht operator_norm spectral projection_cost"
-    one_of(theorem, who, "theorem", tuple(known.split()))
+    theorems = "hoeffding bernstein rahimi_recht operator_norm spectral projection_cost"
+    one_of(theorem, who, "theorem", tuple(theorems.split()))
     rows = dense_rows(X, who)
     if kernel.spectral(rows.shape[1]) is None:
         raise UnsupportedKernel(
@@ -216,12 +216,12 @@ def fourier_bound(
     if theorem == "rahimi_recht":
         return _rahimi_recht(kernel, rows, size, per_draw)
     if theorem in ("hoeffding", "bernstein"):
-        # N pairs of rows; with phases also of a row with itself
+        # N pairs of rows; for phases also pairs of a row with itself
         pairs = n * (n - 1) // 2 if per_draw == 2 else n * (n + 1) // 2
         variance, scale = (1.0 if per_draw == 2 else 4.0) * size**2, 0.0
         if theorem == "bernstein":
-            k, doubled = (to_numpy(kernel(factor * rows)) / size for factor in (1, 2))
-            v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
+            k, k2 = (to_numpy(kernel(factor * rows)) / size for factor in (1, 2))
+            v = (1 + k2 - 2 * k**2) / 2 if per_draw == 2 else 1 + k2 / 2 - k**2
             variance = max(float(v.max()), 1e-300) * size**2
             scale = (4 - per_draw) * size / 3
         logs = math.log(2 * pairs)
@@ -258,10 +258,10 @@ def _rahimi_recht(
             "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, or sums, "
             "products, powers and multiples of such, with frequencies of finite variance, which "
             "Laplace, Exponential and Matern up to smoothness 1 do not have; got "
-            f'{kernel!r}. Take "hoeffding" or "bernstein", over the pairs of your rows.'
+            f'{kernel!r}. Use "hoeffding" or "bernstein", over the pairs of your rows.'
         )
     sigma = frequencies.second_moment**0.5
-    # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
+    # upper limit of the diameter of the rows: twice a radius, or the diagonal of their box
     radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
     diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
     # β_d of pairs (at most 66) or β′_d of phases (at most 98): propositions 1 and 2
@@ -290,7 +290,7 @@ def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
 def _norm_tail(
     values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0
 ) -> Bound:
-    """Return the bound, from the rising eigenvalues of K; ``size`` is sup|z|²/Tr K."""
+    """Return the bound of the operator norm; ``values`` of K rise, ``size`` is sup|z|²/Tr K."""
     intrinsic = max(1.0, float(values.sum() / values[-1]))
     v, quantity = intrinsic * size, "operator norm, relative"
     logs = math.log(8 * intrinsic)
@@ -309,7 +309,7 @@ def features_bound(
     X : (n, d)
     method : Sign, ReLU, Maclaurin or TensorSketch
         ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``, whose directions are
-        independent, or ``TensorSketch()``, with ‖Z Zᵀ − K‖_F. ReLU's ``split=None`` counts as True.
+        independent, or ``TensorSketch()``, with ‖Z Zᵀ − K‖_F. ReLU's ``split=None`` means True.
 
     Notes
     -----
@@ -317,8 +317,8 @@ def features_bound(
     Σ (u·x_j)^(2 order) with c = ½, d/2 or d(d + 2)/2 (four times as much without split); for a
     power series the largest over N of 2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ over signs ω. For TensorSketch
     P ≤ (2 + 3ᵖ) I²/(D ε²): the variance of an entry is at most (2 + 3ᵖ) k(x, x) k(y, y)/D.
-    Sources: Tropp (2015), theorem 7.7.1; Kar and Karnick (2012) take one number for all rows in
-    place of the sums; Avron, Nguyen and Woodruff (2014).
+    Sources: Tropp (2015), theorem 7.7.1; Kar and Karnick (2012) use one number for all rows
+    instead of the sums; Avron, Nguyen and Woodruff (2014).
 
     Examples
     --------
@@ -364,13 +364,13 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     series, gaussian, scales = powers(kernel, rows.shape[1])
     scaled = rows * scales
     N = np.arange(1 + (512 if series.degree is None else series.degree))
-    # Upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω.
+    # upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω: term by term, or by the norm
     weights = -np.square(scaled).sum(axis=1) if gaussian else np.zeros(len(scaled))
     lengths = np.log(np.maximum(np.abs(scaled).sum(axis=1), 1e-150))
-    each = logsumexp(2 * N[:, None] * lengths + weights, axis=1)
+    rough = logsumexp(2 * N[:, None] * lengths + weights, axis=1)
     norm = max(float(np.linalg.norm(scaled, 2)) ** 2 * scaled.shape[1], 1e-300)
     longest = (2 * (N[:, None] - 1) * lengths + weights).max(axis=1)
-    sums = np.where(N == 0, each, np.minimum(each, longest + math.log(norm)))
+    sums = np.where(N == 0, rough, np.minimum(rough, longest + math.log(norm)))
     logs = log_coefficients(series, N) + (N + 1) * math.log(2) + sums
     if series.degree is None and logs[-1] > logs.max() - 30:
         raise UnsupportedKernel(
@@ -384,7 +384,7 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
 
 
 def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 2) -> Bound:
-    """Return the bound of the (ε, λ)-spectral distance, for draws whose leverage is bounded.
+    """Return the bound of the (ε, λ)-spectral distance for draws with bounded leverage.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     d = positive(effective_dimension, "leverage_bound", "effective_dimension")
     if tau < d * (1 - 1e-9):
         raise InvalidInput(
-            "leverage_bound: leverage must be no less than effective_dimension, which is its mean; "
+            "leverage_bound: leverage must be at least effective_dimension, which is its mean; "
             f"got {leverage!r} and {effective_dimension!r}."
         )
     logs = math.log(16 * d)
@@ -423,7 +423,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
 def effective(
     who: str, values: Float[np.ndarray, " n"], penalty: float, least_norm: float = 1.0
 ) -> float:
-    """Return d_λ from the rising eigenvalues of K; refuse a penalty above ‖K‖/``least_norm``."""
+    """Return d_λ from rising eigenvalues of K; raise for a penalty above ‖K‖/``least_norm``."""
     norm = float(values[-1])
     if least_norm * penalty > norm:  # the fit is nearly zero for any features
         raise InvalidInput(
@@ -446,8 +446,8 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     Parameters
     ----------
     kernel : Kernel
-        Of ⟨x, y⟩ or of the angle, the Gaussian, or ``GeneralizedZonal``; any rotation-invariant
-        kernel if the rows are on one sphere.
+        A function of ⟨x, y⟩ or of the angle, the Gaussian, or ``GeneralizedZonal``; any
+        rotation-invariant kernel if the rows are on one sphere.
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
@@ -469,7 +469,7 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     who = "zonal_bound"
     rows, alpha = dense_rows(X, who), positive(alpha, who, "alpha")
     squares, rests, functions = _energies(kernel, rows)
-    d = effective(who, values_of(kernel, rows, who), alpha, 2.0)  # Also of the kernel that is cut
+    d = effective(who, values_of(kernel, rows, who), alpha, 2.0)  # also for the cut kernel
     within, enough = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= 1e-6 * alpha)
     if not len(within):
         raise InvalidInput(
@@ -492,8 +492,8 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     Parameters
     ----------
     kernel : Kernel
-        Gaussian, or a kernel of ⟨x, y⟩ of finite degree or whose derivatives κ⁽ⁿ⁾(0) grow like a
-        power (checked up to n = 400), or a multiple of one.
+        Gaussian, or a kernel of ⟨x, y⟩ with finite degree or derivatives κ⁽ⁿ⁾(0) that grow like a
+        power (checked up to n = 400), or a multiple of such a kernel.
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
@@ -502,7 +502,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     -----
     With κ⁽ⁿ⁾(0) ≤ C βⁿ and r = max |x|, truncation at degree q ≥ e²βr² − 1 has an error of at most
     ε_t = C n e^(−q−1)/λ, times e^(−r²) for the Gaussian. The leverage of a direction is at most
-    s (C(q + d − 1, q) + C(q + d − 2, q − 1)), s = ⌊q/2⌋ + 1. The printed theorems have
+    s (C(q + d − 1, q) + C(q + d − 2, q − 1)), s = ⌊q/2⌋ + 1. The published theorems have
     q² C(q + d − 1, q) instead, and ε_t = ε/10; the bound here uses the best q.
     Sources: Han et al. (2022), theorems 9, 11 (kernels of ⟨x, y⟩) and 12 (Gaussian).
 
@@ -556,23 +556,23 @@ def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | 
             return math.exp(first), math.exp(float(rates.max(initial=-700.0))), degree
     raise UnsupportedKernel(
         "ball_bound requires the Gaussian, or a kernel of ⟨x, y⟩ of finite degree or derivatives "
-        f"that grow like a power; got {kernel!r}. Take zonal_bound, or measure with certify."
+        f"that grow like a power; got {kernel!r}. Use zonal_bound, or measure with certify."
     )
 
 
 def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
     """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7."""
     # Σ_{l,i} α_l min{π²(l+1)²/(6λ) squares_{l,i}, 1}, squares Σ_j h_{l,i}(|x_j|)² of the rows. The
-    # printed lemma has one bound for all functions of a degree; its proof allows one for each.
+    # published lemma has one bound for all functions of a degree; its proof allows one for each.
     sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])
     steep = (np.pi * np.arange(1, len(squares) + 1)) ** 2 / (6 * alpha)
     return float(sizes @ np.minimum(steep[:, None] * squares, 1.0).sum(axis=1))
 
 
 def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array, bool]:
-    """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace that is left beyond each degree."""
-    # One function for each degree where all rows have one norm or the kernel depends on the angle,
-    # the functions of a GeneralizedZonal (then True is returned too), else the monomials.
+    """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace beyond each degree (q + 1,)."""
+    # One function per degree if all rows have one norm or the kernel depends only on the angle; the
+    # functions of a GeneralizedZonal (for these alone True is returned); else the monomials.
     d = rows.shape[1]
     plain, scales, radial = in_balls("zonal_bound", kernel, d)
     radii = np.linalg.norm(rows / scales, axis=1)
@@ -580,8 +580,8 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     trace = float(diagonal(radii).sum())
     if radial.zonal or one_radius(radii):
         q = np.ones(1) if radial.zonal else np.array([radii.mean()])
-        each = radial.matrices(64, q, q)[:, 0, 0] * (trace / float(diagonal(q)[0]))
-        return each[:, None], np.maximum(trace - np.cumsum(each), 0.0), False
+        parts = radial.matrices(64, q, q)[:, 0, 0] * (trace / float(diagonal(q)[0]))
+        return parts[:, None], np.maximum(trace - np.cumsum(parts), 0.0), False
     factor, inner = (plain.scale, plain.kernel) if isinstance(plain, Scaled) else (1.0, plain)
     if isinstance(inner, GeneralizedZonal):
         degrees = len(inner.radial_functions[: 2 if d == 1 else None])

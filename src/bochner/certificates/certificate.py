@@ -19,7 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.features.map import SMALL_BIAS, FeatureMap
 from bochner.solvers.factorisations import eigenvalues
 
-_LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
+FEWEST_ROWS = 8 * pencil.GROUPS  # of a sample: eight groups of eight
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Certificate(HtmlResult):
     frobenius, frobenius_interval : float, (float, float)
         ‖Z Zᵀ − K‖_F / ‖K‖_F of all rows.
     entrywise : float
-        Largest |φ(x)·φ(y) − k(x, y)| of the rows measured; of others see ``pairs_beyond``.
+        Largest |φ(x)·φ(y) − k(x, y)| of the rows measured; for other rows see ``pairs_beyond``.
     effective_dimension : float
-        tr K(K + alpha I)⁻¹ of all rows; only a lower bound where not ``resolved``.
+        tr K(K + alpha I)⁻¹ of all rows; only a lower bound if not ``resolved``.
     alpha : float
         Requested ridge penalty, for a fit to ``n_rows`` rows.
     alpha_measured : float
@@ -53,10 +53,10 @@ class Certificate(HtmlResult):
         Whether Z Zᵀ ⪯ K by construction (Nyström): then ε < 1 up to rounding.
     resolved : bool
         Whether the sample is large enough to estimate the effective dimension. If not, the upper
-        end is only the coarse bound ‖Z Zᵀ − K‖/alpha.
+        end is at least the coarse bound ‖Z Zᵀ − K‖/alpha.
     features_to_halve : int or None
         Number of features that would roughly halve ε. For maps below their kernel a lower bound:
-        adding features up to a smaller number does not halve ε. None where ε is zero up to
+        fewer features cannot halve ε. None if ε is zero up to
         rounding, or does not depend on the number of features.
     operator_norm : float
         ‖Z Zᵀ − K‖/‖K‖ of the rows measured, in the spectral norm.
@@ -122,7 +122,7 @@ class Certificate(HtmlResult):
         return min(1.0, -math.log(1 - self.confidence) / (self.n_sample // 2))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers, ready for JSON: None where there is no finite number."""
+        """Return all numbers for JSON, with None in place of NaN and infinity."""
         numbers = asdict(self) | {"risk_factor": self.risk_factor, "risk_noise": self.risk_noise}
         plain: dict[str, Any] = json.loads(json.dumps(numbers), parse_constant=lambda _: None)
         return plain
@@ -137,7 +137,7 @@ class Certificate(HtmlResult):
 
 
 def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows: errors of the features, and where they lie."""
+    """Return head and rows of a table: the errors of the features and their intervals."""
     errors: tuple[tuple[str, float, tuple[float, ...]], ...] = (
         ("ε, spectral", c.epsilon, c.epsilon_interval),
         ("Frobenius", c.frobenius, c.frobenius_interval),
@@ -171,7 +171,7 @@ def certify(
         A map, or any callable from (n, d) rows to (n, D) features, in the precision of X;
         everything else is computed in float64.
     X : (n, d)
-        Rows of the fit, or a random sample of them, or the rows to be predicted.
+        Rows of the fit, a random sample of these, or rows to be predicted.
     alpha : float
         Ridge penalty of the fit, above zero, on the scale of ``n_rows`` rows.
     kernel : Kernel, optional
@@ -217,8 +217,8 @@ def certify(
     * without such a t the sample does not resolve alpha (``resolved`` is False), and the upper end
       is at least ‖E_S‖/(alpha·m/n), which bounds ε.
 
-    The parts together cover ε of all rows at least as often as stated: found by experiment, not
-    proved (guide "Certificates"). Rare rows unlike all others can carry a larger ε than any sample
+    The intervals cover ε of all rows at least as often as stated: an experimental result, without
+    proof (guide "Certificates"). Rare rows unlike all others can have a larger ε than any sample
     shows. The interval of the Frobenius error is computed as for a ratio of two U-statistics.
 
     An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured at that value
@@ -240,7 +240,7 @@ def certify(
     True
     """
     alpha = positive(alpha, "certify", "alpha")
-    n_sample = integer(n_sample, "certify", "n_sample", least=_LEAST)
+    n_sample = integer(n_sample, "certify", "n_sample", least=FEWEST_ROWS)
     confidence = share(confidence, "certify", "confidence")
     rows = rows_of(X, n_sample, random_state)
     require_room(
@@ -248,29 +248,29 @@ def certify(
         f"certify: measuring {rows.shape[0]:,} rows densely takes",
         "Lower n_sample.",
     )
-    given = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    n = integer(given if n_rows is None else n_rows, "certify", "n_rows", least=given)
-    if rows.shape[0] < min(n, _LEAST):
+    length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    n = integer(length if n_rows is None else n_rows, "certify", "n_rows", least=length)
+    if rows.shape[0] < min(n, FEWEST_ROWS):
         raise InvalidInput(
-            f"certify: X must have at least {_LEAST} rows to represent n_rows={n}; got "
-            f"{rows.shape[0]}. Pass a larger sample, or leave n_rows out to judge these rows only."
+            f"certify: X must have at least {FEWEST_ROWS} rows to represent n_rows={n}; got "
+            f"{rows.shape[0]}. Pass a larger sample, or leave out n_rows to measure these rows."
         )
     K, E, D = sample(phi, rows, kernel)
     m = len(K)
     below = bool(getattr(phi, "below_kernel", False))
-    # k(x, x) − E|φ(x)|² of rows, or None. A user's map is unbiased unless it says it is below.
+    # k(x, x) − E|φ(x)|² of rows, None if unknown. A user's map counts as unbiased, or below_kernel.
     rest = np.maximum(-np.diagonal(E), 0.0) if below else np.zeros(m)
     if not below and isinstance(phi, FeatureMap):
         rest = phi.left_out(in_float64(rows))
     measured = pencil.distance(K, E, n, alpha, confidence)
     ratio, ratio_interval = frobenius(K, E, n, confidence)
     e, penalty = measured["epsilon"], measured["alpha_measured"] * m / n
-    more = None
+    halving = None
     if e > 0 and below:
         errors = eigenvalues(pencil.whitened(pencil.factor(K, penalty), E))
-        more = D + max(1, int(np.sum(errors < -e / 2)))
+        halving = D + max(1, int(np.sum(errors < -e / 2)))
     elif e > 0 and rest is not None and float(rest.sum()) <= SMALL_BIAS * e * penalty:
-        more = 4 * D  # the bias is at most Σ rest/penalty on the rows measured
+        halving = 4 * D  # the bias is at most Σ rest/penalty on the rows measured
     return Certificate(
         **measured,
         confidence=1.0 if m == n else confidence,
@@ -282,7 +282,7 @@ def certify(
         n_sample=m,
         n_features=D,
         below_kernel=below,
-        features_to_halve=more,
+        features_to_halve=halving,
         operator_norm=pencil.operator_ratio(K, E),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(K), 1e-300)),
     )
@@ -300,8 +300,8 @@ def _sentences(c: Any) -> Iterator[str]:
     )
     if c.alpha_measured > c.alpha:
         yield (
-            f"The given alpha, {c.alpha:.3g}, is lost to rounding in float64, so its ε is at least "
-            "this value."
+            f"The requested alpha, {c.alpha:.3g}, is lost to rounding in float64; its ε is not "
+            "below this value."
         )
     elif not c.resolved:
         yield (
@@ -331,7 +331,7 @@ def _sentences(c: Any) -> Iterator[str]:
         yield "How many features halve ε is not known: their error does not fall like 1/√D."
     else:
         yield (
-            f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % "
+            f"More features of this kind need not lower ε: they leave out {100 * c.left_out:.2g} % "
             "of the kernel's trace, whatever their number. Raise their degree or order."
         )
     least = "" if c.resolved else "at least "

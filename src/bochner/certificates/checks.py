@@ -1,4 +1,4 @@
-"""Checks of user-defined kernels and feature maps: each law with its evidence."""
+"""Checks of user-defined kernels and feature maps: laws, outcomes and evidence."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -44,15 +44,15 @@ class Check(TableResult):
     ----------
     subject : Kernel, FeatureMap or callable
     laws : tuple
-        ``check[name]`` is one of them. Each has
+        ``check[name]`` is one law. Each has
 
         * ``name``, and ``outcome``: "passed", "failed" or "not applicable";
-        * ``sentence``: the requirement, and where it failed the value;
+        * ``sentence``: the requirement, and after a failure the value;
         * ``number`` and ``tolerance``: the measured number and its upper limit, if any;
         * ``evidence``, of a kernel: the numbers behind a failure, such as rows, values and an
           eigenvector.
     n_rows, n_columns : int
-        Of the rows that were examined.
+        Size of the table of rows that were examined.
     """
 
     subject: Any
@@ -92,7 +92,7 @@ class Check(TableResult):
         return title, lines, ""
 
 
-#: Outcome, the value that is wrong or why the law does not apply, number, tolerance and evidence.
+#: Outcome, the wrong value or the reason why the law does not apply, number, tolerance, evidence.
 Verdict = tuple[Any, ...]
 #: A test of the map (None: of the kernel), its kernel if it has one, and rows.
 Test = Callable[[Any, Any, Float[np.ndarray, "n d"]], Verdict]
@@ -100,31 +100,31 @@ Test = Callable[[Any, Any, Float[np.ndarray, "n d"]], Verdict]
 Laws = dict[str, tuple[str, Test]]
 
 
-def _checked(laws: Laws, phi: Any, kernel: Any, X: Float[np.ndarray, "n d"]) -> Check:
-    """Return every law; laws of values only where shapes and values are in order."""
-    broken, checked = False, []
-    for name, (required, test) in (FORM | laws).items():
+def _check(laws: Laws, phi: Any, kernel: Any, X: Float[np.ndarray, "n d"]) -> Check:
+    """Test every law; other laws only if the laws of `FORM` hold."""
+    broken, outcomes = False, []
+    for name, (requirement, test) in (FORM | laws).items():
         if broken and name in laws:
-            checked.append(CheckedLaw(name, SKIPPED, "the form of the values comes first."))
+            outcomes.append(CheckedLaw(name, SKIPPED, "shape, dtype or finite failed."))
             continue
         try:
             outcome, words, *rest = test(phi, kernel, X)
-            law = CheckedLaw(name, outcome, f"{required}{words or '.'}", *rest)
-        except Exception as error:  # noqa: BLE001  the report is of all that a user's code raises
+            law = CheckedLaw(name, outcome, f"{requirement}{words or '.'}", *rest)
+        except Exception as error:  # noqa: BLE001  the report has every error of a user's code
             words = "there must be values for every table of finite rows"
             law = CheckedLaw(name, FAILED, f"{words}; got {type(error).__name__}: {error}")
         broken |= name in FORM and law.outcome == FAILED
-        checked.append(law)
-    return Check(kernel if phi is None else phi, tuple(checked), *X.shape)
+        outcomes.append(law)
+    return Check(kernel if phi is None else phi, tuple(outcomes), *X.shape)
 
 
-def _few(X: Rows, rng: np.random.Generator) -> Others:
+def _sample(X: Rows, rng: np.random.Generator) -> Others:
     """Return at most 200 random rows in float64."""
     chosen = np.sort(rng.permutation(X.shape[0])[:200])
     return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
 
-def _judged(number: float, tolerance: float) -> Verdict:
+def _within(number: float, tolerance: float) -> Verdict:
     return PASSED if number <= tolerance else FAILED, "", float(number), float(tolerance)
 
 
@@ -132,10 +132,10 @@ def _judged(number: float, tolerance: float) -> Verdict:
 
 
 def _values(phi: Any, kernel: Any, X: Array) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
-    """Yield name, values and required shape of what a kernel or a map is asked for."""
-    n, few = len(X), max(1, len(X) // 2)
+    """Yield the name, the values and the required shape of each result of a kernel or a map."""
+    n, half = len(X), max(1, len(X) // 2)
     if phi is None:
-        yield "k(X, Y)", kernel(X[:few], X), (few, n)
+        yield "k(X, Y)", kernel(X[:half], X), (half, n)
         yield "k(X)", kernel(X), (n, n)
         yield "k.diag(X)", kernel.diag(X), (n,)
         return
@@ -176,13 +176,13 @@ def _finite(phi: Any, kernel: Any, X: Array) -> Verdict:
 
 def _repeats(phi: Any, kernel: Any, X: Array) -> Verdict:
     twice = zip(_values(phi, kernel, X), _values(phi, kernel, X), strict=True)
-    return _judged(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice), 0)
+    return _within(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice), 0)
 
 
-def _unchanged(phi: Any, kernel: Any, X: Array) -> Verdict:
-    rows, others = X.copy(), X[::-1].copy()
-    kernel(rows, others) if phi is None else phi(rows)
-    if np.array_equal(rows, X) and np.array_equal(others, X[::-1]):
+def _arguments(phi: Any, kernel: Any, X: Array) -> Verdict:
+    rows, reverse = X.copy(), X[::-1].copy()
+    kernel(rows, reverse) if phi is None else phi(rows)
+    if np.array_equal(rows, X) and np.array_equal(reverse, X[::-1]):
         return PASSED, ""
     return FAILED, "; it wrote into them. Copy before you change."
 
@@ -200,7 +200,7 @@ def _same(A: Array, B: Array, it: str = "it") -> Verdict:
     return FAILED, words, float(gap.max()), allowed, {"place": place}
 
 
-#: Laws without which no others are looked at.
+#: Laws that must hold before others are tested.
 FORM: Laws = {
     "shape": ("there must be values for each row, or each pair of rows", _shape),
     "dtype": ("values must keep the precision of the rows", _dtype),
@@ -208,8 +208,8 @@ FORM: Laws = {
 }
 #: Laws of kernels and of maps.
 OF_BOTH: Laws = {
-    "deterministic": ("values must be the same when asked again: largest difference", _repeats),
-    "arguments": ("rows must be left as they are", _unchanged),
+    "deterministic": ("a second call must return the same values: largest difference", _repeats),
+    "arguments": ("the rows passed must not be changed", _arguments),
 }
 
 
@@ -224,9 +224,9 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
     kernel : Kernel
         A ``Custom(function)`` or any other kernel.
     X : (n, d), optional
-        Rows of your data (at most 200 are examined); by default normal rows of three
-        columns, or positive ones where the kernel refuses those. A law may hold on some rows and
-        fail on others: pass rows of your own data.
+        Rows of your data (at most 200 are examined); by default normal rows of three columns, or
+        positive rows if the kernel raises an error for these. A law may hold on some rows and fail
+        on others: pass rows of your data.
     random_state : int, Generator, RandomState or None, default 0
         Seed of the choice of rows.
 
@@ -254,14 +254,14 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
     require_kernel(kernel, "check_kernel")
     rng = stream(seed_of(random_state), "check_kernel")
     if X is not None:
-        rows = _few(required_rows("check_kernel", X, 1), rng)
+        rows = _sample(required_rows("check_kernel", X, 1), rng)
     else:
         rows = rng.standard_normal((60, 3))
         try:
             kernel(rows[:1])
         except Exception as error:  # noqa: BLE001  the check reports all that a function raises
             rows = np.abs(rows) if isinstance(error, InvalidInput) else rows
-    return _checked(KERNEL_LAWS, None, kernel, rows)
+    return _check(KERNEL_LAWS, None, kernel, rows)
 
 
 def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
@@ -271,7 +271,7 @@ def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
 
 
 def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
-    """Check all rows, then a few close together, where a function that is no kernel fails."""
+    """Check all rows, then a few close together, where functions that are no kernels fail."""
     near = X[0] + 0.1 * (X[::-1] - X[0])
     for rows in (X, np.concatenate([X[:20], near[:40]])):
         K = kernel(rows)
@@ -280,8 +280,8 @@ def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
             words = (
                 f"; the smallest of {len(K)} eigenvalues is {values[0]:.3g}, the largest "
                 f"{values[-1]:.3g}: Σ c_i c_j k(x_i, x_j) = {values[0]:.3g} for the rows and unit "
-                "vector c in the evidence. Take another function: there is no feature map for "
-                "this one."
+                "vector c in the evidence. Use another function: this one has no feature "
+                "map."
             )
             evidence = {"smallest": float(values[0]), "rows": rows, "c": vectors[:, 0]}
             return FAILED, words, None, None, evidence
@@ -316,7 +316,7 @@ def check_features(
         The map, or any callable from (n, d) rows to (n, D) features.
     X : (n, d), optional
         Rows of your data (at most 200 are examined); by default normal rows of the map's
-        ``n_inputs`` columns. Prefer your own.
+        ``n_inputs`` columns. Prefer rows of your data.
     kernel : Kernel, optional
         The kernel that φ(x)·φ(y) approximates; ``phi.kernel`` if not given.
     random_state : int, Generator, RandomState or None, default 0
@@ -356,16 +356,16 @@ def check_features(
         )
     rng = stream(seed_of(random_state), "check_features")
     if X is not None:
-        rows = _few(required_rows("check_features", X), rng)
+        rows = _sample(required_rows("check_features", X), rng)
     elif (d := getattr(phi, "n_inputs", None)) is not None:
         rows = rng.standard_normal((60, d))
     else:
         raise InvalidInput(
-            "check_features: X must be given where the map does not say how many columns it takes; "
+            "check_features: X must be passed if the map has no n_inputs, its number of columns; "
             "got none. Pass rows of your data."
         )
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
-    return _checked(LAWS, phi, kernel, rows)
+    return _check(LAWS, phi, kernel, rows)
 
 
 def _gap(A: Array, B: Array) -> float:
@@ -378,7 +378,7 @@ def _precision(phi: Any, _: Any, X: Array) -> Verdict:
     A, B = to_numpy(phi(single)), to_numpy(phi(single.astype(np.float64)))
     # Features may differ by a rotation; their inner products may not.
     gap = _gap(A.astype(np.float64) @ A.T.astype(np.float64), B @ B.T)
-    return _judged(gap, ROUNDING["float32"])
+    return _within(gap, ROUNDING["float32"])
 
 
 def _refusal(phi: Any, _: Any, X: Array) -> Verdict:
@@ -389,17 +389,17 @@ def _refusal(phi: Any, _: Any, X: Array) -> Verdict:
     return FAILED, "; got features. Check X.shape[1]."
 
 
-def _pickled(phi: Any, _: Any, X: Array) -> Verdict:
+def _pickle(phi: Any, _: Any, X: Array) -> Verdict:
     if not isinstance(phi, FeatureMap):
-        return SKIPPED, "; this is no FeatureMap."
+        return SKIPPED, "; this is not a FeatureMap."
     copy = pickle.loads(pickle.dumps(phi))
-    return _judged(_gap(to_numpy(copy(X)), to_numpy(phi(X))), 0)
+    return _within(_gap(to_numpy(copy(X)), to_numpy(phi(X))), 0)
 
 
 def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = None) -> Test:
-    """Return a test of K and Z for all maps with a kernel, or by ``below``: Z Zᵀ ⪯ K or not."""
+    """Return a test of K and Z; ``below``: only of maps that claim Z Zᵀ ⪯ K, or do not."""
 
-    def tested(phi: Any, kernel: Any, X: Array) -> Verdict:
+    def run(phi: Any, kernel: Any, X: Array) -> Verdict:
         claims = bool(getattr(phi, "below_kernel", False))
         if kernel is None:
             return SKIPPED, "; there is no kernel: pass kernel=."
@@ -408,22 +408,22 @@ def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = Non
         K = to_numpy(kernel(X)).astype(np.float64)
         return test((K + K.T) / 2, to_numpy(phi(X)))
 
-    return tested
+    return run
 
 
 def _kernel(K: Array, Z: Array) -> Verdict:
     error = float(np.linalg.norm(Z @ Z.T.conj() - K)) / max(float(np.linalg.norm(K)), 1e-300)
-    return _judged(error, 1)
+    return _within(error, 1)
 
 
 def _length(K: Array, Z: Array) -> Verdict:
     lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * np.diag(K)
-    return _judged(float(lost.mean()), 0.1)
+    return _within(float(lost.mean()), 0.1)
 
 
 def _below(K: Array, Z: Array) -> Verdict:
     depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
-    return _judged(max(depth, 0.0) / max(size, 1e-300), 1e-8)
+    return _within(max(depth, 0.0) / max(size, 1e-300), 1e-8)
 
 
 LAWS: Laws = OF_BOTH | {
@@ -433,14 +433,14 @@ LAWS: Laws = OF_BOTH | {
     ),
     "precision": ("float32 and float64 rows must have the same products of features", _precision),
     "refusal": ("rows of another number of columns must be refused", _refusal),
-    "pickled": ("a copy by pickle must give the same features", _pickled),
+    "pickled": ("a copy by pickle must give the same features", _pickle),
     "kernel": ("φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius", _of_kernel(_kernel)),
     "length": (
         "|φ(x)|² must be about k(x, x): the share of rows with less than half of it",
         _of_kernel(_length, below=False),
     ),
     "below": (
-        "K − Z Zᵀ must have no eigenvalue below zero, as the map says: its depth over ‖K‖",
+        "K − Z Zᵀ must have no eigenvalue below zero, as the map claims: −eigenvalue/‖K‖",
         _of_kernel(_below, below=True),
     ),
 }

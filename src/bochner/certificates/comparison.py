@@ -52,7 +52,7 @@ class Comparison(TableResult):
     n_sample : int
         Number of rows on which errors were measured.
     rows : tuple of Bunch
-        Methods that serve the kernel, by increasing error, then the others. Each has
+        Methods that support the kernel, by increasing error, then the others. Each has
 
         * ``method``, and ``n_features``: D of the map that was drawn;
         * ``predicted``: relative Frobenius error, estimated from pairs of rows;
@@ -60,7 +60,7 @@ class Comparison(TableResult):
         * ``entrywise``: max |ZZᵀ − K| on the same rows;
         * ``draw_seconds``, ``seconds``: time to draw the map, and to make the features of 1000
           rows;
-        * ``refused``: the reason if the method does not serve the kernel, else empty.
+        * ``refused``: the error if the method does not support the kernel, else empty.
     """
 
     kernel: Kernel
@@ -87,11 +87,11 @@ class Comparison(TableResult):
     def plot(self, ax: Any = None) -> Any:
         """Draw measured errors as bars and predictions as marks, best on top, on ``ax`` or new."""
         ax = axes_for("Comparison", ax, size=(7, 4))
-        served = [row for row in self.rows if not row.refused][::-1]
-        heights = np.arange(len(served))
-        ax.barh(heights, [row.error for row in served], height=0.6, label="measured")
-        ax.plot([row.predicted for row in served], heights, "k|", ms=12, label="predicted")
-        ax.set_yticks(heights, [str(row.method) for row in served])
+        rows = [row for row in self.rows if not row.refused][::-1]
+        heights = np.arange(len(rows))
+        ax.barh(heights, [row.error for row in rows], height=0.6, label="measured")
+        ax.plot([row.predicted for row in rows], heights, "k|", ms=12, label="predicted")
+        ax.set_yticks(heights, [str(row.method) for row in rows])
         ax.set_xscale("log")
         ax.set_xlabel("relative error of the kernel matrix")
         ax.set_title(f"{self.kernel!r}, D = {self.n_features}", fontsize="medium")
@@ -121,7 +121,7 @@ def compare(
     methods : sequence of Method or str, optional
         Default: every method of :mod:`bochner.features` that supports the kernel directly.
     n_sample : int, default 2000
-        Rows to measure on; memory 8 n_sample².
+        Number of rows on which errors are measured; memory 8 n_sample² bytes.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -151,54 +151,54 @@ def compare(
     n_sample = integer(n_sample, "compare", "n_sample", 2)
     order = stream(seed, "compare").permutation(X.shape[0])
     m = max(2, min(n_sample, X.shape[0] // 4))
-    kept, others = (X[np.sort(part)] for part in (order[:m], order[m:]))
+    test, train = (X[np.sort(part)] for part in (order[:m], order[m:]))
     options = all_methods(X.shape[1]) if methods is None else list(map(as_method, methods))
-    ask = Request(X.shape[1], width, seed, X=others)
-    K = to_numpy(kernel(kept, kept))
-    rows = [_row(option, kernel, ask, kept, K) for option in options]
+    ask = Request(X.shape[1], width, seed, X=train)
+    K = to_numpy(kernel(test, test))
+    rows = [_row(option, kernel, ask, test, K) for option in options]
     if all(row.refused for row in rows):
-        raise InvalidInput(f"compare: no method serves {kernel!r}: {rows[0].refused}")
-    ranked = sorted(rows, key=lambda row: (bool(row.refused), row.error))
-    return Comparison(kernel, width, kept.shape[0], tuple(ranked))
+        raise InvalidInput(f"compare: no method supports {kernel!r}: {rows[0].refused}")
+    order_ = sorted(rows, key=lambda row: (bool(row.refused), row.error))
+    return Comparison(kernel, width, test.shape[0], tuple(order_))
 
 
 def all_methods(d: int) -> tuple[Method, ...]:
-    """Return the contenders and the methods of the literature they are compared with."""
+    """Return the contenders and the other methods of the literature."""
     best = contenders(d)
-    # Not those of other methods, of finite kernels, and of functions of a box.
-    left_out = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
-    kinds = dict.fromkeys(r.method for r in RULES if r.needs and r.method not in left_out)
-    published = (Fourier(IID()), *[kind() for kind in kinds], Nystrom(Uniform()))
-    return (*best, *(method for method in published if method not in best))
+    # methods of other methods, of kernels with finite features, and of functions on a box
+    exclusions = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
+    kinds = dict.fromkeys(r.method for r in RULES if r.needs and r.method not in exclusions)
+    classics = (Fourier(IID()), *[kind() for kind in kinds], Nystrom(Uniform()))
+    return (*best, *(method for method in classics if method not in best))
 
 
-def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Bunch:
-    started = time.perf_counter()
+def _row(method: Method, kernel: Kernel, ask: Request, X: Array, K: Array) -> Bunch:
+    start = time.perf_counter()
     ask = replace(ask, n_features=width_of(method, ask.n_features))
     phi = attempted(draw_map, method, kernel, ask)
     if isinstance(phi, InvalidInput):
-        none = dict.fromkeys(NUMBERS, np.nan)
-        return Bunch(method=method, n_features=0, **none, refused=str(phi))
-    draw_seconds = time.perf_counter() - started
-    times: list[float] = []  # the least of up to three counts: other work only adds
+        numbers = dict.fromkeys(NUMBERS, np.nan)
+        return Bunch(method=method, n_features=0, **numbers, refused=str(phi))
+    draw_seconds = time.perf_counter() - start
+    times: list[float] = []  # the least of up to three: other processes only add time
     while len(times) < 3 and sum(times) < 1:
-        started = time.perf_counter()
-        phi(kept)
-        times.append(time.perf_counter() - started)
-    Z = to_numpy(phi(kept))
+        start = time.perf_counter()
+        phi(X)
+        times.append(time.perf_counter() - start)
+    Z = to_numpy(phi(X))
     return Bunch(
         method=method,
         n_features=phi.n_features,
-        predicted=paired_error(phi, kept),
-        error=relative_error(phi, kept, K),
+        predicted=paired_error(phi, X),
+        error=relative_error(phi, X, K),
         entrywise=float(np.abs(Z @ Z.T - K).max()),
         draw_seconds=draw_seconds,
-        seconds=min(times) * 1000 / kept.shape[0],
+        seconds=min(times) * 1000 / X.shape[0],
         refused="",
     )
 
 
-# --- Bounds: their promises, their requirements and the measured errors ---------------------------
+# --- Bounds and measured errors -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -233,11 +233,11 @@ class BoundComparison(TableResult):
         head = ("theorem", "error", "bound", "measured", "features required", "times too many")
         lines: list[tuple[str, ...]] = [head]
         for row in self.rows:
-            asked = ("none", "")
+            widths = ("none", "")
             if row.required is not None:
-                asked = f"{row.required:,}", f"{row.required / self.n_features:.3g}"
+                widths = f"{row.required:,}", f"{row.required / self.n_features:.3g}"
             numbers = f"{row.limit:.3g}", f"{row.measured:.3g}"
-            lines.append((row.name, row.bound.quantity, *numbers, *asked))
+            lines.append((row.name, row.bound.quantity, *numbers, *widths))
         title = (
             f"{self.kernel!r}, D = {self.n_features}, {self.n_rows} rows, alpha = {self.alpha:.3g}"
             f": {100 * self.confidence:.3g} % bounds, and the largest error of {self.n_draws} draws"
@@ -261,7 +261,7 @@ def compare_bounds(
     Parameters
     ----------
     kernel : Kernel
-        Of x − y, for bounds of Fourier features; rotation-invariant, for Gegenbauer features;
+        A function of x − y, for Fourier features; rotation-invariant, for Gegenbauer features;
         ``Angular``, ``ArcCosine`` and ``Polynomial`` also have bounds for their own features.
     X : (n, d)
     alpha : float
@@ -270,9 +270,9 @@ def compare_bounds(
         D.
     confidence : float, default 0.95
     n_draws : int, default 20
-        Independent maps whose largest error is shown: at 20 about the 95 % quantile.
+        Number of independent maps; their largest error, for 20 about the 95 % quantile, is shown.
     n_sample : int, default 500
-        Rows measured, at the penalty alpha·m/n.
+        Number of rows measured, m, at the penalty alpha·m/n.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -302,9 +302,9 @@ def compare_bounds(
     bounds.chance_of(confidence)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, who, "n_sample", 2)
-    every = bounds.dense_rows(X, who)
-    rows = every[np.sort(stream(seed, "bounds").permutation(len(every))[:n_sample])]
-    penalty = alpha * len(rows) / len(every)
+    all_rows = bounds.dense_rows(X, who)
+    rows = all_rows[np.sort(stream(seed, "bounds").permutation(len(all_rows))[:n_sample])]
+    penalty = alpha * len(rows) / len(all_rows)
     entries = list(_entries(kernel, rows, penalty, D, confidence))
     if not entries:
         raise UnsupportedKernel(
@@ -320,12 +320,12 @@ def compare_bounds(
                 Z = to_numpy(draw_map(method, kernel, ask)(rows))
                 errors_of_maps[method] = Z @ Z.T - K
             errors[j] = max(errors[j], measure(errors_of_maps[method]))
-    compared = []
+    lines = []
     for (name, bound, method, _), error in zip(entries, errors.tolist(), strict=True):
         required, limit = bound.least_width(error, confidence), bound.error(D, confidence)
-        named = {"name": name, "bound": bound, "method": method, "limit": limit}
-        compared.append(Bunch(**named, measured=error, required=required))
-    return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, tuple(compared))
+        labels = {"name": name, "bound": bound, "method": method, "limit": limit}
+        lines.append(Bunch(**labels, measured=error, required=required))
+    return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, tuple(lines))
 
 
 def _entries(
@@ -348,7 +348,7 @@ def _entries(
             yield "Rahimi-Recht", by("rahimi_recht"), pairs, entries
         yield "matrix Bernstein", by("operator_norm"), pairs, operator
         yield "leverage n/λ", by("spectral", alpha=alpha), pairs, spectral
-        if float(values[:-rank].sum()) <= rank * norm:  # else no penalty is above the rest
+        if float(values[:-rank].sum()) <= rank * norm:  # else the penalty is above ‖K‖
             yield f"cost of rank {rank}", by("projection_cost", rank=rank), pairs, costs
     bound_for = partial(bounds.features_bound, kernel, rows)
     if isinstance(kernel, Angular):

@@ -1,4 +1,4 @@
-"""The pencil (K̂ + λI, K + λI) on some rows, its extreme eigenvalues, and ridge leverage."""
+"""The pencil (K̂ + λI, K + λI) of m rows, its extreme eigenvalues, and ridge leverage."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -31,14 +31,14 @@ def sides(
 ) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
     """Return the scores log ε₋/(1 − ε₋) and log ε₊, and −d score/d log λ at fixed eigenvectors.
 
-    A whitened error below ``noise`` is rounding.
+    A whitened error below ``noise`` is rounding: its score is log ``noise`` and its slope 0.
     """
     L = factor(K, penalty)
     if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos, O(m³/3 + 600 m²)
         values, vectors = eigh(whitened(L, E), check_finite=False)
         ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
     else:
-        # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another.
+        # SciPy's BLAS only: threads of alternating BLAS libraries wait for one another.
         solve = partial(solve_triangular, L, lower=True, check_finite=False)
         product = lambda v: solve(dsymv(1.0, E.T, solve(v, trans="T")))
         ends, vectors = _extremes(product, len(L))
@@ -47,8 +47,8 @@ def sides(
     errors = np.array([min(-ends[0], 1 - EPS), ends[1]])
     slopes[0] /= 1 - errors[0]
     below, above = np.maximum(errors, noise)
-    heard, silent = errors > noise, np.log(noise)
-    return np.where(heard, [logit(below), np.log(above)], silent), np.where(heard, slopes, 0.0)
+    real, floor = errors > noise, np.log(noise)
+    return np.where(real, [logit(below), np.log(above)], floor), np.where(real, slopes, 0.0)
 
 
 def factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
@@ -70,7 +70,7 @@ def _extremes(
     # SciPy's eigsh takes two to four times as many products.
     steps = min(300, m)  # 40 to 150 are usual
     Q = np.zeros((steps + 1, m))
-    start = np.cos(np.arange(m) ** 2.0)  # without pattern: the same rows give the same bits
+    start = np.cos(np.arange(m) ** 2.0)  # deterministic: the same rows give the same bits
     Q[0] = start / np.linalg.norm(start)
     diagonal, off = np.zeros(steps), np.zeros(steps)
     for k in range(steps):
@@ -97,7 +97,7 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
     return error / size if size else (0.0 if error == 0 else math.inf)
 
 
-# --- How far K̂ = Z Zᵀ is from K at a penalty, on some rows and, from a sample, on all -----------
+# --- The spectral distance of K̂ = Z Zᵀ from K: on m rows, and estimated for n rows --------------
 #
 # The (ε, λ)-spectral distance is the smallest ε with
 #
@@ -106,7 +106,7 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
 # so ε = max(ε₋, ε₊), where −ε₋ and ε₊ are the extreme eigenvalues of the whitened error
 # (K + λI)^(-1/2) E (K + λI)^(-1/2), E = K̂ − K (Avron et al. 2017, definition 1), ε₋ < 1.
 
-#: Disjoint groups of the sample that show how ε varies with the rows and with their number.
+#: Number of disjoint groups of the sample, which show how ε varies with the rows and their number.
 GROUPS = 8
 
 
@@ -125,7 +125,7 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
         t = share * scaled
         return t + (n - m) / float(np.sum(1 / (values + t))) - penalty
 
-    share, least = 1.0, 1e-3  # a matched penalty below this share of the scaled one is none
+    share, least = 1.0, 1e-3  # a lower share is not resolved
     if n > m and excess(1.0) > 0:
         resolved = excess(least) <= 0
         share = float(brentq(excess, least, 1.0, xtol=1e-9)) if resolved else least
@@ -148,10 +148,10 @@ def distance(
     m = len(K)
     values = spectrum(K)
     norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
-    asked = alpha * m / n
-    penalty = max(asked, m * EPS * norm)
-    measured = alpha if penalty == asked else penalty * n / m
-    # Rounding in E is 16 eps ‖K‖: sides below that are zero as far as float64 knows.
+    scaled = alpha * m / n
+    penalty = max(scaled, m * EPS * norm)
+    measured = alpha if penalty == scaled else penalty * n / m
+    # Rounding in E is 16 eps ‖K‖: a side below it is zero up to rounding.
     noise = min(0.5, max(16 * EPS * norm / penalty, EPS**2))
     matched, d, resolved = match(values, n, penalty * n / m)
     scores, slopes = sides(K, E, penalty, noise)
@@ -162,7 +162,7 @@ def distance(
         of_part = lambda g: sides(K[g, g], E[g, g], penalty * size / m, noise)[0]
         groups = np.array(list(map(of_part, parts)))
         gain, reach = scores - groups.mean(axis=0), np.log(n / m) / np.log(GROUPS)
-        # ε is not followed further than a factor of ten towards the matched penalty.
+        # ε is extrapolated by at most a factor of ten towards the matched penalty.
         shift = slopes * min(np.log(penalty / matched), np.log(10))
         trend = gain * reach
         rises, least = shift, np.full(2, -np.inf)
@@ -172,14 +172,14 @@ def distance(
             rises = np.maximum(trend, shift)
         spread = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
         spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
-        # A few decisive left-out rows make ε too small however few were left out, so only the
-        # lower end takes the finite-population factor.
+        # A few influential rows that were not measured can make ε too small, however few they are:
+        # only the lower end gets the finite-population factor.
         low = scores + np.minimum(trend, 0) - shift - spread * np.sqrt(1 - m / n)
-        # The trend is wide by design: the estimate follows it down by one factor of 8 at most, and
-        # up only where the matched penalty has no information.
+        # The trend is conservative: the estimate follows it down by a factor of 8 in rows at most,
+        # and up only if the matched penalty has no information.
         middle = scores + (np.minimum(gain * min(reach, 1.0), 0) + rises) / 2
         high = np.maximum(scores + np.maximum(trend, shift), least) + spread
-        # A side that is a hundredth of the other is not followed: it may be rounding in φ alone.
+        # A side below a hundredth of the other is not extrapolated: it may be rounding in φ.
         sizes = np.array([expit(scores[0]), np.exp(min(scores[1], 700))])
         small = sizes * 100 < sizes[::-1]
         ends = [np.where(small, scores, end) for end in (low, middle, high)]
@@ -194,11 +194,11 @@ def distance(
     }
 
 
-# --- The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64 -----
+# --- The sample of a certificate: K and E = Z Zᵀ − K of m rows, in float64 ------------------------
 
 
 def required_rows(who: str, X: Any, least: int = 2) -> Rows:
-    """Return X, checked, or refuse fewer rows."""
+    """Return X, checked; raise an error if it has fewer than ``least`` rows."""
     X = as_matrix(X, who)
     if X.shape[0] < least:
         rows = "one row" if least == 1 else f"{least} rows"
@@ -220,7 +220,7 @@ def sample(
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
     if kernel is None:
         raise InvalidInput(
-            "certify: kernel must be given where the map has no kernel; got None. Pass the exact "
+            "certify: kernel must be passed if the map has no kernel; got None. Pass the exact "
             "kernel that the features approximate."
         )
     m = X.shape[0]
@@ -280,7 +280,7 @@ def row_sums(A: Float[Array, "m m"], n: int) -> Float[Array, " m"]:
 
 # --- Ridge leverage of rows, and the effective dimension ------------------------------------------
 
-BLOCK = 4096  # Rows whose features are computed together
+BLOCK = 4096  # rows whose features are computed together
 
 
 def leverage_scores(
@@ -356,7 +356,7 @@ def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -
 
 
 def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
-    """Return the increasing eigenvalues of K, or of G (K̂'s without zeros)."""
+    """Return the increasing eigenvalues of a kernel's K, or of a map's G = ZᵀZ."""
     if isinstance(source, Kernel):
         return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
@@ -375,7 +375,7 @@ def _matrix(kernel: Kernel, X: Rows, who: str) -> Float[np.ndarray, "n n"]:
     if not 1 <= X.shape[0] <= 10_000:  # 800 MB, minutes
         raise InvalidInput(
             f"{who}: X must have 1 to 10,000 rows for the exact kernel; got {X.shape[0]:,}. "
-            "Pass a feature map in place of the kernel, or a sample of rows."
+            "Pass a feature map instead of the kernel, or a sample of rows."
         )
     K = finite_matrix(to_numpy(kernel(X)), X.shape[0], "kernel(X)", who)
     return (K + K.T) / 2

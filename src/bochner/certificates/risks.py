@@ -5,7 +5,7 @@ variance σ², and S = K(K + λI)⁻¹, the expected mean squared distance of th
 
     R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
 
-The same with K̂ = Z Zᵀ; R(K̂) − R(K) is what the approximation costs. f is not known, but
+R(K̂) is the same with K̂ = Z Zᵀ, and R(K̂) − R(K) is the cost of the approximation. f is unknown, but
 E ‖(I − S) y‖² = ‖(I − S) f‖² + σ² Tr (I − S)²: every part has an unbiased estimate, Mallows (1973).
 """
 
@@ -32,11 +32,11 @@ class Risk(HtmlResult):
     Attributes
     ----------
     approximation : float
-        R(K̂) − R(K): the risk that features add to the exact kernel's. Negative where they help.
+        R(K̂) − R(K): the risk that features add to that of the exact kernel; negative if they help.
     regularisation : float
-        ‖(I − S)f‖²/m of the exact kernel: squared bias by the penalty.
+        ‖(I − S)f‖²/m of the exact kernel: squared bias due to the penalty.
     noise : float
-        σ² Tr S²/m of the exact kernel: variance by the noise that the fit follows.
+        σ² Tr S²/m of the exact kernel: variance of the fit due to noise.
     noise_variance : float
         σ².
     epsilon : float
@@ -44,11 +44,11 @@ class Risk(HtmlResult):
     guarantee : float
         G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m, which R(K) does not exceed.
     bound : float or None
-        G/(1 − ε) + ε/(1 + ε) · min(D, m)/m · σ², which R(K̂) does not exceed; None where ε ≥ 1.
+        G/(1 − ε) + ε/(1 + ε) · min(D, m)/m · σ², which R(K̂) does not exceed; None if ε ≥ 1.
     alpha : float
         Penalty for the rows measured: alpha of the fit times m/n.
     n_rows, n_features : int
-        Rows measured, and D.
+        Number of rows measured, and D.
     """
 
     approximation: float
@@ -80,9 +80,9 @@ class Risk(HtmlResult):
             f"{self.approximation:.2g} from the approximation by {self.n_features:,} features."
         )
         bound = (
-            "ε is 1 or more, so theory has no bound for it."
+            "ε is 1 or more, so there is no bound."
             if self.bound is None
-            else f"By theory it is at most {self.bound:.3g} (ε = {self.epsilon:.2g})."
+            else f"Its bound is {self.bound:.3g} (ε = {self.epsilon:.2g})."
         )
         gain = f"up to {self.approximation:.2g}."
         if self.approximation <= 0.1 * self.exact_kernel:
@@ -101,15 +101,15 @@ def risk(
     n_sample: int = 2048,
     random_state: Seed = None,
 ) -> Risk:
-    """Split the expected error of a ridge regression with features by its causes; O(m³).
+    """Split the expected error of a ridge regression with features into its causes; O(m³).
 
     Parameters
     ----------
     phi : FeatureMap
-        Or any callable from rows to features.
+        A map, or any callable from rows to features.
     X : (n, d)
     y : (n,) or (n, t)
-        Targets; their mean is taken out. Errors of several are added.
+        Targets; their mean is subtracted. Errors of several targets are added.
     alpha : float
         Penalty of the fit, above zero, on the scale of the n rows.
     kernel : Kernel, optional
@@ -118,8 +118,8 @@ def risk(
         σ², the noise's variance (the sum over targets). Default: estimated from the residuals of a
         fit whose effective dimension is about m/2.
     n_sample : int, default 2048
-        Rows measured: all of X if it has no more, else a random sample at the penalty alpha·m/n.
-        The numbers hold for a fit to these rows, which follows noise more than a fit to all.
+        Number of rows measured; if X has more, a random sample at the penalty alpha·m/n. The
+        numbers hold for a fit to these rows, which has more variance than a fit to all rows.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -131,7 +131,7 @@ def risk(
     ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², except that negative
     estimates of regularisation are set to zero.
     Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which contains an upper
-    limit of R(K) in place of R(K): R(K̂)/R(K) has no bound in ε.
+    limit of R(K) instead of R(K): ε does not bound R(K̂)/R(K).
 
     Examples
     --------
@@ -171,16 +171,16 @@ def risk(
     signal = lambda w, energy: max(float(np.mean(w * (energy - variance))), 0.0)
     spread = lambda left: variance * float(np.mean((1 - left) ** 2))
     left, e = penalty / (values + penalty), measured["epsilon"]
-    regularisation, followed = signal(left**2, energy), spread(left)
+    regularisation, fit_noise = signal(left**2, energy), spread(left)
     # G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m
     guarantee = signal(left, energy) + variance * float(np.mean(1 - left))
     rank_noise = min(D, m) / m * variance
     values, energy = _energies(K + E, y)
     left = penalty / (values + penalty)
     return Risk(
-        approximation=signal(left**2, energy) + spread(left) - regularisation - followed,
+        approximation=signal(left**2, energy) + spread(left) - regularisation - fit_noise,
         regularisation=regularisation,
-        noise=followed,
+        noise=fit_noise,
         noise_variance=variance,
         epsilon=e,
         guarantee=guarantee,
@@ -213,14 +213,14 @@ def noise_variance(
     return float(weights @ energy) / float(weights.sum())
 
 
-# --- What features cost clustering and principal components: the error of every projection's cost
+# --- Clustering and principal components of features: the error of the cost of every projection --
 #
-# The cost of a projection P of rank k is Tr(K − PKP), what it leaves out. K-means with k clusters
-# and kernel PCA with k components are the least of it over some P. With E = Z Zᵀ − K,
+# The cost of a projection P of rank k is Tr(K − PKP), the trace that it leaves out. K-means with k
+# clusters and kernel PCA with k components minimise it over sets of P. With E = Z Zᵀ − K,
 #
 #     cost of Z − cost of K = Tr((I − P)E),
 #
-# which over all P of rank k runs from Tr E less the k largest to less the k smallest eigenvalues.
+# from Tr E minus the k largest eigenvalues of E to Tr E minus the k smallest, over P of rank k.
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class CostCertificate(HtmlResult):
     Attributes
     ----------
     rank : int
-        k: clusters or components.
+        k, number of clusters or components.
     least, most : float
         Range of cost with features − cost with the kernel, over projections of this rank.
     best_cost : float
@@ -264,15 +264,15 @@ class CostCertificate(HtmlResult):
 
     def __str__(self) -> str:
         means = (
-            "there is no bound on what a clustering of the features costs the kernel"
+            "there is no bound of the cost of a clustering of the features in the kernel"
             if self.factor is None
-            else f"the best clustering of the features costs the kernel at most {self.factor:.4g} "
-            "times its own best"
+            else "the cost of the best clustering of the features in the kernel is at most "
+            f"{self.factor:.4g} times the least cost"
         )
         return (
             f"With {self.n_features:,} features, the cost of {self.rank} clusters or components of "
-            f"{self.n_rows:,} rows is within {100 * self.relative:.2g} % of that with the exact "
-            f"kernel, whatever they are. So {means}."
+            f"{self.n_rows:,} rows is within {100 * self.relative:.2g} % of the cost with "
+            f"the exact kernel. So {means}."
         )
 
 
@@ -285,19 +285,19 @@ def certify_costs(
     n_sample: int = 2048,
     random_state: Seed = None,
 ) -> CostCertificate:
-    """Measure how far costs of clusters and components of φ(X) are from the kernel's.
+    """Measure the difference of costs of clusters and components of φ(X) from the kernel's.
 
     Parameters
     ----------
     phi : FeatureMap
-        Or any callable from rows to features.
+        A map, or any callable from rows to features.
     X : (n, d)
     rank : int
-        k, clusters or components: below the number of rows measured.
+        k, number of clusters or components: below the number of rows measured.
     kernel : Kernel, optional
         ``phi.kernel`` if not given.
     n_sample : int, default 2048
-        Rows measured; the statement is about these.
+        Number of rows measured; the result holds for these rows.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -306,7 +306,7 @@ def certify_costs(
 
     Notes
     -----
-    Exact for the rows measured, but for rounding: both ends are reached by a projection. O(m³).
+    Exact for the rows measured, up to rounding: projections attain both ends. O(m³).
     Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
 
     Examples

@@ -39,7 +39,7 @@ HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory
 class Budget:
     """Limits of the time and memory of a fit; memory excludes the rows and the process itself."""
 
-    seconds: float | None = None  # None: each doubling of the time must reduce the error enough
+    seconds: float | None = None  # None: each doubling of the time must lower the error by 5 %
     bytes: float | None = None  # None: half of the free memory
 
     @property
@@ -67,12 +67,12 @@ def as_budget(budget: object) -> Budget:
         raise InvalidInput(
             f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
         )
-    given = {key: limit for key, limit in budget.items() if limit is not None}
-    return Budget(**{key: positive(n, "plan", f"budget {key}") for key, n in given.items()})
+    limits = {key: limit for key, limit in budget.items() if limit is not None}
+    return Budget(**{key: positive(n, "plan", f"budget {key}") for key, n in limits.items()})
 
 
 def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, str]:
-    """Return the fit to take, and the reason in a sentence."""
+    """Return the chosen fit, and the reason in a sentence."""
     within = [fit for fit in fits if budget.allows(fit)]
     if not within:
         fastest = min(fits, key=lambda fit: fit.seconds)
@@ -90,28 +90,28 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
         score = lambda fit: (
             math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, 1.0))
         )
-        taken = min(good, key=lambda fit: (score(fit), fit.seconds))
+        choice = min(good, key=lambda fit: (score(fit), fit.seconds))
         why = (
             "no other fit that memory allows lowers the error by 5 % for each doubling of the time"
         )
     else:
         least_error = min(fit.error for fit in good)
         ties = [fit for fit in good if fit.error <= 1.01 * least_error]
-        taken = min(ties, key=lambda fit: (fit.seconds, fit.error))
+        choice = min(ties, key=lambda fit: (fit.seconds, fit.error))
         why = f"its error is within 1 % of the least of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)
-    if best.error < taken.error and best is not taken:
+    if best.error < choice.error and best is not choice:
         why += (
-            f"; {best.name}, would lower it by {100 * (1 - best.error / taken.error):.2g} % and "
+            f"; {best.name}, would lower it by {100 * (1 - best.error / choice.error):.2g} % and "
             f"take {time_in_words(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
-            f"{time_in_words(taken.seconds)} and {bytes_in_words(taken.bytes)}"
+            f"{time_in_words(choice.seconds)} and {bytes_in_words(choice.bytes)}"
         )
-    words = f"{taken.name}: {why}."
-    return taken, words[0].upper() + words[1:]
+    words = f"{choice.name}: {why}."
+    return choice, words[0].upper() + words[1:]
 
 
 def time_in_words(seconds: float) -> str:
-    """Write seconds, minutes or hours."""
+    """Return a time as text in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.2g} min" if seconds < 7200 else f"{seconds / 3600:,.2g} h"
@@ -124,7 +124,7 @@ class Plan(HtmlResult):
     Attributes
     ----------
     kernel : Kernel
-        The given kernel, or the one that was chosen for its name.
+        The kernel that was passed, or the kernel chosen for its name.
     n_rows, n_columns : int
     fits : tuple of FitForecast
         By method, then width.
@@ -138,7 +138,7 @@ class Plan(HtmlResult):
     seconds : float
         Duration of the planning.
     threads : int
-        Threads with which fits were timed.
+        Number of threads of the timed fits.
 
     See Also
     --------
@@ -253,21 +253,21 @@ def plan(
     y : (n,) or (n, t), or str
         Numbers; for a table in memory also the name of the target's column.
     kernel : Kernel or str, default "auto"
-        A kernel is chosen for a name once, as :class:`bochner.KernelRidge` does; the plan keeps it.
+        For a name a kernel is chosen once, as by :class:`bochner.KernelRidge`, for all fits.
     budget : float or mapping, optional
-        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must lower the
-        error; without bytes, half of the free memory is allowed.
+        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, each doubling of the time
+        must lower the error by 5 %; without bytes, half of the free memory is allowed.
     methods : sequence of Method or str, optional
         Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows,
         instead of the exact kernel:
 
         - the two methods with the least error of the kernel;
-        - Fourier modes for up to three columns or the globe, where "auto" would take them;
+        - Fourier modes for up to three columns or the globe, if "auto" would use them;
         - with ``kernel="auto"`` the local fit, which is then the default.
     widths : sequence of int, optional
-        At most 10,000; default: 256 to 4096, and up to 4096 rows also the number of rows.
+        At most 10,000; default: 256, 512, ..., 4096; for n ≤ 4096 rows those below n, and n.
     n_rows : int, optional
-        Number of rows of the fit, if X has only some of them.
+        Number of rows of the fit, if X is a sample of them.
     effort : {"low", "medium", "high"}, default "medium"
         Effort of the choice of the kernel, as in :class:`bochner.KernelRidge`.
     random_state : int, Generator, RandomState or None
@@ -280,16 +280,16 @@ def plan(
     Raises
     ------
     InvalidInput
-        If there are fewer than 16 rows or fewer than asked for, no fit is within the budget, or no
-        method supports the kernel.
+        There are fewer than 16 rows or more than ``n_rows``, the target does not vary, no fit is
+        within the budget, or no method supports the kernel.
 
     Notes
     -----
-    Learners are fitted to a fifth of the rows, at least 256 and at most 2048, with at most half as
-    many features and 512, and to half of these rows. Seconds are extrapolated to n rows and D
-    features: the eigendecomposition as aD² + bD³, the rest as a + bD². Memory is the size of the
+    Learners are fitted to a fifth of the rows, at least 256 and at most 2048, with about half
+    as many features, at most 512, and to half of these rows. Seconds are extrapolated to n rows and
+    D features: the eigendecomposition as aD² + bD³, the rest as a + bD². Memory is the size of the
     largest arrays. Errors are extrapolated to all rows along the path of penalties; they are too
-    large if more rows reveal much more of the function.
+    large if more rows show much more structure of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
     ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
     it. From 1000 rows on, all else takes a tenth to a quarter of the time of a default fit.
@@ -304,10 +304,10 @@ def plan(
     >>> model.n_features == plan.choice.n_features
     True
     """
-    began, allowed, seed = time.perf_counter(), as_budget(budget), seed_of(random_state)
-    asked = as_kernel(kernel)
+    began, limits, seed = time.perf_counter(), as_budget(budget), seed_of(random_state)
+    start = as_kernel(kernel)
     as_effort(effort, "plan")
-    named = None if methods is None else [as_method(method) for method in methods]
+    options = None if methods is None else [as_method(method) for method in methods]
     if widths is not None:
         widths = [integer(D, "plan", "widths", least=1) for D in np.atleast_1d(widths)]
         if not 0 < max(widths, default=0) <= WIDE:
@@ -321,25 +321,25 @@ def plan(
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     like = next(iter(blocks)).X
-    spec = KernelRidge(asked, effort=effort, random_state=seed)._spec()
-    most, known = most_at_once(spec), (like, n, seconds * n / rows, seed)
-    local = asked == "auto" and named is None and n > most and n * d <= MOST_CELLS
-    if isinstance(asked, str):
-        asked = _chosen_kernel(spec, sample, blocks, n, local)
-    task = Task(asked, sample.lowest(min(max(256, math.ceil(n / 5)), 2048)), *known)
-    usual = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
-    fits = planned_fits(task, named, widths or usual)
+    spec = KernelRidge(start, effort=effort, random_state=seed)._spec()
+    most, facts = most_at_once(spec), (like, n, seconds * n / rows, seed)
+    local = start == "auto" and options is None and n > most and n * d <= MOST_CELLS
+    if isinstance(start, str):
+        start = _chosen_kernel(spec, sample, blocks, n, local)
+    task = Task(start, sample.lowest(min(max(256, math.ceil(n / 5)), 2048)), *facts)
+    default_widths = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
+    fits = planned_fits(task, options, widths or default_widths)
     fits += [local_fit(task, default_leaves(spec))] if local else []
-    fits = fits if named is not None else with_default(fits, n, most)
-    choice, reason = best_of(fits, allowed)
-    made = task.kernel, n, d, tuple(fits), choice, reason, allowed, seed, len(task.sample)
-    return Plan(*made, time.perf_counter() - began, get_num_threads())
+    fits = fits if options is not None else with_default(fits, n, most)
+    choice, reason = best_of(fits, limits)
+    fields = task.kernel, n, d, tuple(fits), choice, reason, limits, seed, len(task.sample)
+    return Plan(*fields, time.perf_counter() - began, get_num_threads())
 
 
 def _chosen_kernel(
     spec: RidgeSpec, sample: RowSample, blocks: Blocks, n_rows: int, local: bool
 ) -> Kernel:
-    """Return the kernel that a fit chooses for a name."""
+    """Return the kernel that a fit to n rows would choose; ``local``: the fit is local."""
     if local:
         return chosen_by_leaves(spec, gather(blocks, spec.features.seed))
     if n_rows <= DIRECT_ROWS:
@@ -352,12 +352,12 @@ def _chosen_kernel(
 
 def with_default(fits: Sequence[FitForecast], n_rows: int, most: int) -> list[FitForecast]:
     """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given."""
-    of = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
+    by_solver = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
-    exact = [] if n_rows > most and of("local") else of("exact")
-    wide = [fit for fit in of("moments") if fit.n_features == width]
-    kind = exact or of("waves") or of("local") or wide
-    default = min(kind, key=lambda fit: fit.error, default=None)
+    exact = [] if n_rows > most and by_solver("local") else by_solver("exact")
+    wide = [fit for fit in by_solver("moments") if fit.n_features == width]
+    group = exact or by_solver("waves") or by_solver("local") or wide
+    default = min(group, key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
 
 
@@ -376,7 +376,7 @@ def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
         raise InvalidInput(f"plan: X must have at least 16 rows; got {rows}.")
     if n < rows:
         raise InvalidInput(
-            f"plan: n_rows must be at least the {rows} rows passed; got {n}. Leave it out where X "
+            f"plan: n_rows must be at least the {rows} rows passed; got {n}. Leave it out if X "
             "has all rows."
         )
     if not sample.y.shape[1] or not np.any(np.ptp(sample.y, axis=0)):

@@ -1,4 +1,4 @@
-"""Predicted error, seconds and memory of fits, from timed fits to samples of the rows."""
+"""Predictions of the error, time and memory of fits, from timed fits to samples of the rows."""
 
 import math
 import time
@@ -37,29 +37,29 @@ from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.moments import MomentsOf, Precision
 from bochner.sums.passes import LOCAL
 
-WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
-WIDEST = 512  # Largest width of a trial
-USUAL = Nystrom(), Fourier(Orthogonal())  # Default methods
-LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
-OVERHEAD = 4 << 20  # Bytes of code and small objects, beside the arrays of a fit
+WIDTHS = (256, 512, 1024, 2048, 4096)  # default widths
+WIDEST = 512  # largest width of a trial
+USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
+LEAST_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
+OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays of a fit
 
 
 @dataclass(frozen=True, eq=False)
 class FitForecast:
     """One row of a plan."""
 
-    method: Method  # Of the features; or bochner.ExactKernel or bochner.LocalKernel
+    method: Method  # of the features; or bochner.ExactKernel or bochner.LocalKernel
     n_features: int  # D; the number of rows for an exact or local fit
     #: "moments float32" or "moments float64" for features; "exact"; "local"; "waves".
     solver: str
-    error: float  # Predicted root mean squared leave-one-out error of a fit to all rows
+    error: float  # predicted root mean squared leave-one-out error of a fit to all rows
     #: Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
     kernel_error: float
     seconds: float
     bytes: float
-    steps: Mapping[str, float]  # Seconds of each step
-    error_from: str = "sample"  # Or "widths": it is extrapolated also from smaller widths
-    default: bool = False  # Whether ``KernelRidge(kernel)`` makes this fit by default
+    steps: Mapping[str, float]  # seconds of each step
+    error_from: str = "sample"  # or "widths": the error is also extrapolated from smaller widths
+    default: bool = False  # whether ``KernelRidge(kernel)`` makes this fit by default
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ class FitForecast:
         return {
             "exact": "the exact kernel, by a Cholesky factor of its matrix",
             "local": "the exact kernel within leaves of rows (a local fit)",
-            "waves": f"{D:,} waves of {method}",
+            "waves": f"{D:,} Fourier modes of {method}",
         }.get(solver, f"{D:,} features of {method}, summed up in {solver}")
 
 
@@ -90,9 +90,9 @@ class Task:
 
     kernel: Kernel
     sample: RowSample
-    like: Array  # Rows of the data, whose library, precision and device trials use
+    like: Array  # rows of the data: trials use their library, precision and device
     n_rows: int
-    read_seconds: float  # Of one pass over all rows without features
+    read_seconds: float  # of one pass over all rows without features
     seed: int
     known: dict[Any, Any] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ class Task:
 
     @property
     def widest(self) -> int:
-        """Largest width of a trial: a power of two near half of its rows."""
+        """Largest width of a trial: the power of two nearest to half of its rows, at most 512."""
         half = len(self.sample) / 2
         return int(min(WIDEST, max(16, 2 ** round(math.log2(half)))))
 
@@ -130,43 +130,43 @@ class Task:
             self.kernel, method=method, n_features=width, random_state=self.seed, **parameters
         )
 
-        def fitted() -> FitTrial:
+        def run() -> FitTrial:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BochnerWarning)
                 return FitTrial(model, n, self.seconds(lambda: model.fit(*self.rows(n)), 1))
 
-        return self.once((n, method, width, *parameters.items()), fitted)
+        return self.once((n, method, width, *parameters.items()), run)
 
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
         """Return the least time of repeated calls, in seconds: other processes only add time."""
-        measured: list[float] = []
-        while not measured or (len(measured) < repeats and sum(measured) < 0.05):
+        times: list[float] = []
+        while not times or (len(times) < repeats and sum(times) < 0.05):
             began = time.perf_counter()
             act()
-            measured.append(time.perf_counter() - began)
-        return max(min(measured), 1e-9)
+            times.append(time.perf_counter() - began)
+        return max(min(times), 1e-9)
 
     def row_seconds(self, summand: Any, rows: int) -> float:
         """Return the seconds of one row in a sum over blocks of this many rows."""
 
-        def swept(n: int) -> float:
+        def sum_seconds(n: int) -> float:
             blocks = Blocks.from_arrays(*self.rows(n)).with_rows(rows)
             return self.seconds(lambda: LOCAL.sum(summand, blocks))
 
-        many = min(8192, len(self.sample))
-        few, seconds = many // 4, swept(many)
-        return max((seconds - swept(few)) / (many - few), LEAST_PART * seconds / many)
+        m = min(8192, len(self.sample))
+        quarter, seconds = m // 4, sum_seconds(m)
+        return max((seconds - sum_seconds(quarter)) / (m - quarter), LEAST_PART * seconds / m)
 
     def eigen_seconds(self, D: int) -> float:
         """Return the seconds of the eigendecomposition of D features: aD² + bD³."""
 
-        def timed(n: int) -> float:
+        def eigh_seconds(n: int) -> float:
             Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
             gram = product(Z, Z.T)
             return self.seconds(lambda: eigh(gram), repeats=1)
 
         size = max(self.widest, min(2 * self.widest, 512))
-        a, b = self.once("eigen", lambda: powers({n: timed(n) for n in (size // 2, size)}))
+        a, b = self.once("eigen", lambda: powers({n: eigh_seconds(n) for n in (size // 2, size)}))
         return float(a * D**2 + b * D**3)
 
     def multiplication_seconds(self, precision: Precision) -> float:
@@ -176,7 +176,7 @@ class Task:
         return float(self.once(("multiplication", precision), act))
 
 
-def expected(path: Path, m: int, n: int) -> float:
+def expected_error(path: Path, m: int, n: int) -> float:
     """Extrapolate the root mean squared leave-one-out error of m rows to a fit to n rows."""
     errors = _of_more_rows(path, m, n)
     return float(errors[best_of(errors, "loo")]) ** 0.5
@@ -186,32 +186,32 @@ def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
     """Return mean squared leave-one-out errors by penalty, extrapolated from m to n rows."""
     dimension = path.effective_dimension
     # Σ w²/(w + λ)² = d_λ + ∂d_λ/∂ log λ, d_λ = Σ w/(w + λ)
-    one = len(path.alphas) == 1
-    squares = dimension + (0.0 if one else np.gradient(dimension, np.log(path.alphas)))
+    single = len(path.alphas) == 1
+    squares = dimension + (0.0 if single else np.gradient(dimension, np.log(path.alphas)))
     trace = np.maximum(m - 1 - dimension, 1e-9 * m)
-    squared = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
-    return of_more_rows(path.loo, trace, squared, m - 1, n / m)
+    squared_trace = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
+    return of_more_rows(path.loo, trace, squared_trace, m - 1, n / m)
 
 
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
     """Return nonnegative a and b, with an² + bn³ fitted to the seconds at two sizes n."""
-    (few, short), (many, long) = sorted(seconds.items())
-    slope = (long / many**2 - short / few**2) / (many - few)
-    b = min(max(slope, 0.0), long / many**3)
-    return long / many**2 - b * many, b
+    (m, t_m), (n, t_n) = sorted(seconds.items())
+    slope = (t_n / n**2 - t_m / m**2) / (n - m)
+    b = min(max(slope, 0.0), t_n / n**3)
+    return t_n / n**2 - b * n, b
 
 
 def planned_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[FitForecast]:
-    """Return the fits of the methods, or of the most promising: features by rising width first."""
+    """Return the fits of the methods, by default the best ones: features by width come first."""
     direct = methods is None and task.n_rows <= DIRECT_ROWS
     grid = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
     waves = [] if grid is None else [grid.method]
     waves += [m for m in methods or () if isinstance(m, WaveMethod)]
-    named = None if methods is None else [m for m in methods if m not in waves]
+    features = None if methods is None else [m for m in methods if m not in waves]
     fits: list[FitForecast] = []
-    for method in _methods(task, USUAL if direct else named) if named or not methods else ():
+    for method in _methods(task, USUAL if direct else features) if features or not methods else ():
         by_number: dict[int, FitForecast] = {}
         for width in sorted(set(widths)):
             fit = by_moments(task, method, width)
@@ -222,43 +222,43 @@ def planned_fits(
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
-    """Return the given methods that serve the kernel, or by default the most promising ones."""
-    errors, refused = dict[Method, float](), None
+    """Return the given methods that support the kernel; by default those of the least errors."""
+    errors, unsupported = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
             errors[method] = task.kernel_error(method, task.widest)
         except UnsupportedKernel as error:
-            refused = error
+            unsupported = error
     if not errors:
-        raise refused or InvalidInput("plan: methods must name at least one; got none.")
+        raise unsupported or InvalidInput("plan: methods must name at least one; got none.")
     if methods is not None:
         return list(errors)
     order = sorted(errors, key=errors.__getitem__)
-    near = [m for m in order if errors[m] <= 2 * errors[order[0]]][:2]
-    return [*near, *(m for m in USUAL if m in errors and m not in near)]
+    best = [m for m in order if errors[m] <= 2 * errors[order[0]]][:2]
+    return [*best, *(m for m in USUAL if m in errors and m not in best)]
 
 
 # --- features ------------------------------------------------------------------------------------
 
 
 def _precision(task: Task, method: Method, width: int) -> Precision:
-    """Return the precision of a fit to all rows: float64 where float32 limits the penalty."""
-    tried = min(width, task.widest)
-    phi = task.map(method, tried)
+    """Return the precision of a fit to all rows: float64 if float32 limits the penalty."""
+    trial_width = min(width, task.widest)
+    phi = task.map(method, trial_width)
     n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
     first = feature_precision("auto", n, phi)
     if first == "float64":
         return first
-    trial = task.trial(len(task.sample), method, tried, precision=first)
+    trial = task.trial(len(task.sample), method, trial_width, precision=first)
     if trial.model.solution_.outcome is Outcome.FLOAT32_LIMITED:
         return "float64"
     path = replace(trial.path, loo=_of_more_rows(trial.path, trial.n_rows, task.n_rows))
-    least = best_of(path.loo, "loo") == path.lowest("loo") and not path.level("loo")
-    return "float64" if least else first
+    limited = best_of(path.loo, "loo") == path.lowest("loo") and not path.level("loo")
+    return "float64" if limited else first
 
 
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
-    """Return the fit by moments of features; the error of untried widths is e² = a + b/D."""
+    """Return the fit by moments of features; widths without a trial have the error e² = a + b/D."""
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
     few = max(int(FEW / tried**2), tried // 2) + 1  # fewer rows are decomposed, without moments
     rows = max(few, m // 2) if m >= 1.25 * few else m // 2
@@ -269,7 +269,7 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     D = known if known < tried else width
     if tries or not isinstance(method, Nystrom):
         D = task.map(method, width).n_features
-    error, kernel_error = expected(trial.path, m, task.n_rows), math.nan
+    error, kernel_error = expected_error(trial.path, m, task.n_rows), math.nan
     if not tries:
         least = min(exact_error(task), error) ** 2
         error = float((least + (error**2 - least) * tried / width) ** 0.5)
@@ -277,8 +277,8 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
         kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
     steps = _steps(task, trials, D, first, precision)
     # Bytes of the eigendecomposition, or of the leave-one-out errors of a block
-    each = 24.0 if precision == "float32" else 36.0  # of a feature of a row
-    errors = 24 * D**2 + each * min(task.n_rows, block_rows(D)) * D
+    bytes_ = 24.0 if precision == "float32" else 36.0  # of a feature of a row
+    errors = 24 * D**2 + bytes_ * min(task.n_rows, block_rows(D)) * D
     size = OVERHEAD + max(40.0 * D**2, errors)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return FitForecast(method, D, f"moments {precision}", error, kernel_error, *takes)
@@ -287,17 +287,17 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
 def _steps(
     task: Task, trials: list[FitTrial], D: int, first: Precision, precision: Precision
 ) -> dict[str, float]:
-    """Return the seconds of each step with D features, from two trials in the precision first."""
+    """Return the seconds of each step with D features, from two trials in precision ``first``."""
     trial, half = trials
     method = trial.model.method
-    each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
-    each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
+    per_row = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
+    per_row = max(per_row, LEAST_PART * trial.seconds / trial.n_rows)
     known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
     # Products with D² multiplications per row: Gram matrix and errors; of landmarks also whitening
-    squared = min((1 + 2 * isinstance(method, Nystrom)) * unit, each / known**2)
-    row = each - squared * known**2
-    row += squared * D**2 * task.multiplication_seconds(precision) / unit
-    other = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
+    square = min((1 + 2 * isinstance(method, Nystrom)) * unit, per_row / known**2)
+    row = per_row - square * known**2
+    row += square * D**2 * task.multiplication_seconds(precision) / unit
+    other = trial.seconds - trial.n_rows * per_row - task.eigen_seconds(known)
     kept = min(task.n_rows, kept_rows(task.sample.X.shape[1]))
     steps = {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
@@ -311,7 +311,7 @@ def _steps(
         summand = MomentsOf(features, trial.model.moments_.precision)
         act = lambda: task.row_seconds(summand, block_rows(known))
         further = task.once(id(trial.model), act)
-        steps["further rows"] = (task.n_rows - kept) * further * row / each
+        steps["further rows"] = (task.n_rows - kept) * further * row / per_row
     return steps
 
 
@@ -319,19 +319,19 @@ def _steps(
 
 
 def exact_trials(task: Task) -> list[FitTrial]:
-    """Return fits of the exact kernel to some rows, and to a quarter of them."""
+    """Return exact fits to a quarter of m rows, and to all m: the sample, at most PENALTY_ROWS."""
     m = min(len(task.sample), PENALTY_ROWS)
     return [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
 
 
 def exact_error(task: Task) -> float:
     """Return the error of the exact kernel, extrapolated to all rows."""
-    few, many = exact_trials(task)
-    # With each fourfold of the rows it falls at most by the measured ratio: the path of penalties
-    # alone is unreliable for rough kernels, whose parameters are almost as many as the rows.
-    falls = min(many.path.loo.min() / few.path.loo.min(), 1.0) ** 0.5
-    least = many.path.loo.min() ** 0.5 * falls ** math.log(task.n_rows / many.n_rows, 4)
-    return max(expected(many.path, many.n_rows, task.n_rows), float(least))
+    quarter, full = exact_trials(task)
+    # With four times the rows the error falls at most by the measured ratio: the path of penalties
+    # is unreliable for rough kernels, whose degrees of freedom are almost as many as the rows.
+    ratio = min(full.path.loo.min() / quarter.path.loo.min(), 1.0) ** 0.5
+    least = full.path.loo.min() ** 0.5 * ratio ** math.log(task.n_rows / full.n_rows, 4)
+    return max(expected_error(full.path, full.n_rows, task.n_rows), float(least))
 
 
 def direct_fit(task: Task) -> FitForecast:
@@ -342,7 +342,7 @@ def direct_fit(task: Task) -> FitForecast:
     rows = min(n, PENALTY_ROWS)
     steps = {"read": task.read_seconds, "other": tiny}
     steps["penalties"] = len(path.alphas) * (a * rows**2 + b * rows**3)
-    if n > PENALTY_ROWS:  # with each factor the inverse of its last rows
+    if n > PENALTY_ROWS:  # each factor also needs the inverse of its last rows
         inverse = 2 / 3 * b * PENALTY_ROWS**3
         factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse  # a third of penalties
         steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two factors or three
@@ -356,22 +356,22 @@ def direct_fit(task: Task) -> FitForecast:
 def local_fit(task: Task, method: LocalKernel) -> FitForecast:
     """Return the local fit: fits to one and to two leaves give the seconds of a leaf."""
     n = task.n_rows
-    each = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
-    few = min(each, len(task.sample) // 2)
-    tried = LocalKernel(few, min(method.landmarks_of(n), few))
-    one, two = (task.trial(rows, tried) for rows in (few, 2 * few))
-    leaf = max(two.seconds - one.seconds, LEAST_PART * two.seconds) * (each / few) ** 3
+    leaf_rows = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
+    m = min(leaf_rows, len(task.sample) // 2)
+    leaves = LocalKernel(m, min(method.landmarks_of(n), m))
+    one, two = (task.trial(rows, leaves) for rows in (m, 2 * m))
+    leaf = max(two.seconds - one.seconds, LEAST_PART * two.seconds) * (leaf_rows / m) ** 3
     steps = {
         "read": task.read_seconds,
         "first leaf": one.seconds,
-        "other leaves": (n / each - 1) * leaf,
+        "other leaves": (n / leaf_rows - 1) * leaf,
     }
-    numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + tried.landmarks_of(n)
-    size = OVERHEAD + 12.0 * each**2 + 8.0 * n * numbers
+    numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + leaves.landmarks_of(n)
+    size = OVERHEAD + 12.0 * leaf_rows**2 + 8.0 * n * numbers
     left_out, path = two.model.fit_.left_out(), two.path
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
-    error *= expected(path, rows, rows * n / (2 * few)) / expected(path, rows, rows)
+    error *= expected_error(path, rows, rows * n / (2 * m)) / expected_error(path, rows, rows)
     return FitForecast(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
 
 
@@ -387,8 +387,8 @@ def wave_fit(task: Task, method: Method) -> FitForecast:
     if n > m:
         summand = summand_of(sums.chosen, sums.sums.origin)
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
-    error, D = expected(replace(trial.path, loo=trial.path.gcv), m, n), sums.map.n_features
-    # For each penalty a preconditioner and 17 vectors; for rows angles, weights and values
+    error, D = expected_error(replace(trial.path, loo=trial.path.gcv), m, n), sums.map.n_features
+    # for each penalty a preconditioner and 17 vectors; for rows angles, weights and values
     numbers = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
     size = OVERHEAD + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
     return FitForecast(method, D, "waves", error, sums.map.error, sum(steps.values()), size, steps)
