@@ -45,15 +45,21 @@ def law_of(scores, w=None, shape=None):
     return TargetLaw(scores[order], np.cumsum(w[order]) * len(w) / w.sum(), shape=shape)
 
 
+@pytest.mark.parametrize("most", [1, 4], ids=["rows", "copies"])
 @pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
-def test_errors_are_those_of_fits_without_each_row(make):
-    """Rows that are landmarks have none."""
+def test_errors_are_those_of_fits_without_each_row(make, most):
+    """Without all its copies where these chose the penalty. Rows that are landmarks have none."""
     X, y = table(25)
-    w = np.random.default_rng(1).uniform(0.2, 1.0, 25)
-    found = make().fit(X, y, sample_weight=w).fit_.left_out()
+    w, copies = np.random.default_rng(1).uniform(0.2, 1.0, 25), 1 + np.arange(25) % most
+
+    def fitted(kept, alpha):
+        rows = (np.repeat(a[kept], copies[kept], axis=0) for a in (X, y, w))
+        return make().set_params(alpha=alpha).fit(*rows)
+
+    model = fitted(np.arange(25), 0.5 if most == 1 else "loo")
+    found = model.fit_.left_out()
     for i in range(0, 25, 6):
-        kept = np.arange(25) != i
-        without = make().fit(X[kept], y[kept], sample_weight=w[kept]).predict(X[i : i + 1])[0]
+        without = fitted(np.arange(25) != i, model.alpha_).predict(X[i : i + 1])[0]
         np.testing.assert_allclose(found.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(found.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
     model = exact(method="nystrom", n_features=10).fit(X, y)
@@ -61,6 +67,20 @@ def test_errors_are_those_of_fits_without_each_row(make):
     kept = model.fit_.left_out()
     assert len(kept.w) == 25 - len(marks)
     assert not marks & {tuple(row) for row in kept.X}
+
+
+@pytest.mark.parametrize("make", [bo.KernelRidge, bo.GaussianProcessRegressor])
+def test_copies_and_weights_do_not_hide_the_noise(make):
+    """With a copy left of each row the noise of .3 was fitted: errors of .5, and no coverage."""
+    X, new = np.random.default_rng(0).uniform(-2, 2, (2, 300, 2))
+    y, target = (np.sin(2 * Z[:, 0]) * Z[:, 1] for Z in (X, new))
+    noise = 0.3 * np.random.default_rng(1).standard_normal((2, 300))
+    for copies, w in ((3, 1.0), (1, 10.0)):
+        rows = np.repeat(X, copies, axis=0), np.repeat(y + noise[0], copies)
+        model = make(random_state=0).fit(*rows, np.full(len(rows[1]), w))
+        predicted, low, high = model.predict_interval(new)
+        assert np.sqrt(np.mean((predicted - target) ** 2)) < 0.15
+        assert 0.8 < np.mean((low < target + noise[1]) & (target + noise[1] < high)) < 0.98
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])

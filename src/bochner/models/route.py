@@ -1,6 +1,7 @@
 """Which representation a fit takes: the one file that knows all of them."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from bochner.models.representations.representation import (
     LocalKernel,
     Representation,
     RidgeSpec,
+    without_copies,
 )
 from bochner.models.representations.waves import chosen_grid_sums, grid_sums
 from bochner.selection.choose import choose
@@ -76,7 +78,9 @@ def represent(  # noqa: PLR0911  a case for each representation
         features = replace(features, width=2 * WIDTH)
     if any_features:
         features = replace(features, waves=waves.waves)
-    chosen, _ = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
+    compared = lambda rows: without_copies(spec, rows)[0]
+    given: dict[str, Any] = {"alpha": given_alpha(spec.alpha), "compared": compared}
+    chosen, _ = choose(features, blocks, where=where, **given)
     if features.waves and isinstance(chosen.choice.method, WaveMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
     return solved_features(replace(spec, features=features), chosen, blocks, where, precision)

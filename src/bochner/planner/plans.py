@@ -23,7 +23,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._tables import given_rows
 from bochner.models.representations.exact import chosen_by_leaves, chosen_by_matrix
 from bochner.models.representations.features import RidgeSpec
-from bochner.models.representations.representation import DIRECT_ROWS, gather
+from bochner.models.representations.representation import DIRECT_ROWS, gather, without_copies
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, FitForecast, Task, local_fit, planned_fits
@@ -340,10 +340,11 @@ def _chosen_kernel(
     spec: RidgeSpec, sample: RowSample, blocks: Blocks, n_rows: int, local: bool
 ) -> Kernel:
     """Return the kernel that a fit to n rows would choose; ``local``: the fit is local."""
-    if local:
-        return chosen_by_leaves(spec, gather(blocks, spec.features.seed))
-    if n_rows <= DIRECT_ROWS:
-        tuning, curves = chosen_by_matrix(spec, gather(blocks, spec.features.seed))
+    if local or n_rows <= DIRECT_ROWS:
+        rows = without_copies(spec, gather(blocks, spec.features.seed))[0]
+        if local:
+            return chosen_by_leaves(spec, rows)
+        tuning, curves = chosen_by_matrix(spec, rows)
     else:
         curves, sample = transformed(sample, spec.features.seed, spec.features.bends)
         tuning = searched(spec.features, sample)

@@ -55,14 +55,17 @@ def choose(
     search: Search | None = None,
     by_targets: bool = True,
     where: Executor = LOCAL,
+    compared: Callable[[RowSample], RowSample] = lambda rows: rows,
 ) -> tuple[Chosen, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
     ``search`` replaces the usual search for the kernel; ``by_targets``: "auto" depends on targets.
+    ``compared`` returns the rows of a sample by which parameters are chosen.
     """
     rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:
-        rows, n_rows = sampled(blocks, spec.seed, n_classes, where), count_rows(blocks)
+        rows = compared(sampled(blocks, spec.seed, n_classes, where))
+        n_rows = count_rows(blocks)
         share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
 

@@ -27,7 +27,13 @@ from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.models._rows import KernelSum, no_landmarks, transformed
 from bochner.models.representations.features import FeatureSums, summed_again, summed_features
-from bochner.models.representations.representation import Lacking, RidgeSpec, chosen_exactly, gather
+from bochner.models.representations.representation import (
+    Lacking,
+    RidgeSpec,
+    chosen_exactly,
+    gather,
+    without_copies,
+)
 from bochner.selection.choose import Search, choose, choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.lengthscales import choose_lengthscale
@@ -124,6 +130,7 @@ class KeptRows:
     priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest
     rows: int
     target_shape: tuple[int, ...]
+    unit: float = 1.0  # Of weight, in which leave-one-out errors are of rows of at most one
 
     @staticmethod
     def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
@@ -245,7 +252,7 @@ def factored(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]
 def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = None) -> KernelRows:
     """Return the kernel matrix of rows, or of the first of them."""
     K = np.asarray(to_numpy(kernel(rows.X[:most])), np.float64)
-    return KernelRows(K, rows.y[:most], rows.w[:most], centred)
+    return KernelRows(K, rows.y[:most], rows.w[:most] / getattr(rows, "unit", 1.0), centred)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,15 +290,18 @@ class ExactProcess(ProcessLaw):
             )
         rows = KeptRows.of(who, blocks, spec.features.seed)
         rows = replace(rows, **vars(rows.every.take(rows.order)))  # In random order
+        if spec.noise is None:
+            every, unit = without_copies(None, rows.every)
+            rows = replace(rows, **vars(replace(every, w=every.w * unit)), unit=unit)
         features, share = spec.features, None  # A given penalty per unit of weight
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        centred, every = spec.fit_intercept, rows.every
+        centred, every = spec.fit_intercept, replace(rows.every, w=rows.w / rows.unit)
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
         tuning, curves = choose_for_matrix(features, every, share, centred, **options)
         chosen = chosen_exactly(features.seed, tuning, curves, rows.X)
-        start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
+        start = tuning.share * float(every.w[:EVIDENCE_ROWS].sum())
         return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
 
     @staticmethod
@@ -313,8 +323,9 @@ class ExactProcess(ProcessLaw):
     @cached_property
     def factors(self) -> list[KernelFactor]:
         """Factor of each target; model files do not contain the factors."""
-        problem = kernel_rows(self.chosen.kernel, self.representation, self.spec.fit_intercept)
-        return factored(problem, self.evidence.alpha)
+        rows = self.representation
+        problem = kernel_rows(self.chosen.kernel, rows, self.spec.fit_intercept)
+        return factored(problem, self.evidence.alpha / rows.unit)
 
     @cached_property
     def means(self) -> KernelSum:
@@ -379,7 +390,8 @@ class ExactProcess(ProcessLaw):
         left_out = [factor.left_out(m) for factor in self.factors]
         errors = np.stack([e[:, i] for i, (e, _) in enumerate(left_out)], axis=1)
         slack = np.hstack([slack for _, slack in left_out])
-        return errors, np.sqrt(self.evidence.amplitude * self.evidence.alpha / slack)
+        new = self.evidence.alpha * (1 / slack + self.representation.unit - 1)
+        return errors, np.sqrt(self.evidence.amplitude * new / self.representation.unit)
 
     def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
         return solved_exactly(spec, self.chosen, rows)
@@ -392,6 +404,7 @@ def solved_exactly(
     spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows, start: float | None = None
 ) -> ExactProcess:
     """Return the law of a kernel given rows."""
+    rows = rows if spec.noise is None else replace(rows, unit=1.0)
     problem = kernel_rows(chosen.kernel, rows, spec.fit_intercept)
     alphas, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
@@ -407,9 +420,10 @@ def solved_exactly(
         alpha, (errors, slack) = factor.alpha, factor.left_out(m)
         a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
         density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
-        numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
+        noise = alpha * rows.unit * a2 if spec.noise is None else spec.noise
+        numbers.append((noise, a2, log_p, density))
     noise, amplitude, likelihood, densities = np.array(numbers).T
-    best = Evidence(noise, amplitude, alphas, likelihood, outcome)
+    best = Evidence(noise, amplitude, alphas * rows.unit, likelihood, outcome)
     return ExactProcess.of(spec, chosen, rows, best, factors, float(densities.sum()))
 
 

@@ -43,6 +43,7 @@ from bochner.models.representations.representation import (
     given_share,
     lacks_of_kernel,
     require_kernel_fit,
+    without_copies,
 )
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection import near
@@ -89,6 +90,7 @@ class MatrixRows(Representation):
     # Targets and weights, so that features can be made of the rows when more come
     y: Any = None
     w: Any = None
+    unit: float = 1.0  # Of weight, in which leave-one-out errors are of rows of at most one
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("an exact fit")
 
@@ -106,8 +108,9 @@ class MatrixRows(Representation):
         index = chosen_rows(self.chosen.seed, n, m)
         order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
-        rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.fit_intercept)
-        errors, last = rows.solved(solution.alpha, m).left_out, slice(n - m, None)
+        K, unit = kernel_matrix(self.chosen.kernel, X), self.unit
+        rows = KernelRows(K, y, w / unit, self.fit_intercept)
+        errors, last = rows.solved(solution.alpha / unit, m).left_out, slice(n - m, None)
         return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
     def calibration(self, solution: Solution) -> Calibration | None:
@@ -145,14 +148,14 @@ def _direct_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
 ) -> tuple[MatrixRows, Solution]:
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
-    rows = gather(blocks, spec.features.seed)
+    rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     tuning, curves = chosen_by_matrix(spec, rows)
     chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
     order = np.argsort(rows.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
     solution = _solved(spec, chosen.kernel, rows.take(order), tuning.share)
-    kept = rows.X, rows.y, rows.w
+    kept = rows.X, rows.y, rows.w * unit, unit
     made = MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept)
-    return made, solution.of_rows(np.argsort(order))
+    return made, solution.of_rows(np.argsort(order)).in_unit(unit)
 
 
 def _solved(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> Solution:
@@ -335,7 +338,7 @@ def leaf_rows(
 ) -> tuple[LeafRows | GridSums, Solution]:
     """Choose the kernel on a sample; solve within leaves, or by waves where these are few."""
     shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
-    rows = gather(blocks, spec.features.seed)
+    rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
@@ -356,8 +359,8 @@ def leaf_rows(
     chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
     leaves, alphas = rows_of_leaves(leaf, tree.n_leaves), np.atleast_1d(solution.alpha)
     coef, by_leaf, intercept, judged = _solve_leaves(spec, rows, chosen, seen, leaves, alphas)
-    solution = replace(solution, coef=coef, intercept=intercept, slack=None)
-    parts = rows.X, rows.y, rows.w, tree, leaf, by_leaf, judged
+    solution = replace(solution, coef=coef, intercept=intercept, slack=None).in_unit(unit)
+    parts = rows.X, rows.y, rows.w * unit, tree, leaf, by_leaf, judged
     return LeafRows(chosen, shape, count_rows(blocks), *parts), solution
 
 

@@ -26,6 +26,7 @@ from bochner.models.representations.representation import (
     RidgeSpec,
     require_alike,
     require_weight,
+    without_copies,
 )
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, feature_precision, summand_of
@@ -56,6 +57,7 @@ class FeatureSums(Representation):
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...] = ()
+    most: float = 1.0  # Weight that is left out of a row of the sample, at most
 
     lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK
 
@@ -73,7 +75,14 @@ class FeatureSums(Representation):
 
     @property
     def keeps_all(self) -> bool:
-        return len(self.sample.w) == self.moments.rows
+        return bool(np.isclose(self.sample.w.sum(), self.moments.weight, rtol=1e-12, atol=0))
+
+    def without_copies(self, spec: RidgeSpec) -> "FeatureSums":
+        """Return the sums with a sample without copies, where it keeps all rows."""
+        if not self.keeps_all:
+            return self
+        sample, unit = without_copies(spec, self.sample)
+        return replace(self, sample=replace(sample, w=sample.w * unit), most=unit)
 
     def pieces(self) -> Iterator[Rows]:
         """Yield centred rows of the sample, block by block."""
@@ -92,9 +101,10 @@ class FeatureSums(Representation):
         few = by_rows(self.moments.rows, len(self.moments.gram))
         if few and self.keeps_all and self.chosen.precision == "float64":
             rows = self.centred(self.sample)
-            return decompose_rows(*rows, centred=self.fit_intercept), [rows]
+            eigen = decompose_rows(*rows, centred=self.fit_intercept)
+            return replace(eigen, most=self.most), [rows]
         moments = self.moments if self.fit_intercept else self.moments.about_zero()
-        return decompose(moments, self.fit_intercept), self.pieces()
+        return replace(decompose(moments, self.fit_intercept), most=self.most), self.pieces()
 
     def checked(self) -> "FeatureSums":
         """Refuse weights and targets so small that their sums and squares vanish in float64."""
@@ -103,7 +113,7 @@ class FeatureSums(Representation):
         return self
 
     def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
-        sums = replace(self, fit_intercept=spec.fit_intercept)
+        sums = replace(self, fit_intercept=spec.fit_intercept).without_copies(spec)
         return sums, solve(spec, sums)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
@@ -214,7 +224,7 @@ def solved_features(
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
     """Sum up all rows and solve; again in float64 where float32 limits the solution."""
-    sums = summed_features(spec, chosen, blocks, where, precision)
+    sums = summed_features(spec, chosen, blocks, where, precision).without_copies(spec)
     solution = solve(spec, sums, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
         sums = summed_again(sums, blocks, where)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
@@ -25,7 +25,7 @@ from bochner.features.map import Method
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, calibrate, decided
-from bochner.models._rows import KernelSum
+from bochner.models._rows import KernelSum, row_marks
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
@@ -208,6 +208,31 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     if len(kept) < len(w):
         (X, y, w), priority = part(Piece(X, y, w), kept), priority[kept]
     return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
+
+
+#: Share of the places with several rows or a weight above one at which targets may differ.
+MOST_THAT_DIFFER = 0.1
+
+
+def without_copies(spec: "RidgeSpec | None", rows: RowSample) -> tuple[RowSample, float]:
+    """Return rows of which copies are one row, in a unit of weight by which none is above one.
+
+    A row that is left out must leave no copy behind. But where the targets of one place differ,
+    its rows are observations of their own: then all rows are returned, and the unit is 1. So they
+    are for a given penalty, and for classes, whose targets are often equal.
+    """
+    if spec is not None and (spec.features.of_classes or not isinstance(spec.alpha, str)):
+        return rows, 1.0
+    places = row_marks(rows.X, 0)
+    copies = places + row_marks(rows.y, 1)
+    _, first, copy = np.unique(copies, return_index=True, return_inverse=True)
+    w = np.bincount(copy, rows.w)
+    _, place, different = np.unique(places[first], return_inverse=True, return_counts=True)
+    repeated = (np.bincount(place, w) > 1) | (np.bincount(place, np.bincount(copy)) > 1)
+    if np.sum(different > 1) > MOST_THAT_DIFFER * np.sum(repeated) or not np.any(repeated):
+        return rows, 1.0
+    order, unit = np.argsort(first), max(float(w.max()), 1.0)
+    return replace(rows.take(first[order]), w=w[order] / unit), unit
 
 
 # --- Methods: the exact kernel, and the kernel within leaves of rows -----------------------------

@@ -42,6 +42,7 @@ class Eigen:
     centred: bool = True  # whether an intercept is fitted
     rows: int = 0  # n, the number of rows of positive weight
     noise: float = 0.0  # rounding level of eigenvalues
+    most: float = 1.0  # weight that is left out of a row, at most
 
     @cached_property
     def count(self) -> float:
@@ -270,7 +271,7 @@ def _slack(
     """
     leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
     leverage += 1 / eigen.weight if eigen.centred else 0.0
-    slack = slack_of_leverage(leverage, w[:, None])
+    slack = slack_of_leverage(leverage, w[:, None], eigen.most)
     gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
     with np.errstate(divide="ignore", invalid="ignore"):
         q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))

@@ -33,9 +33,9 @@ TINY = float(np.finfo(float).tiny)  # Below this numbers are no divisors
 # tr (I − H), and ``log_det``, log |K + αI|. ``gcv`` needs no q and no ``log_det``.
 
 
-def slack_of_leverage(leverage: Array, w: Array) -> Array:
-    """Return 1 − min(w, 1) h: a row of weight w > 1 is w equal rows, one of which is left out."""
-    return 1 - np.minimum(w, 1.0) * leverage
+def slack_of_leverage(leverage: Array, w: Array, most: float = 1.0) -> Array:
+    """Return 1 − min(w, most) h: a row of weight w is w equal rows; ``most`` are left out."""
+    return 1 - np.minimum(w, most) * leverage
 
 
 def slack_of_inverse(diagonal: Array, w: Array) -> Array:

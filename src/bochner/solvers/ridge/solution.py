@@ -169,6 +169,11 @@ class Solution:
         slack = None if self.slack is None else self.slack[order]
         return replace(self, coef=self.coef[order], slack=slack)
 
+    def in_unit(self, unit: float) -> "Solution":
+        """Return the solution of weights in a unit as that of the weights themselves."""
+        path = replace(self.path, alphas=self.path.alphas * unit)
+        return replace(self, alpha=self.alpha * unit, path=path)
+
     @property
     def chosen_by(self) -> str:
         """How the penalty was chosen, in words."""
