@@ -632,7 +632,7 @@ def test_the_address_of_a_cluster_takes_an_engine(capsys):
     line = "fit x.parquet --target y --out x --scheduler"
     assert run([*line.split(), "tcp://x"]) == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert "--scheduler is of dask, ray and spark; got --engine local" in told
+    assert "--scheduler requires --engine dask, ray or spark; got --engine local" in told
 
 
 # ---- features made on devices of torch: the bits of torch's own arrays, any number of devices

@@ -436,4 +436,4 @@ def test_the_command_goes_on_from_its_checkpoint(fit):
 
 def test_engines_and_checkpoints_do_not_go_together(fit):
     told = fit("m --engine ray --checkpoint run.ckpt", 2)
-    assert "--checkpoint is of a fit in this process" in told
+    assert "--checkpoint requires --engine local" in told

@@ -550,7 +550,7 @@ ARGUMENTS = [
     ({"dtypes": {"c": "number"}}, "must name columns of '.*x.csv'; got 'c', which it does not"),
     ({"dtypes": ["a"]}, "must be a mapping from names of columns to .*; got list"),
     ({"dtypes": {"a": "number"}, "schema": NUMBERS}, "dtypes must not be passed with schema"),
-    ({"columns": []}, "must have at least one feature column beside target and weight; got none"),
+    ({"columns": []}, "must have at least one feature column besides target and weight; got none"),
     ({"columns": "ab"}, "must have a column 'ab'"),
     ({"separator": ";;"}, "separator must be one character; got ';;'"),
     ({"target": "c", "separator": ";"}, r"its columns are 'a,b' \(read with separator ';'"),

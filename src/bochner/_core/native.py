@@ -44,7 +44,7 @@ def _find_compiled() -> ModuleType | None:
 _compiled = _find_compiled()
 HAVE_NATIVE = _compiled is not None
 
-_warnings: set[str] = set()  # given in this process
+_warnings: set[str] = set()  # raised in this process
 
 
 def loops() -> ModuleType | None:
@@ -145,7 +145,7 @@ def power_of_two(n: int) -> int:
 
 
 class Programme(NamedTuple):
-    """A straight-line programme over rows: each value is made of two earlier ones.
+    """A straight-line programme over rows: each value is computed from two earlier ones.
 
     Value 0 is 1. Each other value v is factors[v, 0] w[inputs[v, 0]] value[parents[v, 0]] plus the
     same with index 1, where w has the d coordinates of the row and the d partial sums of squares.

@@ -32,7 +32,7 @@ _limited: ContextVar[bool] = ContextVar("limited", default=False)
 
 
 def set_num_threads(n: int | None) -> None:
-    """Let compiled loops use at most `n` threads; None goes back to the default."""
+    """Let compiled loops use at most `n` threads; None restores the default."""
     if n is not None and n < 1:
         raise InvalidInput(
             f"set_num_threads requires at least 1 thread, got {n!r}; pass None for the default."

@@ -146,31 +146,31 @@ def _values(phi: Any, kernel: Any, X: Array) -> Iterator[tuple[str, Any, tuple[A
 
 
 def _shape(phi: Any, kernel: Any, X: Array) -> Verdict:
-    for what, values, shape in _values(phi, kernel, X):
+    for name, values, shape in _values(phi, kernel, X):
         actual = tuple(getattr(values, "shape", ()))
         if actual != shape:
-            return FAILED, f": {what} must have shape {shape}; got {actual}."
+            return FAILED, f": {name} must have shape {shape}; got {actual}."
     return PASSED, ""
 
 
 def _dtype(phi: Any, kernel: Any, X: Array) -> Verdict:
     for dtype in ("float64", "float32"):
-        for what, values, _ in _values(phi, kernel, X.astype(dtype)):
+        for name, values, _ in _values(phi, kernel, X.astype(dtype)):
             if str(values.dtype) != dtype:
                 return FAILED, (
-                    f"; got {values.dtype} of {what} for {dtype}. Cast the result: "
+                    f"; got {values.dtype} of {name} for {dtype}. Cast the result: "
                     "values.astype(X.dtype)."
                 )
     return PASSED, ""
 
 
 def _finite(phi: Any, kernel: Any, X: Array) -> Verdict:
-    for what, values, _ in _values(phi, kernel, X):
+    for name, values, _ in _values(phi, kernel, X):
         bad = ~np.isfinite(values)
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
             count = int(bad.sum())
-            return FAILED, f"; got {values[place]} of {what} at {place}, {count} in all."
+            return FAILED, f"; got {values[place]} of {name} at {place}, {count} in all."
     return PASSED, ""
 
 
@@ -404,7 +404,7 @@ def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = Non
         if kernel is None:
             return SKIPPED, "; there is no kernel: pass kernel=."
         if below is not None and below != claims:
-            return SKIPPED, f"; this map {'says it stays below' if claims else 'does not say so'}."
+            return SKIPPED, f"; this map {'claims' if claims else 'does not claim'} Z Zᵀ ⪯ K."
         K = to_numpy(kernel(X)).astype(np.float64)
         return test((K + K.T) / 2, to_numpy(phi(X)))
 

@@ -237,20 +237,21 @@ def fit(terminal: Terminal, args: Any) -> None:
     from bochner.report.quality import certificate_of, judge_held_out, kind_of
 
     args = SimpleNamespace(**vars(args) | on_coordinates(args.coords, args.columns))
-    model, kernel, lengthscale = args.model, args.kernel, args.lengthscale
+    learner, kernel, lengthscale = args.model, args.kernel, args.lengthscale
     choices = {name: getattr(args, name) for name in ("method", "alpha", "precision")}
     choices |= {"n_features": args.features, "random_state": args.seed}
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
-    fitted = models.learner(model, choices, args.set)
-    if args.target is None and kind_of(fitted) in ("regression", "classification"):
-        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
+    model = models.learner(learner, choices, args.set)
+    if args.target is None and kind_of(model) in ("regression", "classification"):
+        raise click.UsageError(f"{learner} learns from a target. Name its column with --target.")
     folder, engine = args.checkpoint, args.engine
-    address, other, use = args.scheduler, folder, "--checkpoint is of a fit in this process"
+    address, unused, rule = args.scheduler, folder, "--checkpoint requires --engine local"
     if engine == "local":
-        address, other, use = folder, args.scheduler, "--scheduler is of dask, ray and spark"
-    if other is not None:
-        raise click.UsageError(f"{use}; got --engine {engine}. Leave one of the two out.")
+        rule = "--scheduler requires --engine dask, ray or spark"
+        address, unused = folder, args.scheduler
+    if unused is not None:
+        raise click.UsageError(f"{rule}; got --engine {engine}. Leave one of the two out.")
     where = getattr(bo.engines, engine.capitalize())(address)
     paths = input_files(args.files)
     refuse_overwriting(args.out, paths)
@@ -260,25 +261,25 @@ def fit(terminal: Terminal, args: Any) -> None:
         terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
     try:
         with terminal.phase("fit", blocks=blocks) as watched:
-            fitted.fit_blocks(watched, where=where)
+            model.fit_blocks(watched, where=where)
     except BaseException as stopped:
         if folder is not None and not isinstance(stopped, Exception):
             stopped.add_note(f"the same command resumes the fit in '{folder}'.")
         raise
     with terminal.phase("certify", "Measuring the certificate"):
-        certificate, words = certificate_of(fitted, blocks)
-    held_out, held_out_words, facts = None, "", fitted.fit_.facts()
+        certificate, words = certificate_of(model, blocks)
+    held_out, held_out_words, facts = None, "", model.fit_.facts()
     if args.judge and not facts.get("error_words"):
         with terminal.phase("judge", "Fitting again to measure held-out errors"):
-            held_out, held_out_words = judge_held_out(fitted, blocks)
+            held_out, held_out_words = judge_held_out(model, blocks)
     intervals = {}
-    if model == "gp":
+    if learner == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
-            intervals["intervals"] = models.intervals_of(fitted)[1]
+            intervals["intervals"] = models.intervals_of(model)[1]
     with terminal.phase("write"):
-        bo.save(fitted, args.out)
+        bo.save(model, args.out)
     terminal.show(
-        model=model,
+        model=learner,
         **{"rows": blocks.n_rows} | facts,
         held_out=held_out,
         held_out_words=held_out_words,
@@ -310,15 +311,15 @@ def map_(terminal: Terminal, args: Any) -> None:
     out = args.out
     refuse_overwriting(out, [Path(args.model)])
     with terminal.phase("open"):
-        fitted = open_model(args.model)
-    if not isinstance(fitted, bo.GaussianProcessRegressor):
+        model = open_model(args.model)
+    if not isinstance(model, bo.GaussianProcessRegressor):
         raise click.BadParameter(
             f"'{args.model}' must hold a process of one or two coordinates, as bochner fit "
-            f"--coords writes; it holds a {type(fitted).__name__}.",
+            f"--coords writes; it holds a {type(model).__name__}.",
             param_hint="'MODEL'",
         )
     with terminal.phase("predict", "Predicting the map"):
-        display = bo.MapDisplay.from_estimator(fitted, args.places)
+        display = bo.MapDisplay.from_estimator(model, args.places)
     with terminal.phase("write"):
         fields = {display.name: display.mean, f"{display.name}_deviation": display.deviation}
         dims = {name: (list(display.axes), values) for name, values in fields.items()}
@@ -438,12 +439,12 @@ def _open(terminal: Terminal, args: Any, *truth: bool) -> tuple[Any, ...]:
     if hasattr(args, "out"):
         refuse_overwriting(args.out, [Path(args.model), *paths])
     with terminal.phase("open"):
-        fitted = open_model(args.model)
-        schema, names = fitted.schema_, fitted.fit_.inputs.names
+        model = open_model(args.model)
+        schema, names = model.schema_, model.fit_.inputs.names
         columns = None if schema or not names else list(names)
         schemas = [schema if t or schema is None else schema.features_only() for t in truth]
         settings = {"columns": columns, "separator": args.separator}
-        return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **settings) for s in schemas)
+        return paths, model, *(bo.Blocks.from_files(paths, schema=s, **settings) for s in schemas)
 
 
 @_command
@@ -474,12 +475,12 @@ def predict(terminal: Terminal, args: Any) -> None:
     from bochner._core.sizes import block_rows
     from bochner.cli import models
 
-    _, fitted, blocks = _open(terminal, args, False)
+    _, model, blocks = _open(terminal, args, False)
     out = args.out
-    width = fitted.map_.n_features if fitted.choice_.method.has_features else 1024
-    coverage, intervals = models.intervals_of(fitted, args.coverage)
+    width = model.map_.n_features if model.choice_.method.has_features else 1024
+    coverage, intervals = models.intervals_of(model, args.coverage)
     with terminal.phase("predict", blocks=blocks.with_rows(block_rows(width))) as watched:
-        chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
+        chunks = (models.columns_of(model, block.X, coverage) for block in watched)
         first = next(chunks)
         rows = models.write_predictions(out, chain([first], chunks))
     if out != STANDARD_OUTPUT:
@@ -499,14 +500,14 @@ def check(terminal: Terminal, args: Any) -> None:
     from bochner.data.blocks import count_rows
     from bochner.report import quality
 
-    _, fitted, blocks, features = _open(terminal, args, True, False)
+    _, model, blocks, features = _open(terminal, args, True, False)
     errors: dict[str, dict[str, float]] = {}
     with terminal.phase("predict", blocks=blocks) as watched:
-        if quality.kind_of(fitted) != "features" and next(iter(watched)).y is not None:
-            rows = quality.examine(fitted, quality.coded(fitted, watched), 0)
-            errors = quality.errors_of(fitted, rows)
+        if quality.kind_of(model) != "features" and next(iter(watched)).y is not None:
+            rows = quality.examine(model, quality.encode_rows(model, watched), 0)
+            errors = quality.errors_of(model, rows)
     with terminal.phase("certify", blocks=features) as watched:
-        certificate, words = quality.certificate_of(fitted, watched, other=True)
+        certificate, words = quality.certificate_of(model, watched, other=True)
     terminal.show(
         rows=count_rows(features),
         errors=errors,
@@ -536,17 +537,17 @@ def report(terminal: Terminal, args: Any) -> None:
     from bochner.report.render import require
 
     require("bochner report")
-    model = args.model
-    (first, *later), fitted, blocks = _open(terminal, args, True)
+    file = args.model
+    (first, *later), model, blocks = _open(terminal, args, True)
     more = f" and {len(later)} more" if later else ""
     with terminal.phase("measure", blocks=blocks) as watched:
         document = bo.report_model(
-            fitted,
+            model,
             watched,
             n_sample=args.rows,
             random_state=args.seed,
-            source=f"{Path(model).name} on {first.name}{more}",
-            command=shlex.join(["bochner", "report", model, *args.files, "--out", str(args.out)]),
+            source=f"{Path(file).name} on {first.name}{more}",
+            command=shlex.join(["bochner", "report", file, *args.files, "--out", str(args.out)]),
         )
     with terminal.phase("write"):
         page = document.write(args.out)
@@ -572,31 +573,31 @@ def show(terminal: Terminal, args: Any) -> None:
     """Describe the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     from bochner.models._base import KernelEstimator
 
-    loaded = bo.load(Path(args.model))
-    if not isinstance(loaded, KernelEstimator):
-        terminal.show(model=type(loaded).__name__, holds=str(loaded))
+    model = bo.load(Path(args.model))
+    if not isinstance(model, KernelEstimator):
+        terminal.show(model=type(model).__name__, holds=str(model))
         return
-    inputs, schema = {}, loaded.schema_
+    inputs, schema = {}, model.schema_
     if schema is not None:
         inputs = dict.fromkeys(schema.columns, "number")
         coded = (e for e in schema.plain if e.feature_names != (e.name,))
         inputs |= {e.name: f"becomes {', '.join(e.feature_names)}" for e in coded}
         inputs |= {name: f"left out ({reason})" for name, reason in schema.dropped}
-    defaults = type(loaded)().get_params(deep=False)
-    parameters = {name: repr(value) for name, value in loaded.get_params(deep=False).items()}
+    defaults = type(model)().get_params(deep=False)
+    parameters = {name: repr(value) for name, value in model.get_params(deep=False).items()}
     terminal.show(
-        model=type(loaded).__name__,
+        model=type(model).__name__,
         parameters={k: v for k, v in parameters.items() if v != repr(defaults[k])},
-        **loaded.fit_.facts(),
+        **model.fit_.facts(),
         inputs=inputs,
         inputs_words="",
         bytes=Path(args.model).stat().st_size,
-        search=loaded.search_.facts(),
+        search=model.search_.facts(),
         search_words="",
     )
     lines = [f"{name}: {kind}" for name, kind in inputs.items()]
     more = len(lines) - MOST_COLUMNS
     for line in [*lines[:MOST_COLUMNS], *[f"and {more:,} more"] * (more > 0)]:
         terminal.say(f"{'column':<{LABELS}}  {line}")
-    if loaded.search_.compared:
-        terminal.say(f"\n{loaded.search_}")
+    if model.search_.compared:
+        terminal.say(f"\n{model.search_}")

@@ -145,7 +145,7 @@ class Blocks:
         drop : str or sequence of str, optional
             Names and patterns of columns that are not features.
         dtypes : mapping of str to {"number", "category"}, optional
-            Types of columns, where the default is wrong: every cell of a "number" column must be a
+            Types of columns, if the default is wrong: every cell of a "number" column must be a
             number, and a "category" column becomes columns of 0 and 1 for any cells. Default: a
             column of text holds categories, with a warning if nine of ten different values are
             numbers.

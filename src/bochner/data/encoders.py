@@ -207,7 +207,7 @@ class Times(Encoder):
 
     name: str
     parts: tuple[str, ...]  # see `PARTS`; all but the trend are cyclic, as a sine and a cosine
-    origin: float = 0.0  # seconds from 1970 to where the trend is zero
+    origin: float = 0.0  # seconds since 1970 at which the trend is zero
     fill: float = 0.0  # the median in seconds, in place of missing times
     indicator: bool = False  # whether a column of 0 and 1 marks missing times
     form: str = ""  # one of `FORMS`, if the cells are texts

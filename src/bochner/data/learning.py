@@ -124,7 +124,7 @@ def _roles(
     if not features:
         without = f", without {listed(dropped)} of drop" if dropped else ""
         raise InvalidInput(
-            f"Blocks: {reader.label} must have at least one feature column beside target and "
+            f"Blocks: {reader.label} must have at least one feature column besides target and "
             f"weight{without}; got none{reader.hint}."
         )
     return replace(roles, columns=features)

@@ -34,7 +34,7 @@ class Schema:
         The sorted labels of a target of text, which becomes their numbers 0, 1, ...; empty for a
         target of numbers.
     encoders : sequence of Encoder
-        The encoder of each column that is not dropped, in order; empty where columns are numbers
+        The encoder of each column that is not dropped, in order; empty if all columns are numbers
         and categories without missing cells.
     dropped : mapping of str to str, or sequence of such pairs
         Columns that a fit has left out, with the reasons.

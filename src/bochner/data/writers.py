@@ -57,7 +57,7 @@ def _error_of_file(path: Path, error: OSError) -> DataFileError | None:
     """Return the error to raise for an error of the system; None if it is not about this file."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         reason = "the disk is full"
-        remedy = "Nothing was left behind; free some space or choose another place"
+        remedy = "No part of the file was kept; free some space or choose another place"
     elif error.filename is not None and (
         Path(error.filename) == path
         or (Path(error.filename).parent == path.parent and error.filename.endswith(".part"))

@@ -295,7 +295,7 @@ class RecordedPasses:
         self._next = end + max(self._every, (end - began) / SHARE)
 
 
-# --- Which sum a record is of ---------------------------------------------------------------------
+# --- The fingerprint of a sum, by which its record is recognised ----------------------------------
 
 
 class _Digest(NumpyHasher):

@@ -307,7 +307,7 @@ class Graph:
         return self._of("Cast", [a], a.shape, dtype, to=self.element(dtype))
 
     def isdtype(self, dtype: Any, kind: Any) -> Any:
-        """Whether a type is of a kind; numbers are real."""
+        """Whether a type is of a kind of the array API standard."""
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return {"f": "real floating", "i": "integral", "b": "bool"}[dtype.kind] in kinds
 

@@ -259,28 +259,28 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
 
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     """Return the fit by moments of features; widths without a trial have the error e² = a + b/D."""
-    m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
-    few = max(int(FEW / tried**2), tried // 2) + 1  # fewer rows are decomposed, without moments
-    rows = max(few, m // 2) if m >= 1.25 * few else m // 2
-    first, precision = (_precision(task, method, D) for D in (tried, width))
-    trials = [task.trial(size, method, tried, precision=first) for size in (m, rows)]
+    m, trial_width, has_trial = len(task.sample), min(width, task.widest), width <= task.widest
+    least = max(int(FEW / trial_width**2), trial_width // 2) + 1  # fewer rows are decomposed
+    rows = max(least, m // 2) if m >= 1.25 * least else m // 2
+    first, precision = (_precision(task, method, D) for D in (trial_width, width))
+    trials = [task.trial(size, method, trial_width, precision=first) for size in (m, rows)]
     trial = trials[0]
     known = trial.model.map_.n_features
-    D = known if known < tried else width
-    if tries or not isinstance(method, Nystrom):
+    D = known if known < trial_width else width
+    if has_trial or not isinstance(method, Nystrom):
         D = task.map(method, width).n_features
     error, kernel_error = expected_error(trial.path, m, task.n_rows), math.nan
-    if not tries:
-        least = min(exact_error(task), error) ** 2
-        error = float((least + (error**2 - least) * tried / width) ** 0.5)
+    if not has_trial:
+        limit = min(exact_error(task), error) ** 2
+        error = float((limit + (error**2 - limit) * trial_width / width) ** 0.5)
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
-        kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
+        kernel_error = task.kernel_error(method, trial_width) * (known / D) ** 0.5
     steps = _steps(task, trials, D, first, precision)
     # Bytes of the eigendecomposition, or of the leave-one-out errors of a block
     bytes_ = 24.0 if precision == "float32" else 36.0  # of a feature of a row
     errors = 24 * D**2 + bytes_ * min(task.n_rows, block_rows(D)) * D
     size = OVERHEAD + max(40.0 * D**2, errors)
-    takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
+    takes = sum(steps.values()), size, steps, "sample" if has_trial else "widths"
     return FitForecast(method, D, f"moments {precision}", error, kernel_error, *takes)
 
 

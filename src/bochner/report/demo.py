@@ -38,7 +38,7 @@ METHODS: tuple[tuple[str, Method], ...] = (
 )
 CURVES = (METHODS[0], METHODS[3], METHODS[4])
 #: Cells that each cell is kriged from; cells that the simplest comparison averages.
-NEIGHBOURS, FEW = 24, 4
+NEIGHBOURS, NEAREST = 24, 4
 #: Colours of maps, from the lowest to zero and from zero to the highest, with equal steps of
 #: perceived lightness (Oklab, Ottosson 2020). Sea: blue; land: green to brown.
 RELIEF = (
@@ -205,9 +205,9 @@ def _near(
 ) -> Iterator[tuple[str, Any, str, Float[Array, " t"]]]:
     """Fit each model; yield its name, the model, a detail and held-out predictions."""
     globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # lengthscale: three cells
-    nearest = KNeighborsRegressor(FEW).fit(globe.inputs(places[train]), truth[train])
+    nearest = KNeighborsRegressor(NEAREST).fit(globe.inputs(places[train]), truth[train])
     mean = nearest.predict(globe.inputs(places[test]))
-    yield "Mean of the nearest cells", nearest, f"{FEW} cells", mean
+    yield "Mean of the nearest cells", nearest, f"{NEAREST} cells", mean
 
     # Harmonics of higher degree would vary within the gaps of the held-out cells.
     harmonics = bo.SphericalHarmonics(int(2 / 3 * shape[0]))

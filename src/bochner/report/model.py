@@ -223,7 +223,7 @@ def report_model(
     check_is_fitted(model)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
-    blocks = measures.coded(model, X, y, sample_weight)
+    blocks = measures.encode_rows(model, X, y, sample_weight)
     examined = measures.examine(model, blocks, seed)
     sample = examined.sample(n_sample, seed)
     same = _same_rows(model, examined)

@@ -40,7 +40,7 @@ def kind_of(model: KernelEstimator) -> str:
     return kinds.get(get_tags(model).estimator_type or "", "features")
 
 
-def coded(
+def encode_rows(
     model: KernelEstimator, X: Any, y: Any = None, w: Any = None, first: bool = False
 ) -> bo.Blocks:
     """Return the rows as the fit reads them: labels as codes, without weights of classes."""
@@ -318,7 +318,7 @@ def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str,
     kind, loss = kind_of(model), getattr(model, "loss", "squared")
     if kind in ("features", "clusters"):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
-    rows = random_rows(coded(model, blocks, first=True), ROWS, model.seed_)
+    rows = random_rows(encode_rows(model, blocks, first=True), ROWS, model.seed_)
     parts = _split(len(rows.w), rows.y if kind == "classification" else None, model.seed_)
     train, test = map(rows.take, parts)
     n_train, n_test = len(train.w), len(test.w)
