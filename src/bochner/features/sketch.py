@@ -1,6 +1,6 @@
 """Features of powers of inner products: random Maclaurin features, PolySketch and TensorSketch.
 
-Every kernel served is k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ with aₙ ≥ 0, S diagonal, and g = 1 or
+Supported kernels are k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ with aₙ ≥ 0, S diagonal, and g = 1 or
 e^{−|Sx|²/2} (Gaussian kernels). ⟨x, y⟩ⁿ is the inner product of the tensor powers x^{⊗n}, y^{⊗n};
 the maps sketch powers of unit rows and multiply by powers of the norm, in float64 logarithms.
 """
@@ -32,14 +32,14 @@ from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import directions
 
 TERMS = 1 << 14  # Terms after which the energies of a series count as divergent at this radius
-NEGLIGIBLE = 1e-18  # Energy, as a share of all, below which float64 cannot see a degree
-SHORTEST = 1e-30  # Rows shorter than this count as this long: their logarithm is a number
+NEGLIGIBLE = 1e-18  # Share of the energy below which a degree is lost to rounding in float64
+SHORTEST = 1e-30  # Smallest length of a row, so that its logarithm is finite
 
 
 #: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) = e^{−|Sx|²/2}, not 1, and the diagonal of S.
 Powers = tuple[PowerSeries, bool, Float[np.ndarray, " d"]]
 
-#: The kernels that sketches of powers serve.
+#: Kernels that sketches of powers support.
 POWER_SERIES = (
     "a kernel of ⟨x, y⟩ with a power series (Polynomial, DotExponential, DotProduct, Linear, "
     "Constant), sums of such, or a Gaussian"
@@ -95,8 +95,8 @@ class Terms:
     gaussian: bool  # whether g = e^{−r²/2}, rather than 1
     degrees: Int[Array, " k"]  # n
     logs: Float[Array, " k"]  # log w
-    exact: int  # number of exact powers: of degree 0, one feature, and of degree 1, all columns
-    constant: float = 0.0  # one coordinate more; none if zero
+    exact: int  # number of exact powers: degree 0 is one feature, degree 1 is all columns
+    constant: float = 0.0  # value of an additional coordinate; none if zero
 
     @property
     def exact_width(self) -> int:
@@ -119,7 +119,7 @@ class Terms:
 
 
 def _terms(parts: Powers, exact: Array, degrees: Any, chances: Any) -> Terms:
-    """Return the exact powers, and random ones divided by the chances of their degrees."""
+    """Return the exact powers, and random powers divided by the chances of their degrees."""
     series, gaussian, scales = parts
     every = np.array([*exact, *degrees], dtype=np.int64)
     logs = log_coefficients(series, every)
@@ -130,12 +130,12 @@ def _terms(parts: Powers, exact: Array, degrees: Any, chances: Any) -> Terms:
 def split_off(
     kernel: Kernel, method: Method, parts: Powers, ask: Request
 ) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
-    """Return degrees taken exactly, the energies of the others, and the features left for them."""
+    """Return exact degrees, the energies of the other degrees, and the number of their features."""
     energy = energies(parts[0], _lengths(parts, ask))
     d, D = ask.n_inputs, ask.n_features
     left = D - bool(energy[0])
-    # The linear term is exact if the error of the others then falls: with features shared by
-    # weight their variance is about (Σ wₙ)²/D over the remaining n.
+    # The linear term is exact if this reduces the error of the other terms: their variance is about
+    # (Σ wₙ)²/D over the remaining n, with features in proportion to the weights.
     linear, above = float(energy[1:2].sum()), float(energy[2:].sum())
     pays = linear > 0 and left >= d + (above > 0)
     if pays and above > 0:
@@ -149,7 +149,7 @@ def split_off(
 
 
 def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
-    """Return the lengths of rows that degrees are weighed at."""
+    """Return lengths of rows, for the energies of degrees."""
     series, _, scales = parts
     if series.degree is not None and (ask.X is None or not ask.X.shape[0]):
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
@@ -187,39 +187,39 @@ def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.
     return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
 
 
-#: A degree, its features, and its expected copies: 1, or less for one that represents the rest.
+#: A degree, the number of its features, and its chance: 1, or less for a random degree.
 Share = tuple[int, int, float]
 
 
 def shares(
     energy: Float[np.ndarray, " N"], capacity: Any, D: int, rng: np.random.Generator
 ) -> list[Share]:
-    """Share D features among degrees in proportion to their energies, zero where served otherwise.
+    """Divide D features among degrees in proportion to their energies (zero: no features).
 
-    A degree whose share is a feature or more gets it, up to the ``capacity`` that makes it exact.
-    Random degrees represent all others, a draw of T with pₙ ∝ wₙ counting 1/(T pₙ): unbiased.
+    A share of one feature or more is kept, up to the ``capacity`` at which the degree is exact.
+    T random degrees represent all others: n with chance pₙ ∝ wₙ and weight 1/(T pₙ), unbiased.
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
         return []
     caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
-    wanted = capped_shares(energy[present], caps, D)
-    core, rest = wanted >= 1, wanted < 1
-    few = max(1, round(float(wanted[rest].sum()))) if rest.any() else 0
+    parts = capped_shares(energy[present], caps, D)
+    core, rest = parts >= 1, parts < 1
+    T = max(1, round(float(parts[rest].sum()))) if rest.any() else 0
     # Shares of one or more are rounded by largest remainder.
-    widths = np.floor(wanted[core]).astype(np.int64)
-    spare = min(D - few, round(float(wanted[core].sum()))) - int(widths.sum())
-    if spare > 0:
-        widths[np.argsort(widths - wanted[core], kind="stable")[:spare]] += 1
-    for _ in range(-spare):
+    widths = np.floor(parts[core]).astype(np.int64)
+    remainder = min(D - T, round(float(parts[core].sum()))) - int(widths.sum())
+    if remainder > 0:
+        widths[np.argsort(widths - parts[core], kind="stable")[:remainder]] += 1
+    for _ in range(-remainder):
         widths[np.argmax(widths)] -= 1
-    kept = [(int(n), int(w), 1.0) for n, w in zip(present[core], widths, strict=True)]
-    if few:
+    result = [(int(n), int(w), 1.0) for n, w in zip(present[core], widths, strict=True)]
+    if T:
         p = energy[present[rest]] / energy[present[rest]].sum()
-        distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+        distinct, copies = np.unique(rng.choice(len(p), size=T, p=p), return_counts=True)
         draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
-        kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in draws]
-    return sorted(kept)
+        result += [(int(n), int(min(c, cap)), float(T * p_n / c)) for n, c, cap, p_n in draws]
+    return sorted(result)
 
 
 def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
@@ -227,12 +227,12 @@ def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.n
     return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
 
 
-# --- Polynomial kernels written out: every product of columns is a feature -----------------------
+# --- Monomials: every product of columns is a feature of a polynomial kernel ---------------------
 #
-# ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so that a kernel Σ aₙ ⟨x, y⟩ⁿ
-# that ends has finitely many exact features, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
+# ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so a finite kernel Σ aₙ ⟨x, y⟩ⁿ
+# has finitely many exact features, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
 
-MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
+MOST_EXACT = 1 << 20  # Largest number of exact features: 8 MB per row
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,10 +244,10 @@ class MonomialMap(Products):
     inputs: int  # d
     amplitudes: Float[Array, " D"] | None = None  # c
 
-    below_kernel = True  # exact, so below
+    below_kernel = True  # exact
 
     @cached_property
-    def how(self) -> Halves:
+    def halves(self) -> Halves:
         return factored(self.columns)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
@@ -256,7 +256,7 @@ class MonomialMap(Products):
 
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
-    """Draw all monomials of a finite power series, by degree; a factor 1 fills up lower ones."""
+    """Draw all monomials of a finite power series, by degree; lower degrees have factors 1."""
     (series, _, _), d = powers(kernel, ask.n_inputs), ask.n_inputs
     most = max(1, series.degree or 0)
     present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
@@ -291,9 +291,9 @@ class Maclaurin(Method):
     Parameters
     ----------
     degrees : {"energy", "geometric"}, default "energy"
-        "energy" takes the constant and, if it pays, the linear term exactly, and gives degree n
-        the share of the others that its term aₙ r²ⁿ has at the lengths r of the rows; "geometric"
-        is the published method, Algorithm 1 with p = 2: P(N = n) = 2^{−n−1}, nothing exact.
+        "energy": the constant is exact, and the linear term if this reduces the error; degree n has
+        features in proportion to its term aₙ r²ⁿ at the lengths r of the rows. "geometric": the
+        published method, Algorithm 1 with p = 2: P(N = n) = 2^{−n−1}, no exact terms.
 
     See Also
     --------
@@ -305,7 +305,7 @@ class Maclaurin(Method):
     Supports Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
     Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. Unbiased; the variance of a feature of degree n
     is up to 3ⁿ|x|²ⁿ|y|²ⁿ. Cost of φ(X): O(n d D N̄), N̄ the mean degree; memory D N̄ d bytes. Sparse
-    rows are not made dense. Choose it for low degrees and sparse rows.
+    rows are not made dense. Use it for low degrees and sparse rows.
 
     Examples
     --------
@@ -349,7 +349,7 @@ class MaclaurinMap(FeatureMap):
 
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
-    """Draw products of random projections, degrees by contribution or as published."""
+    """Draw products of random projections; degrees by their energies or as published."""
     parts, D = powers(kernel, ask.n_inputs), ask.n_features
     exact = degrees = np.empty(0, dtype=np.int64)
     if method.degrees == "geometric":  # Kar and Karnick (2012), Algorithm 1
@@ -372,20 +372,20 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
     return MaclaurinMap(kernel, terms, counts, np.ascontiguousarray(signs.T))
 
 
-# --- A tree of sketches, and the blocks of features that are read off it -------------------------
+# --- A tree of sketches, and the blocks of features that are computed from it --------------------
 #
-# A step gives H D v of a separate value v, not normalised, from the rows or from earlier steps:
-# H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
+# A step computes H D v, not normalised, of a value v from the rows or from earlier steps: H is the
+# Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
 
 
 @dataclass(frozen=True, eq=False)
 class SketchMap(FeatureMap):
-    """φ(x) = [weighted sketch of each power], made by NumPy a bounded number of rows at a time."""
+    """φ(x) = [weighted sketch of each power], computed by NumPy in blocks of rows."""
 
     kernel: Kernel
     terms: Terms
     blocks: "tuple[Pairs | CountSketch, ...]"  # Sketches, degree by degree
-    steps: "tuple[Hashed | Pairs, ...]"  # Nodes that blocks read, children before parents
+    steps: "tuple[Hashed | Pairs, ...]"  # Nodes of the tree, children before parents
     complete: bool  # Whether the map is not random
 
     @property
@@ -428,7 +428,7 @@ class SketchMap(FeatureMap):
 class Hashed:
     """H S x, not normalised: S a diagonal of signs, or an OSNAP matrix."""
 
-    signs: Array  # Diagonal of S, and x has zeros after it; or Sᵀ, sparse
+    signs: Array  # Diagonal of S, for x padded with zeros; or Sᵀ, sparse
     width: int  # P, a power of two
 
     def of(self, U: Array, values: list[Array]) -> Array:
@@ -440,13 +440,13 @@ class Hashed:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Products of entries of two values, times m^{−1/2}; as a step H D of them, signed by D."""
+    """Products of entries of two values, times m^{−1/2}; as a step, H D of the products."""
 
-    left: int  # Of the number one (0) and the steps (from 1 on); the left one is the wider
+    left: int  # Numbers of the values: 0 is the constant 1, then the steps; the left is the wider
     right: int
-    full: int  # Number of blocks that take all entries of the left one in order
-    tail: Array  # Entries of the left one after that
-    partners: Array  # Entries of the right one, and of its negative after them
+    full: int  # Number of blocks with all entries of the left value in order
+    tail: Array  # Entries of the left value after these blocks
+    partners: Array  # Entries of the right value, or of its negative
 
     @property
     def width(self) -> int:
@@ -476,10 +476,10 @@ class Pairs:
 #
 #     z_t = m^{−1/2} (H D₁ L)_{i_t} (H D₂ R)_{k_t},   t = 1, …, m,   E z(x)·z(y) = ⟨L, L'⟩⟨R, R'⟩,
 #
-# H of entries ±1. No pair (i, k) comes twice, and each i, and each k, comes equally often: for near
-# rows this has a half to a quarter of the variance of independent pairs. Degree n takes the first n
-# leaves; a node whose right leaves are all e₁ is its left child, turned, and left out. So all
-# degrees of a power series share one tree.
+# H of entries ±1. No pair (i, k) occurs twice, and all i and all k occur equally often: for near
+# rows the variance is a half to a quarter of the variance of independent pairs. Degree n uses the
+# first n leaves; a node whose right leaves are all e₁ is a rotation of its left child, and is
+# omitted. So all degrees of a power series share one tree.
 
 
 @dataclass(frozen=True)
@@ -489,16 +489,16 @@ class PolySketch(Method):
     Parameters
     ----------
     inner : int, optional
-        Entries of inner nodes, rounded up to a power of two. Default: those of the widest degree.
+        Width of inner nodes, rounded up to a power of two. Default: the largest width of a degree.
 
     Notes
     -----
     Supports Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
-    Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. The constant is exact, the linear term where it
-    pays; each other degree gets features in proportion to its term. Unbiased; the variance grows
-    with the degree p like p, for :class:`Maclaurin` and :class:`TensorSketch` like 3ᵖ. Cost of
-    φ(X): O(nnz(X) + n (D + p m log m)) for inner width m. Sparse rows are not made dense beyond
-    ``inner`` columns. Choose it for polynomials of many columns.
+    Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. The constant is exact, and the linear term if
+    this reduces the error; other degrees have features in proportion to their terms. Unbiased; the
+    variance grows with the degree p like p, for Maclaurin and TensorSketch like 3ᵖ. Cost of φ(X):
+    O(nnz(X) + n (D + p m log m)) for inner width m. Sparse rows are not made dense beyond ``inner``
+    columns. Use it for polynomials of many columns.
 
     Examples
     --------
@@ -515,7 +515,7 @@ class PolySketch(Method):
 
 
 class Tree:
-    """The steps of a tree while it is drawn, each once; random streams are named by place."""
+    """Builder of a tree: each step is drawn once, from a random stream named by its position."""
 
     def __init__(self, ask: Request, inner: int) -> None:
         self.ask, self.inner = ask, inner
@@ -524,14 +524,14 @@ class Tree:
         self._numbers: dict[tuple[int, int, int], int] = {}
 
     def power(self, n: int, width: int) -> Pairs:
-        """Return the block of x^{⊗n}, n ≥ 1: for n = 1 some entries of a step, times one."""
+        """Return the block of x^{⊗n}, n ≥ 1; for n = 1 it has random entries of a step."""
         if n > 1:
             return self._pairs(0, power_of_two(n), n, width, "block")
         entries = np.sort(self.ask.stream("entries").permutation(self.padded)[:width])
         return Pairs(self._step(0, 1, 1), 0, 0, entries, np.zeros(width, np.int32))
 
     def _step(self, start: int, size: int, count: int) -> int:
-        """Return the number of the node of ``size`` leaves; the first ``count`` are x."""
+        """Return the number of the node of ``size`` leaves, of which the first ``count`` are x."""
         while count <= size // 2:
             size //= 2
         place = start, size, count
@@ -561,7 +561,7 @@ class Tree:
         if d <= P:
             return Hashed(random_signs(rng, P), P)
         s = min(4, P)
-        # One row in each of s parts of the range: different without a test.
+        # One random row in each of s parts of the range, so rows are distinct
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
         entries = random_signs(rng, (d, s)) * s**-0.5
@@ -571,7 +571,7 @@ class Tree:
 
 @lru_cache(maxsize=4096)
 def capacity(n: int, padded: int, inner: int) -> int:
-    """Return how many pairs the top node of degree n has; with all pairs its sketch is exact."""
+    """Return the number of pairs of the top node of degree n; with all pairs it is exact."""
     half = power_of_two(n) // 2
     entries = (
         padded if k == 1 else min(inner, capacity(k, padded, inner)) for k in (half, n - half)
@@ -580,13 +580,13 @@ def capacity(n: int, padded: int, inner: int) -> int:
 
 
 def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
-    """Return full blocks, the left entries after them, and the right entries: no pair twice."""
+    """Return ``full``, ``tail`` and ``partners`` of :class:`Pairs`, without repeated pairs."""
     # Block b pairs i with π((σ(i) + s_b) mod Q), for random π, σ and different shifts s_b.
     places, order, shifts = rng.permutation(P), rng.permutation(Q), rng.permutation(Q)
-    full, left = divmod(m, P)
-    tail = np.sort(rng.permutation(P)[:left])
+    full, n_tail = divmod(m, P)
+    tail = np.sort(rng.permutation(P)[:n_tail])
     shifted = (places[None, :] + shifts[:full, None]) % Q
-    rest = (places[tail] + shifts[full]) % Q if left else np.empty(0, dtype=np.int64)
+    rest = (places[tail] + shifts[full]) % Q if n_tail else np.empty(0, dtype=np.int64)
     partners = order[np.concatenate([shifted.ravel(), rest])]
     return full, tail.astype(np.int32), partners.astype(np.int32)
 
@@ -608,9 +608,9 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> SketchM
 
 # --- TensorSketch: the CountSketch of x^{⊗p}, without forming it, by FFT -------------------------
 #
-# A CountSketch C x adds each coordinate, with a random sign, to one of D buckets. The one of x^{⊗p}
-# whose buckets are sums modulo D, and whose signs are products, of those of p independent
-# CountSketches is their circular convolution:
+# A CountSketch C x adds each coordinate, with a random sign, to one of D buckets. The circular
+# convolution of p independent CountSketches of x is a CountSketch of x^{⊗p}, whose buckets are sums
+# of theirs modulo D, and whose signs are products:
 #
 #     z(x) = FFT⁻¹( FFT(C₁x) ∘ … ∘ FFT(C_p x) ),   E z(x)·z(y) = ⟨x, y⟩ᵖ.
 
@@ -621,11 +621,11 @@ class TensorSketch(Method):
 
     Notes
     -----
-    Polynomial(degree p, offset c, scale γ) is sketched as published: that of (√γ x, √c), p times.
+    Polynomial(degree p, offset c, scale γ) is sketched as published: power p of the row (√γ x, √c).
     Other power series of ⟨x, y⟩, and the Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}, are sums:
-    the constant exactly, each power by its own sketch, with features in proportion to its term.
+    the constant is exact, and each power has a sketch, with features in proportion to its term.
     Unbiased; a sketch of degree p has a variance of at most (2 + 3ᵖ)|x|²ᵖ|y|²ᵖ/D. Cost of φ(X):
-    O(p (nnz(X) + n D log D)); memory O(p d). Sparse rows are not made dense. Choose it for sparse
+    O(p (nnz(X) + n D log D)); memory O(p d). Sparse rows are not made dense. Use it for sparse
     rows and as the published standard; :class:`PolySketch` is better for dense rows.
 
     Examples

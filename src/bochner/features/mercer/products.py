@@ -1,8 +1,8 @@
 """Products of one-dimensional functions: explicit features, and eigenfunctions of the Laplacian.
 
-A feature is Π_j f_{j,k_j}(x_j). Eigenvalues of a product of kernels multiply, so that the D best
-products are those of the largest sums of logarithms. Their values are found by halves: all
-products that occur over the first columns, all over the others, and one product of each pair.
+A feature is Π_j f_{j,k_j}(x_j). Eigenvalues of a product of kernels multiply, so the D largest have
+the largest sums of logarithms. Features are computed by halves: the products over the first
+columns, the products over the other columns, and one product for each feature.
 """
 
 import math
@@ -33,7 +33,7 @@ Halves = Any
 
 
 def factored(rows: Array) -> Halves:
-    """Return how to multiply rows[:, 0], rows[:, 1], … of a table, by halves."""
+    """Return the halves of the products of rows[:, 0], rows[:, 1], … of a table."""
     if rows.shape[1] == 1:
         return rows[:, 0]
     half = (rows.shape[1] + 1) // 2
@@ -43,11 +43,11 @@ def factored(rows: Array) -> Halves:
     return factored(left[0]), factored(right[0]), left[1].ravel(), right[1].ravel()
 
 
-def multiplied(how: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
+def multiplied(halves: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
     """Return the products of rows of the table."""
-    if not isinstance(how, tuple):
-        return taken(table, how, axis=0)
-    left, right, i, j = how
+    if not isinstance(halves, tuple):
+        return taken(table, halves, axis=0)
+    left, right, i, j = halves
     return taken(multiplied(left, table), i, axis=0) * taken(multiplied(right, table), j, axis=0)
 
 
@@ -58,7 +58,7 @@ class Products(FeatureMap):
 
     @cached_property
     @abstractmethod
-    def how(self) -> Halves:
+    def halves(self) -> Halves:
         """Rows of the table whose products are the features, by halves."""
 
     @abstractmethod
@@ -68,57 +68,57 @@ class Products(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the products for each row of X, in its precision.
 
-        Products of long rows in a transposed scratch are three times faster than those of columns.
+        Multiplying long rows of a transposed buffer is three times faster than multiplying columns.
         """
-        how, width, factors = self.how, self.n_features, self.amplitudes
+        halves, width, factors = self.halves, self.n_features, self.amplitudes
         if not (isinstance(X, np.ndarray) or is_sparse(X)):
             xp = array_namespace(X)
-            Z = xp.permute_dims(multiplied(how, xp.astype(self.table(X), X.dtype)), (1, 0))
+            Z = xp.permute_dims(multiplied(halves, xp.astype(self.table(X), X.dtype)), (1, 0))
             return Z if factors is None else Z * moved(factors, like=Z)
         Z = np.empty((X.shape[0], width), dtype=X.dtype)
         step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
-        # New memory would cost more; rows are padded to avoid conflicts of cache sets.
-        room = np.empty((3, width * (step + 16)), dtype=X.dtype)
+        # Buffers are reused, and rows are padded to avoid conflicts of cache sets.
+        buffers = np.empty((3, width * (step + 16)), dtype=X.dtype)
         for start in range(0, len(Z), 4 * step):
             values = self.table(X[start : start + 4 * step]).astype(X.dtype, copy=False)
             for first in range(0, values.shape[1], step):
-                here = values[:, first : first + step]
-                n = here.shape[1]
-                out = room[2].reshape(width, -1)[:, :n]
-                if isinstance(how, tuple):
-                    sides = [part[: width * n].reshape(width, n) for part in room[:2]]
-                    for side, half, rows in zip(sides, how[:2], how[2:], strict=True):
-                        np.take(multiplied(half, here), rows, axis=0, out=side, mode="clip")
+                part = values[:, first : first + step]
+                n = part.shape[1]
+                out = buffers[2].reshape(width, -1)[:, :n]
+                if isinstance(halves, tuple):
+                    sides = [buffer[: width * n].reshape(width, n) for buffer in buffers[:2]]
+                    for side, half, rows in zip(sides, halves[:2], halves[2:], strict=True):
+                        np.take(multiplied(half, part), rows, axis=0, out=side, mode="clip")
                     np.multiply(sides[0], sides[1], out=out)
                 else:
-                    out[...] = here[how]
+                    out[...] = part[halves]
                 if factors is not None:
                     out *= factors[:, None]
                 Z[start + first : start + first + n] = out.T
         return Z
 
 
-# --- Explicit bases: kernels that are defined by their features, and those features --------------
+# --- Explicit bases: exact features of kernels that are defined by their features ----------------
 #
-# `FourierSeries` and `Polynomials` are kernels k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j); the products of
-# the f_i are exact features, and any choice of them is below the kernel.
+# `FourierSeries` and `Polynomials` are kernels k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j). The products of
+# the f_i are exact features, and any subset of the products is below the kernel.
 
 
 @dataclass(frozen=True)
 class Explicit(Method):
-    """Exact features of the kernel, or the D of them with the largest mean square.
+    """Exact features of the kernel, or the D exact features with the largest mean square.
 
     See Also
     --------
-    ExactKernel : No features: the exact kernel.
+    ExactKernel : The exact kernel, without features.
     PolySketch : Sketches of polynomials with too many monomials.
 
     Notes
     -----
     Supports ``FourierSeries``, ``Polynomials``, kernels of ⟨x, y⟩ with finite power series such as
     ``Polynomial``, and their combinations with ``Linear`` and ``Constant``. m functions of one
-    column give m^d products of d columns; if D is smaller, the products of largest mean square are
-    used, and Z Zᵀ ⪯ K. Power series require all monomials. Cost of φ(X): O(n (d m + D)).
+    column give m^d products of d columns. If D is smaller, the products with the largest mean
+    square are used, and Z Zᵀ ⪯ K. Power series need all monomials. Cost of φ(X): O(n (d m + D)).
 
     Examples
     --------
@@ -137,10 +137,10 @@ class BasisMap(Products):
     kernel: basis.Basis
     indices: Int[Array, "D d"]  # k of each feature, by decreasing mean square
 
-    below_kernel = True  # some of the features that make the kernel: always
+    below_kernel = True  # a subset of the exact features of the kernel
 
     @cached_property
-    def how(self) -> Halves:
+    def halves(self) -> Halves:
         return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
@@ -161,7 +161,7 @@ def draw_basis(method: Method, kernel: basis.Basis, ask: Request) -> BasisMap:
 # On the box Π_j [lower_j, lower_j + length_j] the Laplacian with zero boundary values has the
 # eigenfunctions Π_j √(2/length_j) sin(ω_j (x_j − lower_j)), ω_j = πk_j/length_j, and a stationary
 # kernel of spectral density S is nearly Σ_k S(ω_k) φ_k(x) φ_k(y) inside it. For the Green's
-# function of the second derivative, Brownian motion, the same sines (half a degree less) are exact.
+# function of the second derivative, Brownian motion, the sines of k − ½ are exact.
 
 
 @dataclass(frozen=True)
@@ -172,25 +172,25 @@ class LaplacianEigenfunctions(Method):
     ----------
     boundary : float, optional
         Size of the box as a multiple of the size of the rows. A larger box has smaller errors near
-        its faces and needs more features. Default: of margins from half a lengthscale to six, the
-        one with the least error on 256 of the rows.
+        its faces and needs more features. Default: the margin, from half a lengthscale to six, with
+        the smallest error on 256 of the rows.
     box : d pairs (lower, upper), optional
-        The box, in place of one learned from rows.
+        The box. By default it is computed from the rows.
     conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
-        Boundary conditions. "dirichlet": functions vanish (sines). "neumann": they have slope zero
-        (cosines). "periodic": both, with the period; for angles, hours and seasons.
+        Boundary conditions. "dirichlet": functions are zero (sines). "neumann": the slope is zero
+        (cosines). "periodic": sines and cosines with the period, for angles, hours and seasons.
 
     Notes
     -----
-    Supports stationary kernels with a spectral density, sums and multiples of them, and exactly
-    ``Brownian`` and ``GreenFunction``. In one column of length b infinitely
-    many features give the kernel and its images,
+    Supports stationary kernels with a spectral density, their sums and multiples, and (exactly)
+    ``Brownian`` and ``GreenFunction``. In one column of length b, infinitely many features give the
+    kernel and its images,
 
         dirichlet: Σ_m k(x − y + 2mb) − k(x + y + 2mb),   neumann: the same with a plus,
         periodic: Σ_m k(x − y + mb),   m all whole numbers, x and y from the lower face on.
 
     Only the weights depend on the lengthscales, not the functions. Neither unbiased nor below the
-    kernel. Choose it for d = 1 to 3 and rows that fill a box; :class:`HermiteMercer` and
+    kernel. Use it for d = 1 to 3 and rows that fill a box; :class:`HermiteMercer` and
     :class:`Nystrom` need fewer features. Cost of φ(X): O(n (Σ_j m_j + D)), m_j frequencies along
     column j. Source: Solin and Särkkä (2020).
 
@@ -216,7 +216,7 @@ class EigenfunctionMap(Products):
     kernel: Kernel
     lower: Float[Array, " d"]  # The box; rows outside are moved to its nearest point
     length: Float[Array, " d"]
-    #: 0 for sines that vanish on all faces, ½ for Brownian motion, free at the far face.
+    #: 0 for sines that are zero on all faces, ½ for Brownian motion, which is free at one face.
     shift: float
     indices: Int[Array, "D d"]  # k, from 1
     amplitudes: Float[Array, " D"] | None = None  # the roots of the eigenvalues, from the largest
@@ -226,34 +226,34 @@ class EigenfunctionMap(Products):
     def below_kernel(self) -> bool:
         return isinstance(self.kernel, basis.Brownian | basis.GreenFunction)
 
-    unbiased = False  # A series that is cut, nothing random
+    unbiased = False  # A truncated series
 
     @cached_property
-    def how(self) -> Halves:
+    def halves(self) -> Halves:
         return factored(self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]]))
 
-    def table(self, X: Float[Array, "n d"], sloped: int | None = None) -> Float[Array, "m n"]:
-        """Return the values of all functions; of column ``sloped`` their slopes."""
+    def table(self, X: Float[Array, "n d"], axis: int | None = None) -> Float[Array, "m n"]:
+        """Return the values of all functions; for column ``axis`` their derivatives."""
         xp, X = in_double(dense(X))
         lower, length = (moved(side[:, None], like=X) for side in (self.lower, self.length))
         unit = basis.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
-        about = self.conditions, self.shift
-        most = enumerate(self.indices.max(axis=0).tolist())
-        each = [basis.waves(m, unit[j, :], self.length[j], about, j == sloped) for j, m in most]
-        return xp.concat(each, axis=0)
+        kind = self.conditions, self.shift
+        counts = enumerate(self.indices.max(axis=0).tolist())
+        parts = [basis.waves(m, unit[j, :], self.length[j], kind, j == axis) for j, m in counts]
+        return xp.concat(parts, axis=0)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, numbers = array_namespace(X), (self.amplitudes, self.lower, self.length)
         roots, lower, length = (moved(np.asarray(each), like=X) for each in numbers)
         C = xp.permute_dims(C * roots, (1, 0))
         tables = (xp.astype(self.table(X, j), X.dtype) for j in range(self.n_inputs))
-        G = xp.stack([xp.sum(C * multiplied(self.how, table), axis=0) for table in tables], axis=1)
+        G = xp.stack([xp.sum(C * multiplied(self.halves, T), axis=0) for T in tables], axis=1)
         inside = xp.abs(X - lower - length / 2) <= length / 2
         return G if self.conditions == "periodic" else xp.where(inside, G, xp.zeros_like(G))
 
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the sines of largest spectral density on a box."""
+    """Draw the sines with the largest spectral density on a box."""
     first, _ = next(kernel.leaves((Sum, Scaled)))
     measure: Any = first.spectral(ask.n_inputs)
     sines = partial(_sines, kernel, measure, ask.n_features, method.conditions)
@@ -267,24 +267,24 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
     rows = composed.row_sample(X, 256, ask.stream("boundary"))
-    # Lengthscales between rows and box: errors at a face are k of a row and its mirror image.
+    # Margins in lengthscales: errors at a face are k of a row and its mirror image.
     halves = [half + margin / measure.scales for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
-    tried = [sines(middle - h, 2 * h) for h in halves]
+    maps = [sines(middle - h, 2 * h) for h in halves]
     K = kernel(rows)
-    errors = [np.linalg.norm(Z @ Z.T - K) for Z in (phi(rows) for phi in tried)]
-    return tried[int(np.argmin(errors))]
+    errors = [np.linalg.norm(Z @ Z.T - K) for Z in (phi(rows) for phi in maps)]
+    return maps[int(np.argmin(errors))]
 
 
 def _sines(
     kernel: Kernel, measure: Measure, width: int, conditions: str, lower: Array, length: Array
 ) -> EigenfunctionMap:
-    wider = 4 * width  # products that are weighed: their order is not that of |ω|
-    unit = [math.pi * basis.half_turns(conditions, wider) / b for b in length]
+    count = 4 * width  # candidates, because the order of weights differs from the order of |ω|
+    unit = [math.pi * basis.half_turns(conditions, count) / b for b in length]
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
-    # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
+    # Candidates are chosen by exact log densities, or by −(ωℓ)².
     law = measure.law if measure.of == "coordinates" else None
     logs = [-w * w if law is None else law.log_density(w) for w in scaled]
-    indices, _ = basis.best_products(logs, wider)
+    indices, _ = basis.best_products(logs, count)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     # log S of each product, ∫ S dω = (2π)^d k(0).
     constant = len(unit) * math.log(2 * math.pi)
@@ -300,18 +300,18 @@ def _sines(
 def draw_modes(
     method: LaplacianEigenfunctions, kernel: basis.Brownian | basis.GreenFunction, ask: Request
 ) -> EigenfunctionMap:
-    """Draw the eigenfunctions of largest weight, which the kernel is the sum of."""
+    """Draw the terms with the largest weights of the eigenfunction expansion of the kernel."""
     if method != LaplacianEigenfunctions():
         raise InvalidInput(
-            f"LaplacianEigenfunctions: {type(kernel).__name__} has a box and conditions of its "
-            f"own; got {method!r}. Leave these out."
+            f"LaplacianEigenfunctions: {type(kernel).__name__} has its own box and conditions; got "
+            f"{method!r}. Use LaplacianEigenfunctions()."
         )
     if isinstance(kernel, basis.Brownian):  # Karhunen and Loève: (length/(π(k − shift)))² each
         shift, d = (0.0 if kernel.bridge else 0.5), ask.n_inputs
         column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
         indices, logs = basis.best_products([column] * d, ask.n_features)
-        about = (shift, indices + 1, np.exp(0.5 * logs), "dirichlet")
-        return EigenfunctionMap(kernel, np.zeros(d), np.full(d, kernel.length), *about)
+        parts = (shift, indices + 1, np.exp(0.5 * logs), "dirichlet")
+        return EigenfunctionMap(kernel, np.zeros(d), np.full(d, kernel.length), *parts)
     if ask.n_inputs != len(kernel.box):
         raise UnsupportedKernel(
             f"LaplacianEigenfunctions requires the {len(kernel.box)} columns of the box "
@@ -320,26 +320,26 @@ def draw_modes(
     count = ask.n_features if kernel.closed else min(ask.n_features, kernel.terms)
     numbers, eigenvalues = basis.modes(kernel.box, count, kernel.conditions)
     roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.box).T
-    about = (0.0, numbers + 1, roots, kernel.conditions)
-    return EigenfunctionMap(kernel, lower.copy(), upper - lower, *about)
+    parts = (0.0, numbers + 1, roots, kernel.conditions)
+    return EigenfunctionMap(kernel, lower.copy(), upper - lower, *parts)
 
 
-# --- Products of kernels of one column each: their Mercer features, found numerically -------------
+# --- Products of kernels of one column each: numerical Mercer features ---------------------------
 #
 # k(x, y) = Π_j k_j(x_j, y_j). With nodes q of column j, their weights p and the eigenpairs of
 # P^½ k_j(q, q) P^½ = V diag(w) Vᵀ, the functions
 #
 #     g_i(x) = w_i^(−½) Σ_a k_j(x, q_a) p_a^½ V_{a i}
 #
-# are the Nyström extension of eigenfunctions: k_j − Σ_i g_i g_i ⪰ 0 for **all** x and y, and by
-# Schur's theorem the same holds for products of them.
+# are the Nyström extension of eigenfunctions: k_j − Σ_i g_i g_i ⪰ 0 for **all** x and y. By Schur's
+# theorem the same holds for products of kernels.
 
 
 ONE = Constant(1.0)
 
 
 def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
-    """Return kernels of one column each whose product is the kernel, None if there are none."""
+    """Return kernels of one column each whose product is the kernel; None if there are none."""
 
     def leaf(part: Any, axes: tuple[int, ...]) -> tuple[Kernel, ...] | None:
         each = [part] if isinstance(part, Constant) or len(axes) == 1 else []
@@ -370,10 +370,10 @@ class ColumnwiseMap(Products):
     weights: tuple[Float[Array, "M m"], ...]  # g_j(x) = k_j(x, nodes) weights
     indices: Int[Array, "D d"]  # k of each feature, by decreasing eigenvalue
 
-    below_kernel = True  # a product of projections: always
+    below_kernel = True  # a product of projections
 
     @cached_property
-    def how(self) -> Halves:
+    def halves(self) -> Halves:
         starts = np.cumsum([0, *(w.shape[1] for w in self.weights[:-1])])
         return factored(self.indices + starts)
 
@@ -402,14 +402,14 @@ def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
         weights.append(functions)
         logs.append(np.log(values))
     indices, _ = basis.best_products(logs, ask.n_features)
-    used = 1 + indices.max(axis=0)  # eigenfunctions that no product has are dropped
-    kept = [np.ascontiguousarray(w[:, :m]) for w, m in zip(weights, used, strict=True)]
-    return ColumnwiseMap(kernel, factors, tuple(nodes), tuple(kept), indices)
+    counts = 1 + indices.max(axis=0)  # eigenfunctions in no product are dropped
+    columns = [np.ascontiguousarray(w[:, :m]) for w, m in zip(weights, counts, strict=True)]
+    return ColumnwiseMap(kernel, factors, tuple(nodes), tuple(columns), indices)
 
 
 def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
     """Return nodes, and for each node the share of the rows that are nearest to it."""
-    # All values if they are few; otherwise half are quantiles, and half are evenly spaced, because
+    # All values if there are few. Otherwise half are quantiles and half are evenly spaced, because
     # smooth kernels have their largest errors in gaps of the tails.
     values, counts = np.unique(dense(column).astype(np.float64), return_counts=True)
     if len(values) <= most:
@@ -431,8 +431,8 @@ def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], 
 #     k(x, y) = Σ_k λ_k φ_k(x) φ_k(y),   λ_k = √(2a/A) B^k,
 #     φ_k(x) = (c/a)^¼ (2^k k!)^(−½) exp(−(c − a) x²) H_k(√(2c) x),
 #
-# for all x and y, whatever the measure. The Gaussian kernel of d columns is invariant under
-# rotation, and a product over the principal axes of the data: so are its eigenfunctions.
+# for all x and y, for any s. The Gaussian kernel of d columns is invariant under rotation, and a
+# product over the principal axes of the data; so its eigenfunctions are products over these axes.
 
 #: Beyond a million lengthscales every feature is zero; the recurrence must not overflow.
 FARTHEST, OUTSIDE = 1e6, 1e12
@@ -445,8 +445,8 @@ FEW, NEAR = 64, 40.0
 class HermiteMercer(Method):
     """Mercer features of the Gaussian kernel along principal axes, and of products over columns.
 
-    The D products Π_j √λ_{k_j} φ_{k_j}(u_j) of largest eigenvalue, u the centred row along the
-    principal axes of X in units of the lengthscale, s_j ∝ the standard deviation along axis j.
+    The D products Π_j √λ_{k_j} φ_{k_j}(u_j) with the largest eigenvalues. u is the centred row, in
+    lengthscales, along the principal axes of X; s_j ∝ the standard deviation along axis j.
 
     Parameters
     ----------
@@ -460,8 +460,8 @@ class HermiteMercer(Method):
     one column each (``Laplace``, ``Cauchy``, products of ``Columns``), whose eigenfunctions are
     computed numerically, without rotation; and any kernel of one column. Z Zᵀ ⪯ K always.
 
-    Choose it for smooth, especially anisotropic kernels, and up to a few hundred columns.
-    :class:`Nystrom` is better for clusters and curved supports, random features for kernels of
+    Use it for smooth, especially anisotropic kernels, and up to a few hundred columns.
+    :class:`Nystrom` is better for clusters and curved supports, random features for kernels with a
     flat spectrum. Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D).
     Mehler (1866); Rasmussen and Williams (2006), section 4.3.1; Fasshauer and McCourt (2012).
 
@@ -490,7 +490,7 @@ class HermiteMap(Products):
     #: Degrees k along the first J axes, 0 along the others; features by decreasing eigenvalue.
     indices: Int[Array, "D J"]
 
-    below_kernel = True  # some terms of a Mercer series: always
+    below_kernel = True  # terms of a Mercer series
 
     @property
     def multiplications(self) -> float:
@@ -526,7 +526,7 @@ class HermiteMap(Products):
         return blocks
 
     def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the products by recurrence in D steps a row; far rows, if any, by their tables."""
+        """Return the products by recurrence in D steps per row; far rows by the tables."""
         Z = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
         J, D = self.indices.shape[1], self.n_features
         shift, decay, step, _ = mehler(self.spread)
@@ -547,7 +547,7 @@ class HermiteMap(Products):
 
     @cached_property
     def _programme(self) -> Programme:
-        """How each feature follows from two before it, of less degree along its last axis."""
+        """Recurrence of each feature from two features of lower degree along its last axis."""
         J, D = self.indices.shape[1], self.n_features
         parents, inputs = np.zeros((D, 2), dtype=np.int32), np.full((D, 2), J, dtype=np.int32)
         factors = np.zeros((D, 2))
@@ -570,12 +570,12 @@ class HermiteMap(Products):
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 
     @cached_property
-    def how(self) -> Halves:
+    def halves(self) -> Halves:
         starts = np.cumsum([0, *self._counts])  # degree by degree
         return factored(starts[self.indices] + np.arange(self.indices.shape[1]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others."""
+        """Return √λ_k φ_k of all axes and degrees; the first includes axes with degree 0 only."""
         xp, J = array_namespace(X), self.indices.shape[1]
         U = in_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
         constants = (moved(constant[:, None], like=U) for constant in mehler(self.spread))
@@ -585,7 +585,7 @@ class HermiteMap(Products):
         v, ratio = xp.clip(step[:J, :] * U[:J, :], -FARTHEST, FARTHEST), ratio[:J, :]
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
         # Values are exp(envelope) g_k. At large distances exp(envelope) underflows and g_k of high
-        # degree overflows: from time to time the size of g is moved into the envelope.
+        # degree overflows, so every 16 degrees the size of g is moved into the envelope.
         g, before, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []
         for k, J in enumerate(self._counts):
             if k:
@@ -609,13 +609,13 @@ class HermiteMap(Products):
         return xp.permute_dims(moved(self.axes, like=X), (1, 0)) @ xp.permute_dims(centred, (1, 0))
 
 
-def _places(indices: Array, wanted: Array) -> Array:
-    """Return the row number in ``indices`` of each row of ``wanted``, 0 for a missing row."""
+def _places(indices: Array, rows: Array) -> Array:
+    """Return the index in ``indices`` of each row of ``rows``, 0 for a missing row."""
     row_type = np.dtype((np.void, indices.itemsize * indices.shape[1]))
-    keys, sought = (np.ascontiguousarray(A).view(row_type).ravel() for A in (indices, wanted))
+    keys, values = (np.ascontiguousarray(A).view(row_type).ravel() for A in (indices, rows))
     order = np.argsort(keys)
-    places = order[np.minimum(np.searchsorted(keys, sought, sorter=order), len(keys) - 1)]
-    return np.where(keys[places] == sought, places, 0)
+    places = order[np.minimum(np.searchsorted(keys, values, sorter=order), len(keys) - 1)]
+    return np.where(keys[places] == values, places, 0)
 
 
 def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
@@ -631,7 +631,7 @@ def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
 
 
 def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the D products of largest eigenvalue: Hermite functions, or functions of the columns."""
+    """Draw the D products with the largest eigenvalues: Hermite functions, or column by column."""
     if not isinstance(kernel, Gaussian):
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")
@@ -639,14 +639,14 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
     composed.require_squares("HermiteMercer", X, scales)
     mean, covariance = composed.mean_and_covariance(X, scales)
     variances, vectors = composed.principal_axes(covariance)
-    rows, tried = composed.row_sample(X, 512, ask.stream("scale")), []
+    rows, maps = composed.row_sample(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
-        # Spreads below a millionth of the lengthscale are taken for it: nothing changes.
+        # Spreads are at least a millionth of the lengthscale: smaller ones have no effect.
         spread = np.maximum(factor * np.sqrt(variances), 1e-6)
         logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread)[3]]
         indices, _ = basis.best_products(logs, ask.n_features)
-        used = max(1, int(indices.any(axis=0).sum()))  # the axes of most variance
-        indices = np.ascontiguousarray(indices[:, :used])
-        tried.append(HermiteMap(kernel, mean, scales[:, None] * vectors, spread, indices))
-    # Below 1e-12 what is left is rounding.
-    return min(tried, key=lambda phi: max(1e-12, float(phi.residual(rows).mean())))
+        count = max(1, int(indices.any(axis=0).sum()))  # axes with the largest variance
+        indices = np.ascontiguousarray(indices[:, :count])
+        maps.append(HermiteMap(kernel, mean, scales[:, None] * vectors, spread, indices))
+    # Residuals below 1e-12 are rounding errors.
+    return min(maps, key=lambda phi: max(1e-12, float(phi.residual(rows).mean())))
