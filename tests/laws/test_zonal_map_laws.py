@@ -326,7 +326,7 @@ def test_more_columns_than_features_take_the_leading_axes():
 def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on():
     """784 columns, 40 lengthscales apart: harmonics of some degrees are more than floats go to."""
     X = 1.5 * np.random.default_rng(0).standard_normal((100, 784))
-    with pytest.raises(UnsupportedKernel, match=r"no degree has energy. Take a larger lengthscale"):
+    with pytest.raises(UnsupportedKernel, match=r"no degree has energy. Use a larger lengthscale"):
         draw(Gaussian(1.0), MercerHarmonic(), n_features=8, X=X)
     assert draw(Gaussian(1.0), "auto", n_features=8, X=X, random_state=0).n_features == 8
 

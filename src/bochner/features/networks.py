@@ -1,14 +1,14 @@
 """Random features of functions of projections: signs, rectified powers, networks, exponentials.
 
 With a direction u uniform on the sphere, t = u·x and s = u·y (Cho and Saul 2009, eq. 1, whose
-Gaussian ω is u times an independent length, integrated out here):
+Gaussian ω is u times an independent length, over which the formulas integrate):
 
     Angular       1 − 2θ/π = E sgn t sgn s
     ArcCosine(0)  k = ½ + ½ E sgn t sgn s
     ArcCosine(1)  k = ½⟨x, y⟩ + ½ d E |t||s|
     ArcCosine(2)  k = ½|x|²|y|² + ⟨x, y⟩² + ½ d(d + 2) E t|t| s|s|
 
-The polynomials in front are exact features; only the rest is random.
+The polynomials have exact features; only the expectations have random features.
 """
 
 import math
@@ -37,23 +37,23 @@ Directions = Annotated[Placements, kind_of("IID(), Orthogonal() or QMC()", *get_
 class Sign(Method):
     """Signs of random projections: φ(x) = √(1/D) [sgn u_j·x]_j, for ``Angular()``.
 
-    Charikar (2002), section 3: a sign is a bit of a hash whose bits agree with chance 1 − θ/π.
+    Charikar (2002), section 3: signs are bits of a hash, equal with probability 1 − θ/π.
 
     Parameters
     ----------
     placement : Placement, default Orthogonal()
-        Where the directions fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
+        Placement of the directions: ``IID()``, ``Orthogonal()`` or ``QMC()``.
 
     See Also
     --------
-    ReLU : Kernels that depend on lengths too.
+    ReLU : Kernels that also depend on lengths.
 
     Notes
     -----
-    Unbiased; variance of an entry (1 − k²)/D with independent directions, less with orthogonal
-    ones. |φ(x)|² = 1 exactly, except for a row of zeros, which is sent to zeros. Cost: one product,
-    O(n d D), the cheapest map there is; memory D d. Choose it for angles alone, with rows of any
-    length; ``MercerHarmonic`` is more accurate where d is small.
+    Unbiased; the variance of an entry is (1 − k²)/D with independent directions, less with
+    orthogonal ones. |φ(x)|² = 1 exactly, except that a row of zeros has features zero. Cost: one
+    product, O(n d D), the cheapest of all maps; memory D d. Use it if only angles matter;
+    ``MercerHarmonic`` is more accurate if d is small.
 
     Examples
     --------
@@ -74,22 +74,22 @@ class ReLU(Method):
     order : {1, 0, 2}
         Order of the kernel: steps, ReLU, squared ReLU.
     placement : Placement, default Orthogonal()
-        Where the directions fall: ``IID()``, ``Orthogonal()`` or ``QMC()``.
+        Placement of the directions: ``IID()``, ``Orthogonal()`` or ``QMC()``.
     split : bool, optional
         Whether the exact polynomial part is split off: 1 feature for order 0, d for order 1,
-        d(d + 1)/2 for order 2. Default: where it takes at most half of the features.
+        d(d + 1)/2 for order 2. Default: if this part is at most half of the features.
 
     See Also
     --------
-    Sign : Signs, for the angle alone.
+    Sign : Signs, for kernels of the angle only.
     NeuralTangentFeatures : Deeper networks.
 
     Notes
     -----
     Split, in order, [√½, √(1/2m) sgn t], [x/√2, √(d/2m) |t|] and [x ⊗ x, √(d(d + 2)/2m) t|t|] with
     m directions; unsplit √(2 c/m) (t₊)^order with c = 1, d, d(d + 2). Unbiased; the split
-    lowers the variance about ten times. Cost: O(n d D). Choose it for ReLU kernels of
-    rows of any length; ``MercerHarmonic`` is more accurate where d is small.
+    reduces the variance about ten times. Cost: O(n d D). Use it for ReLU kernels of rows of any
+    length; ``MercerHarmonic`` is more accurate if d is small.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class ReLU(Method):
 
 @dataclass(frozen=True, eq=False)
 class ReLUMap(FeatureMap):
-    """Signs of projections; or powers of them, where split after exact polynomial features."""
+    """Signs or powers of projections; if ``split``, after exact polynomial features."""
 
     kernel: Angular | ArcCosine
     directions: Float[Array, "d m"]  # U, unit columns
@@ -126,7 +126,7 @@ class ReLUMap(FeatureMap):
             signs *= m**-0.5
             return signs
         moment = (1, d, d * (d + 2))[self.order]
-        if not self.split:  # (t₊)^order; a step is ½ at zero: zeros are at right angles to all
+        if not self.split:  # (t₊)^order; a step is ½ at zero
             positive = 0.5 + 0.5 * xp.sign(T) if self.order == 0 else 0.5 * (T + xp.abs(T))
             return (positive**2 if self.order == 2 else positive) * (2 * moment / m) ** 0.5
         rest = (xp.sign, xp.abs, lambda T: T * xp.abs(T))[self.order](T)
@@ -157,7 +157,7 @@ def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
 
 
 def draw_rectified(method: Sign | ReLU, kernel: Angular | ArcCosine, ask: Request) -> ReLUMap:
-    """Draw signs or powers of random projections, beside exact polynomials where split off."""
+    """Draw signs or powers of random projections, with exact polynomials if split off."""
     order, exact, split, m = 0, 0, False, ask.n_features
     if isinstance(method, ReLU):
         order, exact = method.order, polynomial_width(method.order, ask.n_inputs)
@@ -180,7 +180,7 @@ def draw_rectified(method: Sign | ReLU, kernel: Angular | ArcCosine, ask: Reques
 #     Σ_L = 2^−L ⟨u, v⟩ + Σ_j 2^−(L−j) A_j,
 #     K_L = (L + 1) 2^−L ⟨u, v⟩ + Σ_j 2^−(L−j) [(L − j + 1) A_j + T_j]:
 #
-# exact features of ⟨u, v⟩, and random ones of A_j and T_j, each on top of those of the layer below.
+# exact features of ⟨u, v⟩, and random features of A_j and T_j, computed from the layer below.
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ class NeuralTangentFeatures(Method):
     -----
     The construction of Zandieh et al. (2021), with a third to half of its error: linear parts are
     exact, directions are orthogonal, and each sign multiplies one coordinate of a randomised
-    Hadamard transform of the features of K_{h−1}. Unbiased for one layer; with more layers the
-    bias is O(1/D), as the variance. D must exceed the number of columns. Cost of φ(X): O(n D²) per
-    layer, memory O(L D²). Choose it for d above about ten; else ``MercerHarmonic``.
+    Hadamard transform of the features of K_{h−1}. Unbiased for one layer; with more layers bias and
+    variance are O(1/D). D must be larger than the number of columns. Cost of φ(X): O(n D²) per
+    layer, memory O(L D²). Use it for d above about ten, and ``MercerHarmonic`` otherwise.
 
     Examples
     --------
@@ -210,16 +210,16 @@ class NeuralMap(FeatureMap):
 
     kernel: NeuralTangent | NNGP
     inputs: int
-    #: Unit directions of the features |a| of A_j, on top of the p features of Σ_{j−1}.
+    #: Unit directions of the features |a| of A_j, for the p features of Σ_{j−1}.
     ramps: tuple[Float[Array, "p m"], ...]
     steps: tuple[Float[Array, "p s"], ...]  # Unit directions of the signs in T_j; none for ``NNGP``
     #: ±1, of the Hadamard transform of the features of K_{j−1}, padded to a power of two.
     signs: tuple[Float[Array, " P"], ...]
-    picks: tuple[Array, ...]  # Which coordinate of it each sign multiplies
+    picks: tuple[Array, ...]  # Coordinate of the transform that each sign multiplies
 
     @property
     def unbiased(self) -> bool:
-        """Whether there is one layer: further layers are nonlinear in random features."""
+        """Whether there is one layer; further layers are nonlinear in random features."""
         return len(self.ramps) == 1
 
     @property
@@ -234,10 +234,10 @@ class NeuralMap(FeatureMap):
             added = abs(times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
             if self.steps:
                 V = self.steps[h]
-                turned = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
-                mixed = taken(turned, self.picks[h], axis=1)
-                tangent += [added, xp.sign(times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
-            if not self.steps or h + 1 < len(self.ramps):  # else nothing reads it
+                transform = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
+                picks = taken(transform, self.picks[h], axis=1)
+                tangent += [added, xp.sign(times(below, V)) * picks * (2 * V.shape[1]) ** -0.5]
+            if not self.steps or h + 1 < len(self.ramps):  # not used after the last layer
                 below = xp.concat([0.5**0.5 * below, added], axis=1)
         last = _joined(tangent, _weights(len(self.ramps))) if self.steps else below
         last *= length[:, None]  # in place: a tenth less time
@@ -267,8 +267,8 @@ def draw_layers(
     widths = np.diff(edges, prepend=0).reshape(L, 2)
     if (widths[:, : 1 + tangent] < 1).any():
         raise InvalidInput(
-            f"NeuralTangentFeatures: too few features for {kernel!r}, whose exact part leaves "
-            f"{total} for the layers. Ask for more features."
+            f"NeuralTangentFeatures: too few features for {kernel!r}: after the exact part "
+            f"{total} are left for the layers. Use more features."
         )
     ramps, steps, signs, picks = [], [], [], []
     below, full = d, d
@@ -284,7 +284,7 @@ def draw_layers(
 
 
 def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]:
-    """Return m unit directions, in blocks of orthogonal ones, each uniform on the sphere."""
+    """Return m unit directions, uniform on the sphere, in blocks of orthogonal directions."""
     blocks, left = [], m
     while left > 0:
         blocks.append(placements.orthonormal_columns(rng.standard_normal((p, min(p, left)))))
@@ -292,7 +292,7 @@ def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]
     return np.concatenate([np.empty((p, 0)), *blocks], axis=1)
 
 
-# --- Positive features of e^{⟨x, y⟩}: every entry of Z Zᵀ is above zero, as the kernel's are ------
+# --- Positive features of e^{⟨x, y⟩}: all entries of Z Zᵀ are positive, as in K -------------------
 #
 # With ω ~ N(0, I), E e^{ω·(x + y)} = e^{|x + y|²/2}, and so
 #
@@ -309,7 +309,7 @@ class Positive(Method):
     Parameters
     ----------
     placement : Placement, default Orthogonal()
-        ``Orthogonal()``, ``IID()`` or ``QMC()``: where the ω_j fall under N(0, I).
+        Placement of the ω_j under N(0, I): ``Orthogonal()``, ``IID()`` or ``QMC()``.
     form : {"hyperbolic", "plain"}, default "hyperbolic"
         "hyperbolic" uses each ω with both signs.
 
@@ -317,8 +317,8 @@ class Positive(Method):
     -----
     Supports DotExponential and Gaussian kernels and their multiples. Unbiased; with independent ω
     the variance of an entry for e^{⟨x, y⟩} is e^{2⟨x, y⟩} (e^{|x + y|²} − 1)/D, with both signs
-    times 1 − e^{−|x + y|²} (for the Gaussian times e^{−|x|² − |y|²}). Choose it where entries must
-    be positive (softmax attention), with rows of length about one; else :class:`Fourier` or
+    times 1 − e^{−|x + y|²} (for the Gaussian times e^{−|x|² − |y|²}). Use it if entries must be
+    positive (softmax attention), with rows of length about one; otherwise :class:`Fourier` or
     :class:`Nystrom`. Cost of φ(X): O(n d D) and an exponential for each feature.
 
     Examples

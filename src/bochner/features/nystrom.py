@@ -1,4 +1,4 @@
-"""Nyström features: projections on kernel functions of landmarks, mostly rows of the data.
+"""Nyström features: projections on kernel functions of landmarks, usually rows of the data.
 
 With landmarks S, C = k(X, S) and A = k(S, S) = L Lᵀ the features are Z = C L⁻ᵀ, so that
 Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}. Hence Z Zᵀ ⪯ K, and
@@ -30,11 +30,11 @@ from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.factorisations import raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import assign, run_lloyd
 
-# --- Landmarks: D rows in place of all rows -------------------------------------------------------
+# --- Landmarks ------------------------------------------------------------------------------------
 
 
 class Landmarks(NamedArguments, ABC):
-    """Chooses up to D landmarks among rows in memory."""
+    """Choice of up to D landmarks among rows in memory."""
 
     @abstractmethod
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
@@ -43,7 +43,7 @@ class Landmarks(NamedArguments, ABC):
 
 @dataclass(frozen=True)
 class Uniform(Landmarks):
-    """Rows uniformly at random: Williams and Seeger (2001). Cheapest, and no better.
+    """Rows uniformly at random: Williams and Seeger (2001). The cheapest choice.
 
     Nested: the landmarks of width D are the first D landmarks of width 2D.
     """
@@ -54,16 +54,16 @@ class Uniform(Landmarks):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Given(Landmarks):
-    """Rows that the user gives: of the data, a grid, the landmarks of another map.
+    """Rows given by the user: rows of the data, a grid, or the landmarks of another map.
 
     Parameters
     ----------
     rows : (m, d)
-        Any numbers; they need not be rows of the data. A map of width D takes the first D.
+        Landmarks; they need not be rows of the data. A map of width D uses the first D.
 
     Notes
     -----
-    The only choice that needs no data, and the one for maps that must not contain rows of it.
+    The only choice that needs no data. Use it if maps must not contain rows of the data.
     """
 
     rows: Tabular
@@ -95,7 +95,7 @@ class Given(Landmarks):
 class RPCholesky(Landmarks):
     """Rows by randomly pivoted Cholesky: Chen et al. (2023), Epperly, Tropp and Webber (2024).
 
-    Follows the data's clusters and edges, and stops by itself when all is explained.
+    Covers the clusters and edges of the data, and stops if the landmarks represent all rows.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class RPCholesky(Landmarks):
         columns = lambda chosen: kernel.evaluate(pool, pool[chosen])
         corner = lambda proposed: kernel.evaluate(pool[proposed], pool[proposed])
         pivots = randomly_pivoted_cholesky(columns, kernel.diagonal(pool), count, rng, corner)
-        # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
+        # If the kernel is zero on all rows there is no pivot; then the landmark is the first row.
         return dense_rows(pool, pivots if len(pivots) else [0])
 
 
@@ -121,21 +121,21 @@ class KMeans(Landmarks):
     """Centres of k-means clusters of the rows: Zhang, Tsang and Kwok (2008).
 
     Usually the most accurate landmarks for kernels of the distance; :class:`RPCholesky` is better
-    where D is far above the effective dimension. Distances are in units of the kernel's
-    lengthscales. The landmarks are means, not rows of X.
+    if D is far above the effective dimension. Distances are in units of the lengthscales of the
+    kernel. The landmarks are means, not rows of X.
 
     Parameters
     ----------
     pool : int, default 4
-        The clusters are those of at most ``max(8192, pool * n_features)`` random rows.
+        Clusters are computed from at most ``max(8192, pool * n_features)`` random rows.
     iterations : int, default 10
         Iterations of Lloyd's algorithm.
     seeds : {"k-means++", "random"}, default "k-means++"
-        Starting centres. "random" takes random rows: faster, but small clusters can be missed.
+        Starting centres. "random": random rows, faster, but small clusters can be missed.
 
     Notes
     -----
-    Cost O(pool D² d) per iteration, and per each of the log D seeds that k-means++ tries.
+    Cost O(pool D² d) per iteration, and per candidate (log D of them) of k-means++.
     """
 
     pool: Counted = 4
@@ -145,9 +145,9 @@ class KMeans(Landmarks):
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng)
         if not arrays.is_sparse(pool) and len(np.unique(pool[: 2 * count], axis=0)) <= count:
-            different = np.unique(pool, axis=0)
-            if len(different) <= count:
-                return different.astype(np.float64)
+            distinct = np.unique(pool, axis=0)
+            if len(distinct) <= count:
+                return distinct.astype(np.float64)
         units = lengthscales(kernel, X.shape[1])
         if (units != 1.0).any():
             scales = 1.0 / units
@@ -158,8 +158,8 @@ class KMeans(Landmarks):
 
     def _centres(self, X: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
         if self.seeds == "random" and not arrays.is_sparse(X):
-            # About the mean, and at most one in size: float32 then loses no digits to a mean, and
-            # squares of any rows are numbers.
+            # Rows are centred and scaled: float32 loses no digits to the mean, and squares do not
+            # overflow.
             mean = X.mean(axis=0, dtype=np.float64)
             Z = X - mean.astype(X.dtype)
             largest = float(np.abs(Z).max()) or 1.0
@@ -176,7 +176,7 @@ class KMeans(Landmarks):
             max_iter=self.iterations,
             random_state=int(rng.integers(2**31)),
         )
-        with warnings.catch_warnings():  # of fewer different rows than clusters
+        with warnings.catch_warnings():  # fewer distinct rows than clusters
             warnings.simplefilter("ignore", ConvergenceWarning)
             return clusters.fit(X.astype(np.float64, copy=False)).cluster_centers_
 
@@ -185,14 +185,14 @@ class KMeans(Landmarks):
 class RidgeLeverage(Landmarks):
     """Rows by their ridge leverage: recursive Nyström, Musco and Musco (2017).
 
-    Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, estimated from landmarks of half of
-    the rows, and so on. For reproduction; :class:`RPCholesky` is mostly better.
+    Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, estimated recursively from
+    landmarks of half of the rows. For comparisons; :class:`RPCholesky` is usually better.
 
     Parameters
     ----------
     alpha : float, optional
-        Ridge penalty of the fit on these rows. Default: the sum of the
-        eigenvalues of k(S, S) after the first k, over k = D/(4 log D) (the authors' program).
+        Ridge penalty of the fit on these rows. Default, as in the program of the authors: the sum
+        of the eigenvalues of k(S, S) after the first k, divided by k = D/(4 log D).
 
     Notes
     -----
@@ -231,7 +231,7 @@ def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
 
 
 def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
-    """Return the parts' geometric mean lengthscale of each column; ones if these are equal."""
+    """Return the geometric mean of the lengthscales of each column; ones if all are equal."""
     product, parts = np.ones(d), np.zeros(d)
     for leaf, columns in kernel.leaves((*SAME_ROWS, Columns), range(d)):
         if isinstance(leaf, Compilable):
@@ -242,7 +242,7 @@ def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
 
 
 def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m d"]:
-    """Return at most ``max(8192, size)`` random rows in the order of X; dense if of few cells."""
+    """Return at most ``max(8192, size)`` random rows in the order of X; dense if small."""
     size = min(X.shape[0], max(8192, size))
     rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
     pool = X if size == X.shape[0] else X[rows]
@@ -256,9 +256,9 @@ def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m 
 #
 #     τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
 #
-# never below τ_i where p = 1: fewer rows explain less. Each level has half the rows of the next.
+# at least τ_i if p = 1: fewer rows represent less. Each level has half the rows of the next.
 
-#: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
+#: Smallest penalty, as a share of the mean diagonal; below it K(S, S) is singular in float64.
 LEAST = 1e-11
 
 
@@ -281,7 +281,7 @@ def estimate(
 
 
 def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
-    """Return λ: alpha if given, else the sum of the eigenvalues after the first k, over k."""
+    """Return λ: alpha, or by default the sum of the eigenvalues after the first k, over k."""
     K = kernel(S)
     if alpha is None:
         weights = p**-0.5
@@ -301,18 +301,18 @@ class Nystrom(Method):
     Parameters
     ----------
     landmarks : str, rows (m, d) or a value of `bochner.landmarks`, default "rpcholesky"
-        "rpcholesky", "kmeans", "uniform" or "ridge-leverage" are short for ``RPCholesky()``,
-        ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options; rows, of the data
-        or not, are short for ``Given(rows)``.
+        "rpcholesky", "kmeans", "uniform" and "ridge-leverage" stand for ``RPCholesky()``,
+        ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options. An array of
+        landmarks stands for ``Given(rows)``.
 
     Notes
     -----
-    Supports every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it
-    decays, 5 to 10⁸ times more accurate than random features of equal width; where it does not,
-    use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times as long
-    as a pass for moments. Fewer than D landmarks are taken when they explain the kernel to
-    float32's rounding. ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row.
-    Landmarks are chosen among rows in memory.
+    Supports every kernel, and requires rows. The error follows the spectrum of K: if it decays, the
+    map is 5 to 10⁸ times more accurate than random features of equal width; otherwise use
+    :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times the time of a pass for
+    moments. Fewer than D landmarks are used if they represent the kernel to the rounding of
+    float32. ``phi.residual(X)`` is the error of every row, k(x, x) − |φ(x)|² ≥ 0. Landmarks are
+    chosen among rows in memory.
 
     Examples
     --------
@@ -347,7 +347,7 @@ class Nystrom(Method):
 #: Share of the mean diagonal added to A = k(S, S) before its Cholesky factorization, so that
 #: float32 features keep four digits of the smallest direction, and Z Zᵀ stays below K.
 JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-#: Least jitter at which float64 sums of k(S, x) may be whitened; G is then as exact as in float32.
+#: Smallest jitter for whitening float64 sums of k(S, x); G is then as accurate as in float32.
 COARSE = 1e-6
 
 
@@ -355,7 +355,7 @@ COARSE = 1e-6
 class NystromMap(FeatureMap):
     """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the effect of rounding.
 
-    A saved map has its landmarks, often rows of the data, and L⁻ᵀ: the same on all machines.
+    A saved map contains the landmarks, often rows of the data, and L⁻ᵀ: the same on all machines.
     """
 
     kernel: Kernel
@@ -369,7 +369,7 @@ class NystromMap(FeatureMap):
     unbiased = False
 
     @property
-    def below_kernel(self) -> bool:  # A projection in feature space: always
+    def below_kernel(self) -> bool:  # A projection in feature space
         return self.whitened
 
     @property
@@ -379,17 +379,17 @@ class NystromMap(FeatureMap):
 
     def root(self, dtype: np.dtype) -> Float[Array, "D D"]:
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
-        known = self.roots.get(dtype.name)
-        if known is None:
+        root = self.roots.get(dtype.name)
+        if root is None:
             A = arrays.to_numpy(self.kernel(self.landmarks, self.landmarks)).astype(np.float64)
             scale = float(np.mean(np.diag(A))) or 1.0
             jitter = scale * (JITTER[dtype] if self.jitter is None else self.jitter)
             lower = raised_factor(A, jitter, float(np.finfo(float).eps) * scale)
             upper = np.asfortranarray(lower.T)
             invert_triangle(upper)
-            known = np.ascontiguousarray(upper, dtype=dtype)
-            self.roots[dtype.name] = known
-        return known
+            root = np.ascontiguousarray(upper, dtype=dtype)
+            self.roots[dtype.name] = root
+        return root
 
     def unwhitened(self) -> tuple[FeatureMap, Any]:
         return (replace(self, whitened=False), self) if self.whitened else (self, None)
@@ -416,7 +416,7 @@ class NystromMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Rounded(FeatureMap):
-    """A map with features in one precision; rows are not rounded, so times keep their minutes."""
+    """A map with features in one precision; rows are not rounded, so that times stay exact."""
 
     kernel: Kernel
     inner: FeatureMap
@@ -430,12 +430,12 @@ class Rounded(FeatureMap):
         return C if landmarks is None else landmarks.whiten(C, np.dtype(np.float32))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return gradients of the features as they are before they are rounded."""
+        """Return gradients of the features before rounding."""
         return self.inner.pullback(X, C)
 
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
-    """Draw the map of at most D landmarks, chosen among the rows of the request."""
+    """Draw the map of at most D landmarks among the rows of the request."""
     X = ask.X if isinstance(method.landmarks, Given) else ask.rows("Nystrom", "its landmarks")
     rows = method.landmarks.choose(kernel, X, ask.n_features, ask.stream("landmarks"))
     if rows.shape[1] != ask.n_inputs:

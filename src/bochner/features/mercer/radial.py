@@ -36,17 +36,17 @@ from bochner.kernels.zonal import GeneralizedZonal, directions
 
 ROTATION_INVARIANT = (
     "a rotation-invariant kernel: of the Euclidean distance (with one lengthscale, or one per "
-    "column), of the inner product, of the angle, or sums and multiples of such"
+    "column), of the inner product, of the angle, or their sums and multiples"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Polar:
-    """Rows x as radius r = |(x − c)/ℓ| and leading coordinates of u = (x − c)/(ℓ r)."""
+    """Polar coordinates of rows x: r = |(x − c)/ℓ| and leading coordinates of (x − c)/(ℓ r)."""
 
     centre: Float[np.ndarray, " d"]  # c and ℓ
     scales: Float[np.ndarray, " d"]
-    #: Orthonormal columns: the coordinates are u·axes; with None, u itself.
+    #: Orthonormal columns: the coordinates are u·axes, or u if None.
     axes: Float[np.ndarray, "d a"] | None
 
     def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:
@@ -61,14 +61,14 @@ class Polar:
 def polar_of(
     scales: Float[np.ndarray, " d"], X: Array | None, centred: bool, rotated: bool = True
 ) -> Polar:
-    """Return the change to radii and directions, about the mean where ``centred`` and no sphere."""
+    """Return polar coordinates; about the mean if ``centred`` and the rows are not on a sphere."""
     d = len(scales)
     if X is None:
         return Polar(np.zeros(d), scales, None)
     sample = to_numpy(X[:: -(-X.shape[0] // 16384)]).astype(np.float64)
     A, axes = sample / scales, None
     r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
-    on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, and no distant cluster
+    on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, not a distant cluster
     centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
     if rotated and 1 < d <= composed.MOST_COLUMNS:
         A = (sample - centre) / scales
@@ -106,19 +106,19 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 #
 #     g_{l,i}(r) = w_i^{−1/2} Σ_a R_l(r, q_a) √ω_a V_{a,i}
 #
-# and R_l(r, s) − Σ_i g_{l,i}(r) g_{l,i}(s) ⪰ 0 for all radii: Nyström features of
-# R_l. The energy w_i is the mean of g² over the rows.
+# and R_l(r, s) − Σ_i g_{l,i}(r) g_{l,i}(s) ⪰ 0 for all radii: Nyström features of R_l. The energy
+# w_i is the mean of g² over the rows.
 
 NODES = 64  # Quantiles of the radii on which radial kernels are factored
-REACH = 1.25  # Interpolants reach this many times the largest radius; rows beyond cost more
+REACH = 1.25  # Limit of interpolants / largest radius; rows beyond take longer
 ROUNDING = float(np.finfo(float).eps)
-MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is rounding
+MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree; with more, the energy is rounding errors
 
 
 def _quantiles(
     r: Float[np.ndarray, " n"],
 ) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
-    """Return radii, dense at both ends where few rows carry most of what is left, and shares."""
+    """Return quantiles of the radii, dense at both ends, and the shares of the rows."""
     if one_radius(r):
         return np.array([r.mean()]), np.ones(1)
     M = min(NODES, len(r))
@@ -132,8 +132,8 @@ def spectrum(
 ) -> tuple[Float[np.ndarray, " M"], float, Int[Array, " B"], Array, Float[np.ndarray, "B M"]]:
     """Return nodes, the mean of k(x, x) on them, and degrees l, energies and weights of functions.
 
-    The functions g(r) = Σ_a R_l(r, q_a) weights_a are those for ``width`` features up to degree
-    ``most``, by energy per feature. Of zonal kernels radii are not needed: all nodes are as good.
+    The functions are g(r) = Σ_a R_l(r, q_a) weights_a, by decreasing energy per feature, for
+    ``width`` features up to degree ``most``. Zonal kernels need no radii.
     """
     d = radial.n_inputs
     q, share = (np.ones(1), np.ones(1)) if radial.zonal else _quantiles(r)
@@ -142,7 +142,7 @@ def spectrum(
     while True:
         counts = [alpha(l, d) for l in range(last + 1)]
         sizes = np.array([float(count) if count <= MOST_HARMONICS else 0.0 for count in counts])
-        # Quadrature leaves √α_l roundings of the kernel in R_l.
+        # R_l has the error of √α_l roundings of the kernel.
         noise = np.where(sizes > 0, 4 * ROUNDING * total * sizes**0.5, np.inf)
         R = radial.matrices(last, q, q)
         values, weights = zip(*map(composed.eigenfunctions, R, repeat(share), noise), strict=True)
@@ -150,16 +150,16 @@ def spectrum(
             np.repeat(np.arange(last + 1), [*map(len, values)]),
             np.concatenate(values),
         )
-        each = energies / sizes[degrees]
-        order = np.argsort(-each, kind="stable")
+        density = energies / sizes[degrees]
+        order = np.argsort(-density, kind="stable")
         rest = total - float(np.einsum("laa,a->", R, share))
         top = np.zeros(last + 1)
-        np.maximum.at(top, degrees, each)
-        # After many degrees, half of them without energy: rows are too far apart.
-        silent = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
-        enough = np.flatnonzero(np.cumsum(sizes[degrees[order]]) >= width)
-        least = each[order[enough[0]]] if len(enough) else 0.0  # energy of the last feature
-        if silent or last == most or _complete(top, rest, total, least, d):
+        np.maximum.at(top, degrees, density)
+        # Half of many degrees have no energy: the distances of rows are too large.
+        far = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
+        ends = np.flatnonzero(np.cumsum(sizes[degrees[order]]) >= width)
+        least = density[order[ends[0]]] if len(ends) else 0.0  # energy of the last feature
+        if far or last == most or _complete(top, rest, total, least, d):
             C = np.concatenate([columns.T for columns in weights])
             return q, total, degrees[order], energies[order], C[order]
         last = min(2 * last + 1, most)
@@ -168,44 +168,44 @@ def spectrum(
 def _complete(
     top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
 ) -> bool:
-    """Whether all degrees after those of ``top`` have blocks below ``least`` per feature."""
+    """Whether all degrees after ``top`` have less energy per feature than ``least``."""
     later = alpha(len(top), d)
     if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
         return True
     if rest <= least * later:
         return True
-    last = top[-8:]
-    each = last[last > 0.0]
-    return len(each) >= 4 and least > each[0] and bool((np.diff(each) < 0.0).all())
+    tail = top[-8:]
+    tail = tail[tail > 0.0]
+    return len(tail) >= 4 and least > tail[0] and bool((np.diff(tail) < 0.0).all())
 
 
 @dataclass(frozen=True, eq=False)
 class RadialFunctions:
     """Radial functions g_b(r) = Σ_a R_{l_b}(r, q_a) C_{b,a}: one column for each block b."""
 
-    kernel: Kernel  # Rotation-invariant, for rows that :class:`Polar` has taken apart
+    kernel: Kernel  # Rotation-invariant, in the coordinates of :class:`Polar`
     n_inputs: int  # d
     degrees: np.ndarray  # l_b
     nodes: Float[np.ndarray, " M"]  # q
     weights: Float[np.ndarray, "B M"]  # C
-    limit: float = 0.0  # Radii up to here go through the interpolant, others through R_l itself
+    limit: float = 0.0  # Largest radius of the interpolant; larger radii use R_l
     #: Chebyshev coefficients in T_j(2r/limit − 1).
     interpolant: Float[np.ndarray, "k B"] | None = None
 
-    def chosen(self, which: np.ndarray) -> Self:
+    def subset(self, index: np.ndarray) -> Self:
         """Return the functions with these indices."""
         C = self.interpolant
         return replace(
             self,
-            degrees=self.degrees[which],
-            weights=self.weights[which],
-            interpolant=None if C is None else np.ascontiguousarray(C[:, which]),
+            degrees=self.degrees[index],
+            weights=self.weights[index],
+            interpolant=None if C is None else np.ascontiguousarray(C[:, index]),
         )
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
-        """Return g_1(r), ..., g_B(r); beyond the limit NaN where NumPy cannot look at r."""
+        """Return g_1(r), ..., g_B(r); in ONNX graphs NaN beyond the limit."""
         if (C := self.interpolant) is None or not self.limit:
-            return moved(self.exactly(to_numpy(r)), like=r)
+            return moved(self.exact(to_numpy(r)), like=r)
         xp = array_namespace(r)
         inside = r <= self.limit
         share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
@@ -216,43 +216,43 @@ class RadialFunctions:
             return G
         radii = to_numpy(r).astype(np.float64)
         outside = np.flatnonzero(radii > self.limit)
-        exact = np.zeros((len(radii), len(self.degrees)))
-        exact[outside] = self.exactly(radii[outside])
-        return xp.where(inside[:, None], G, moved(exact, like=r))
+        values = np.zeros((len(radii), len(self.degrees)))
+        values[outside] = self.exact(radii[outside])
+        return xp.where(inside[:, None], G, moved(values, like=r))
 
-    def exactly(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
-        """Return the functions from the radial kernels themselves."""
+    def exact(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
+        """Return the functions from the radial kernels, without interpolation."""
         G = np.zeros((len(r), len(self.degrees)))
         most = int(self.degrees.max(initial=0))
         radial = in_balls("MercerHarmonic", self.kernel, self.n_inputs)[2]
         for rows in slices(len(r), 256):
             R = radial.matrices(most, r[rows], self.nodes)
             for l in np.unique(self.degrees).tolist():
-                which = np.flatnonzero(self.degrees == l)
-                G[rows, which] = R[l] @ self.weights[which].T
+                index = np.flatnonzero(self.degrees == l)
+                G[rows, index] = R[l] @ self.weights[index].T
         return G
 
-    def interpolated(self, r: Float[np.ndarray, " n"], tolerance: float) -> Self:
-        """Return these with an interpolant beyond the largest radius, to within ``tolerance``."""
+    def with_interpolant(self, r: Float[np.ndarray, " n"], tolerance: float) -> Self:
+        """Return the functions with an interpolant up to REACH times the largest radius."""
         limit = REACH * float(r.max())
-        # limit·(1 + cos(πj/degree))/2, j = 0..degree: each second one is of half the degree
-        radii = lambda degree: limit * np.cos(np.arange(degree + 1) * (np.pi / (2 * degree))) ** 2
-        halves, values = 16, self.exactly(radii(16))
+        # limit·(1 + cos(πj/q))/2, j = 0..q: every second radius belongs to degree q/2
+        radii = lambda q: limit * np.cos(np.arange(q + 1) * (np.pi / (2 * q))) ** 2
+        q, values = 16, self.exact(radii(16))
         while True:
-            C = dct(values, type=1, axis=0) / halves  # of the interpolant in Chebyshev polynomials
+            C = dct(values, type=1, axis=0) / q  # coefficients of Chebyshev polynomials
             C[[0, -1]] /= 2.0
-            error = np.abs(C[-(halves // 4) :]).max(axis=0) * np.abs(values).max(axis=0)
-            if halves >= 512 or bool((error <= tolerance).all()):
+            error = np.abs(C[-(q // 4) :]).max(axis=0) * np.abs(values).max(axis=0)
+            if q >= 512 or bool((error <= tolerance).all()):
                 return replace(self, limit=limit, interpolant=C)
-            halves *= 2
-            both = np.empty((halves + 1, values.shape[1]))
-            both[::2], both[1::2] = values, self.exactly(radii(halves)[1::2])
-            values = both
+            q *= 2
+            refinement = np.empty((q + 1, values.shape[1]))
+            refinement[::2], refinement[1::2] = values, self.exact(radii(q)[1::2])
+            values = refinement
 
 
 @dataclass(frozen=True, eq=False)
 class IndexedFunctions:
-    """h_{l,i}(r): monomials for a power series or the Gaussian, or functions of a user's own."""
+    """h_{l,i}(r): monomials for a power series or the Gaussian, or the functions of the kernel."""
 
     kernel: Kernel
     n_inputs: int  # d
@@ -260,13 +260,13 @@ class IndexedFunctions:
     indices: np.ndarray
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
-        """Return the functions' values, in the library and precision of r."""
+        """Return the values of the functions, in the library and precision of r."""
         if isinstance(self.kernel, GeneralizedZonal):
             t = to_numpy(r).astype(np.float64)
             values = np.empty((len(t), len(self.degrees)))
             for l in np.unique(self.degrees).tolist():
-                which = self.degrees == l
-                values[:, which] = self.kernel.radial(l, t)[:, self.indices[which]]
+                index = self.degrees == l
+                values[:, index] = self.kernel.radial(l, t)[:, self.indices[index]]
             return moved(values, like=r)
         xp = array_namespace(r)
         r = r[:, None]
@@ -275,13 +275,13 @@ class IndexedFunctions:
         H = xp.exp(logs + powers * xp.log(positive) - decay * r * r)
         return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
 
-    def chosen(self, which: np.ndarray) -> Self:
+    def subset(self, index: np.ndarray) -> Self:
         """Return the functions with these indices."""
-        return replace(self, degrees=self.degrees[which], indices=self.indices[which])
+        return replace(self, degrees=self.degrees[index], indices=self.indices[index])
 
     @cached_property
     def _logs(self) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"], Array]:
-        """The logarithm of h(1) without the envelope, l + 2i, and half the envelope's rate."""
+        """Logarithm of h(1) without the envelope, l + 2i, and half the rate of the envelope."""
         radial = in_balls("Gegenbauer", self.kernel, self.n_inputs)[2]
         degree, order = (int(v.max(initial=0)) for v in (self.degrees, self.indices))
         h = monomials(radial, degree, order + 1, np.ones(1))[self.degrees, self.indices, 0]
@@ -295,7 +295,7 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
     """Return Σ_j T_j(2 share − 1) C_j, (n, B), as products; NumPy in float64 throughout."""
     if isinstance(share, np.ndarray):
         G = np.empty((len(share), C.shape[1]), share.dtype)
-        for rows in slices(len(share), 2048):  # whose polynomials fit the level-2 cache
+        for rows in slices(len(share), 2048):  # polynomials fit into the level-2 cache
             t = 2.0 * share[rows].astype(np.float64) - 1.0
             T = np.empty((len(C), len(t)))
             T[0], T[1] = 1.0, t
@@ -318,18 +318,18 @@ class MercerHarmonic(Method):
     See Also
     --------
     HermiteMercer : For rows of unequal spread.
-    Gegenbauer : Random directions in place of harmonics.
+    Gegenbauer : Random directions instead of harmonics.
 
     Notes
     -----
     Supports kernels of the Euclidean distance (one lengthscale or one per column), of the inner
-    product, of the angle (arc-cosine, neural tangent), sums and multiples of these. Deterministic:
-    the error is the energy that is dropped, the least that D features can have on
-    rotation-invariant rows. Choose it for up to about six columns, or ten on spheres. Where rows
-    have very unequal spread, products of Hermite functions and :class:`Nystrom` are better.
+    product, of the angle (arc-cosine, neural tangent), their sums and multiples. Deterministic: the
+    error is the energy of omitted terms, the smallest for D features on rotation-invariant rows.
+    Use it for up to about six columns, or ten on spheres. If the spread of rows is very unequal,
+    :class:`HermiteMercer` and :class:`Nystrom` are better.
 
-    Kernels of the distance are centred at the mean of the rows, unless these lie on a sphere. The
-    last degree is cut to fit, principal axes first. Cost of φ(X): O(n (d² + D)). Han, Zandieh and
+    Kernels of the distance are centred at the mean of the rows, unless these are on a sphere. The
+    last degree is truncated, principal axes first. Cost of φ(X): O(n (d² + D)). Han, Zandieh and
     Avron (2022), lemmas 4 and 15 and eq. 11, with exact directions and optimal radial functions.
 
     Examples
@@ -352,7 +352,7 @@ class MercerHarmonicMap(FeatureMap):
     kernel: Kernel
     polar: Polar  # From rows to radii and directions
     radial: RadialFunctions  # g_b α_l^{−1/2}, a column for each block
-    #: How many harmonics of its degree a block has: all α_l, but for one that was cut.
+    #: Number of harmonics of each block: α_l, or fewer in a truncated block.
     counts: np.ndarray
 
     @property
@@ -363,7 +363,7 @@ class MercerHarmonicMap(FeatureMap):
     def n_features(self) -> int:
         return int(self.counts.sum())
 
-    below_kernel = True  # A sum of some of the kernel's terms: always
+    below_kernel = True  # Terms of the expansion of the kernel
 
     @property
     def multiplications(self) -> float:
@@ -375,7 +375,7 @@ class MercerHarmonicMap(FeatureMap):
 
 
 def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> MercerHarmonicMap:
-    """Draw the D harmonics times radial functions of greatest energy on the radii of the rows."""
+    """Draw the D harmonics times radial functions with the largest energy on the rows."""
     plain, scales, radial = in_balls("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
         composed.require_squares("MercerHarmonic", ask.X, 1 / scales)
@@ -387,21 +387,20 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     q, total, degrees, energies, weights = spectrum(plain, radial, r, ask.n_features)
     sizes = np.array([float(alpha(l, ask.n_inputs)) for l in degrees.tolist()])
     counts = np.diff(np.minimum(np.cumsum(sizes), ask.n_features), prepend=0).astype(int)
-    n = np.count_nonzero(counts)  # the last is cut
+    n = np.count_nonzero(counts)  # the last one is truncated
     counts, degrees, sizes = counts[:n], degrees[:n], sizes[:n]
     if not n:
         raise UnsupportedKernel(
-            "MercerHarmonic requires rows that the kernel relates to each other; at distances up "
-            f"to {float(q.max()):.3g} lengthscales no degree has energy. Take a larger "
-            "lengthscale."
+            "MercerHarmonic requires rows within a few lengthscales of each other; at distances up "
+            f"to {float(q.max()):.3g} lengthscales no degree has energy. Use a larger lengthscale."
         )
     rest = max(total - float(energies[:n] / sizes @ counts), 0.0)
     weights = weights[:n] * sizes[:, None] ** -0.5
     functions = RadialFunctions(plain, ask.n_inputs, degrees, q, weights)
     if r is not None:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
-        functions = functions.interpolated(r, max(1e-13 * total, 1e-5 * rest))
+        functions = functions.with_interpolant(r, max(1e-13 * total, 1e-5 * rest))
     leading = axes_needed(ask.n_inputs, tuple(degrees.tolist()), tuple(counts.tolist()))
-    if leading < ask.n_inputs:  # no other coordinates of directions are read
+    if leading < ask.n_inputs:  # other coordinates are not used
         axes = np.eye(ask.n_inputs) if polar.axes is None else polar.axes
         polar = replace(polar, axes=np.ascontiguousarray(axes[:, :leading]))
     return MercerHarmonicMap(kernel, polar, functions, counts)
@@ -430,20 +429,20 @@ class Gegenbauer(Method):
         for kernels of the angle (lemma 16) and for rows on one sphere, and the given functions h_l
         for ``GeneralizedZonal`` and its multiples.
     order : int, optional
-        s, functions for each degree. Default: the order of the least predicted bias and noise s/D.
+        s, functions for each degree. Default: the order with the smallest predicted error, bias
+        plus noise s/D.
     degree : int, optional
-        q, the largest l, and of monomials the largest total degree l + 2i. Default: the first
-        beyond which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows; with
-        optimal functions 48 at most.
+        q, the largest l; for monomials the largest total degree l + 2i. Default: the smallest q
+        that omits less than 1e-12 of k(x, x), except for the 1 % longest rows; at most 48 with
+        optimal functions.
 
     Notes
     -----
-    Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D.
-    More directions do not recover what is cut off: a ``FeatureWarning`` tells if a default leaves
-    out more than one per cent of k(x, x) in the mean. Of one column there are two directions, ±1,
-    in turn. Choose it to compare with published numbers; :class:`MercerHarmonic` has exact
-    harmonics in place of random directions, and far smaller errors where α_l is moderate. Cost of
-    φ(X): O(n m (d + (3 + 2 s) q)), without elementary functions.
+    Unbiased for the kernel truncated at degree q and order s: this error falls like 1/√D for any
+    rows. The truncation error does not depend on D; if the default omits more than one per cent of
+    the mean of k(x, x), a ``FeatureWarning`` is issued. One column has the directions 1 and −1 in
+    turn. Use it to compare with published numbers; :class:`MercerHarmonic` has exact harmonics, and
+    much smaller errors if α_l is moderate. Cost of φ(X): O(n m (d + (3 + 2 s) q)).
 
     Examples
     --------
@@ -462,19 +461,19 @@ class Gegenbauer(Method):
 
 @dataclass(frozen=True, eq=False)
 class GegenbauerMap(FeatureMap):
-    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i in order, each at every w_j."""
+    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|) for each component i and direction w_j."""
 
     kernel: Kernel
     polar: Polar  # From rows to radii and directions
     directions: Float[np.ndarray, "d m"]  # W, unit columns
-    #: h, columns by degree: the i-th of each degree is of component i.
+    #: h, with columns in the order of degrees; the i-th of each degree belongs to component i.
     radial: IndexedFunctions | RadialFunctions
 
     @property
     def n_features(self) -> int:
         return self.order * self.directions.shape[1]
 
-    unbiased = False  # A series that is cut
+    unbiased = False  # A truncated series
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
@@ -519,13 +518,14 @@ class GegenbauerMap(FeatureMap):
 
 # --- Gegenbauer features in the rule table: degree, order, radial functions and directions -------
 #
-# Degree and order are where truncation stops to matter beside the noise of random directions.
+# Degree and order are chosen so that truncation errors are small compared with the noise of random
+# directions.
 
-#: The part of k(x, x) that the degree may leave out. Noise averages over rows; this part does not:
-#: whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
-#: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
+#: Share of k(x, x) that the degree may omit. Noise averages over rows; the truncation error does
+#: not: it removes eigenspaces of K with eigenvalues of at most n times this share, which matter if
+#: they are above the penalty. 1e-12 ‖K‖ is about the smallest penalty of a fit in float64.
 NEGLIGIBLE = 1e-12
-MOST_ORDERS = 16  # Components that are tried where no order is given
+MOST_ORDERS = 16  # Largest order that is chosen
 ROWS = 256  # Rows on which orders are compared
 
 
@@ -533,17 +533,17 @@ Radials = IndexedFunctions | RadialFunctions
 
 
 def _components(degrees: Int[Array, " B"]) -> Int[Array, " B"]:
-    """Return the component of each radial function: its place among those of its degree."""
+    """Return the component of each radial function: its number among functions of its degree."""
     return np.arange(len(degrees)) - np.searchsorted(degrees, degrees)
 
 
 def _first(order: int, radials: Radials) -> Radials:
     """Return the radial functions of the first components."""
-    return radials.chosen(np.flatnonzero(_components(radials.degrees) < order))
+    return radials.subset(np.flatnonzero(_components(radials.degrees) < order))
 
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
+    """Draw random Gegenbauer features; the rows determine degree, order and radial functions."""
     plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
     centred = method.radial == "optimal" and kernel.spectral(ask.n_inputs) is not None
     polar = polar_of(scales, ask.X, centred, rotated=False)
@@ -557,7 +557,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         optimal = method.radial == "optimal" or radial.zonal or constant
         choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask)
-        # The order is weighed against noise; in one column there is no noise.
+        # The order is a compromise of bias and noise; in one column there is no noise.
         if method.order is None and ask.n_inputs > 1 and _components(radials.degrees).any():
             order = _best_order(radials, U, r, ask.n_features)
             radials = _first(order, radials)
@@ -565,7 +565,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     m = ask.n_features // order
     ask.require_width(order, "Gegenbauer", "the order, for one direction")
     rng = ask.stream("directions")
-    if ask.n_inputs == 1:  # 1 and −1 in turn: both come equally often
+    if ask.n_inputs == 1:  # 1 and −1 in turn, equally often
         m -= m % 2 if m > 1 else 0
         W = rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
     else:
@@ -576,12 +576,12 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     rows = ask.X[:: -(-ask.X.shape[0] // ROWS)].astype(np.float64)
     rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
     share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
-    if share > 0.01:  # which matters for a fit
+    if share > 0.01:  # relevant for a fit
         warnings.warn(
             f"Gegenbauer: degree {phi.degree} and order {phi.order} at {phi.n_features} "
-            f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, which "
-            "more directions do not give back. Ask for a larger order= (or degree=) with more "
-            "features, or use MercerHarmonic() or Nystrom().",
+            f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, for any "
+            "number of directions. Use a larger order= (or degree=) with more features, or "
+            "MercerHarmonic() or Nystrom().",
             FeatureWarning,
             stacklevel=2,
         )
@@ -591,23 +591,23 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
 def _best_order(
     radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
 ) -> int:
-    """Return s with the least bias² + noise² of an entry, noise² (s/D) k_s(x, x) k_s(y, y)."""
+    """Return s with the least bias² + noise² of an entry, noise² = (s/D) k_s(x, x) k_s(y, y)."""
     rows, degrees = slice(None, None, -(-len(r) // ROWS)), radials.degrees
     U, h, components = U[rows], radials(r[rows]), _components(degrees)
     P = list(gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0)))
-    cut = np.zeros((components.max() + 1, len(U), len(U)))
+    K = np.zeros((components.max() + 1, len(U), len(U)))  # kernel matrices of each order
     for l, i, g in zip(degrees.tolist(), components.tolist(), h.T, strict=True):
-        cut[i] += np.outer(g, g) * P[l]
-    cut = np.cumsum(cut, axis=0)
-    bias = ((cut - cut[-1]) ** 2).mean(axis=(1, 2))
-    squares = np.einsum("ijj->ij", cut).mean(axis=1) ** 2
-    return int(np.argmin(bias + (np.arange(len(cut)) + 1.0) / D * squares)) + 1
+        K[i] += np.outer(g, g) * P[l]
+    K = np.cumsum(K, axis=0)
+    bias = ((K - K[-1]) ** 2).mean(axis=(1, 2))
+    squares = np.einsum("ijj->ij", K).mean(axis=1) ** 2
+    return int(np.argmin(bias + (np.arange(len(K)) + 1.0) / D * squares)) + 1
 
 
 def _monomial(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array, ask: Request
 ) -> Radials:
-    """Return monomial radial functions, of degrees l + 2i: as many as asked for, or as matter."""
+    """Return monomial radial functions of degrees l + 2i: the given number, or all that matter."""
     if (series := radial.power_series) is None:
         raise UnsupportedKernel(
             'Gegenbauer(radial="monomial") requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of '
@@ -617,14 +617,14 @@ def _monomial(
     total = series.degree if method.degree is None else method.degree
     if total is None or method.order is None:
         ask.rows("Gegenbauer", "its order and degree")
-    if total is None:  # the first degree beyond which almost no part of k(x, x) is left
+    if total is None:  # the smallest degree that omits almost nothing of k(x, x)
         t = max(float(np.quantile(r, 0.99)), 1e-150)
         n = np.arange(4096)
         logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
         terms = np.exp(logs - logs.max())
-        beyond = np.cumsum(terms[:0:-1])[::-1]  # the part left out when n is the last
-        enough = beyond <= NEGLIGIBLE * terms.sum()
-        total = int(np.argmax(enough)) if enough.any() else len(n) - 1
+        tails = np.cumsum(terms[:0:-1])[::-1]  # sum of the terms after n
+        small = tails <= NEGLIGIBLE * terms.sum()
+        total = int(np.argmax(small)) if small.any() else len(n) - 1
     q = _capped(total, radial.n_inputs)
     D = ask.n_features
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
@@ -664,15 +664,15 @@ def _optimal(
     d = radial.n_inputs
     last = _capped(48 if method.degree is None else method.degree, d)
     q, total, degrees, energies, weights = spectrum(kernel, radial, r, 1 << 62, last)
-    if method.degree is None:  # beyond which almost no energy is left
-        enough = total - np.cumsum(np.bincount(degrees, energies)) <= NEGLIGIBLE * total
-        last = int(np.argmax(enough)) if enough.any() else last
+    if method.degree is None:  # the smallest degree that omits almost no energy
+        small = total - np.cumsum(np.bincount(degrees, energies)) <= NEGLIGIBLE * total
+        last = int(np.argmax(small)) if small.any() else last
     order = np.lexsort((-energies, degrees))
     order = order[degrees[order] <= last]
     degrees = degrees[order]
-    # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
+    # Signs + + − − along the degrees; with equal signs a feature has a peak at its direction.
     weights = weights[order] * (1 - degrees // 2 % 2 * 2)[:, None]
     functions = RadialFunctions(kernel, d, degrees, q, weights)
     if not radial.zonal:
-        functions = functions.interpolated(r, 1e-6 * total / ask.n_features**0.5)  # of the noise
+        functions = functions.with_interpolant(r, 1e-6 * total / ask.n_features**0.5)
     return _first(method.order or MOST_ORDERS, functions)

@@ -8,10 +8,10 @@ For a point x of the unit sphere in R^d, with t its last coordinate, r the norm 
 
 k = l, l − 1, ..., 0 and μ = 1..α_{k,d−1}: p_j is the orthonormal Gegenbauer polynomial in dimension
 d + 2k, Y(ξ) a harmonic in one dimension less, on the circle √2 cos kφ and √2 sin kφ. They are
-orthonormal for the uniform law of mean one, and Σ_μ Y_{l,μ}(x) Y_{l,μ}(y) = α_l P_l(⟨x, y⟩).
+orthonormal under the uniform distribution, and Σ_μ Y_{l,μ}(x) Y_{l,μ}(y) = α_l P_l(⟨x, y⟩).
 
-Written as homogeneous polynomials of x (r^k Y_{k,μ}(ξ) is one) no direction ξ is needed, and every
-harmonic of degree l is a combination of two of degrees l − 1 and l − 2: a straight-line programme.
+As homogeneous polynomials of x (such as r^k Y_{k,μ}(ξ)) harmonics need no direction ξ. A harmonic
+of degree l is a combination of two, of degrees l − 1 and l − 2: a straight-line programme.
 """
 
 import math
@@ -50,12 +50,12 @@ def harmonic_blocks(
 def _plan(
     d: int, axes: int, degrees: tuple[int, ...], counts: tuple[int, ...]
 ) -> tuple[Programme, np.ndarray]:
-    """Return the programme for rows of d coordinates, and where each block starts in it."""
+    """Return the programme for rows of d coordinates, and the first node of each block."""
     needed = prefixes(d, degrees, counts)
-    starts = np.cumsum((0, *needed[:-1]))  # the node that each degree starts at
+    starts = np.cumsum((0, *needed[:-1]))  # first node of each degree
     first = starts[np.array(degrees, dtype=np.int64)].astype(np.int32)
     plan = programme(d, needed)
-    if axes < d:  # rows hold the first coordinates only
+    if axes < d:  # rows have only the first coordinates
         inputs = np.where(plan.inputs >= d, plan.inputs - d + axes, plan.inputs)
         plan = plan._replace(inputs=np.ascontiguousarray(inputs, dtype=np.int32))
     return plan, first
@@ -63,18 +63,18 @@ def _plan(
 
 @lru_cache(maxsize=32)
 def prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how many harmonics of each degree the blocks need, parents included."""
+    """Return the number of harmonics of each degree that the blocks need, including parents."""
     needed = [0] * (max(degrees, default=0) + 1)
     for l, count in zip(degrees, counts, strict=True):
         needed[l] = max(needed[l], count)
-    for l in range(len(needed) - 1, 0, -1):  # parents of the first of degree l, of degree l − 1
+    for l in range(len(needed) - 1, 0, -1):  # parents of degree l − 1
         if (count := needed[l]) == 0:
             continue
         s = 2
         while s < d and alpha(l, s) < count:
             s += 1
-        both = min(2, alpha(l - 1, d))  # of √2 Re (x + iy)^l
-        parents = both if s == 2 else max(alpha(l - 1, s - 1), count - alpha(l, s - 1))
+        pair = min(2, alpha(l - 1, d))  # parents of √2 Re (x + iy)^l
+        parents = pair if s == 2 else max(alpha(l - 1, s - 1), count - alpha(l, s - 1))
         needed[l - 1] = max(needed[l - 1], parents)
     needed[0] = 1
     return tuple(needed)
@@ -140,7 +140,7 @@ def _shell(plan: Programme, l: int, s: int, d: int, first: np.ndarray, count: in
 
 
 def _slopes(U: Float[Array, "n 3"], degree: int, by_value: Array) -> Float[Array, "n 3"]:
-    """Return the gradient in U of Σ_v by_value_v Y_v up to a degree: the programme, backwards."""
+    """Return the gradient in U of Σ_v by_value_v Y_v up to a degree, by reverse differentiation."""
     xp, degrees = array_namespace(U), np.arange(degree + 1)
     counts = 2 * degrees + 1
     ones = xp.ones((U.shape[0], degree + 1), dtype=U.dtype, device=device(U))
@@ -154,7 +154,7 @@ def _slopes(U: Float[Array, "n 3"], degree: int, by_value: Array) -> Float[Array
         for parent, j, factor in zip(*steps[v], strict=True):
             slopes[j] = slopes[j] + factor * values[:, parent] * back[v]
             back[parent] = back[parent] + factor * w[j] * back[v]
-    squares = list(accumulate(slopes[:2:-1]))[::-1]  # of the sums of squares that hold x_j²
+    squares = list(accumulate(slopes[:2:-1]))[::-1]  # of the sums of squares with x_j²
     return xp.stack([g + 2.0 * x * s for g, x, s in zip(slopes, w, squares, strict=False)], axis=1)
 
 
@@ -166,9 +166,9 @@ def _unit(l: int, s: int, d: int) -> float:
 
 # --- Features of isotropic kernels on the globe ---------------------------------------------------
 #
-# k(x, y) = Σ_l a_l Σ_m Y_lm(x) Y_lm(y) (`bochner.kernels.sphere`), cut at a degree L: the rest
-# is Σ_{l > L} (2l + 1) a_l of k(x, x), the same everywhere. Fits that sum waves never make
-# these features (`bochner.solvers.harmonics`).
+# k(x, y) = Σ_l a_l Σ_m Y_lm(x) Y_lm(y) (`bochner.kernels.sphere`), truncated at degree L, omits
+# Σ_{l > L} (2l + 1) a_l of k(x, x) at every point. Fits on Fourier modes do not compute these
+# features (`bochner.solvers.harmonics`).
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class SphericalHarmonics(Method):
     Parameters
     ----------
     degree : int, default 100
-        L, from 1 to 1,000: (L + 1)² harmonics, which resolve 180/L degrees.
+        Largest degree L, from 1 to 1,000: (L + 1)² harmonics, with a resolution of 180/L degrees.
 
     See Also
     --------
@@ -186,13 +186,13 @@ class SphericalHarmonics(Method):
 
     Notes
     -----
-    Supports isotropic :class:`~bochner.kernels.OnSphere`, sums, products and multiples of such.
+    Supports isotropic :class:`~bochner.kernels.OnSphere`, their sums, products and multiples.
 
-    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
-    rows once, as waves of colatitude and longitude, by non-uniform FFT (finufft, ``pip
-    install "bochner[grid]"``). A step of conjugate gradients takes two FFTs and O(L³) operations,
-    memory 250 L² + 2 L³ bytes; ``n_features`` is not used. All other learners use the degrees that
-    ``n_features`` holds whole.
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not compute these features. They
+    sum rows once, as Fourier modes of colatitude and longitude, by non-uniform FFT (finufft,
+    ``pip install "bochner[grid]"``). A step of conjugate gradients takes two FFTs and O(L³)
+    operations, memory 250 L² + 2 L³ bytes; ``n_features`` is not used. All other learners use the
+    largest degree whose harmonics fit into ``n_features``.
 
     Sources: Schoenberg (1942), the expansion; Merilees (1973) and Townsend, Wilber and Wright
     (2016), the sphere doubled to a torus; Reinecke, Belkner and Carron (2023), section 2.
@@ -208,7 +208,7 @@ class SphericalHarmonics(Method):
     True
     """
 
-    # Beyond, waves of the highest orders underflow near the poles.
+    # Above degree 1000 the highest orders underflow near the poles.
     degree: Annotated[int, bounded(integer, 1, 1000)] = 100
 
     tolerance = 1e-5  # Relative error of transforms and solutions
@@ -217,7 +217,7 @@ class SphericalHarmonics(Method):
 
 @dataclass(frozen=True, eq=False)
 class SphericalMap(FeatureMap):
-    """φ(x) = (√a_l Y_lm(x)), degree after degree."""
+    """φ(x) = (√a_l Y_lm(x)), in the order of degrees."""
 
     kernel: Kernel
     weights: Float[Array, " l"]  # a_0, ..., a_L
@@ -228,7 +228,7 @@ class SphericalMap(FeatureMap):
             raise InvalidInput("SphericalMap: weights must be one per degree, zero or above.")
 
     n_inputs = 2
-    below_kernel = True  # all that is left out is positive
+    below_kernel = True  # omitted terms are positive
 
     @property
     def degree(self) -> int:
@@ -253,7 +253,7 @@ class SphericalMap(FeatureMap):
         G = _slopes(unit_vectors(X), self.degree, by_value)
         return OnSphere(lengthscale=math.degrees(1.0)).back(X, G)  # of the unit sphere
 
-    # --- waves -----------------------------------------------------------------------------------
+    # --- Fourier modes ---------------------------------------------------------------------------
 
     places: ClassVar[Places] = GlobePlaces()
 
@@ -277,26 +277,26 @@ class SphericalMap(FeatureMap):
         return of_degrees(self.weights, X)
 
 
-#: Methods whose features no fit that sums waves makes, any number of them; and their maps.
+#: Methods of fits on Fourier modes, which do not compute features, and the maps of these methods.
 WaveMethod = FourierGrid | SphericalHarmonics
 WaveMap = EquispacedMap | SphericalMap
 
 
 def spherical_map(kernel: Kernel, degree: int) -> SphericalMap:
-    """Return the map of all degrees up to this one."""
+    """Return the map of all degrees up to ``degree``."""
     require_room(
         250 * degree**2 + 2 * degree**3,
         f"SphericalHarmonics: degree={degree} takes",
-        "Ask for a smaller degree.",
+        "Use a smaller degree.",
     )
     weights = degree_variances(kernel, degree)
     variance = float(kernel.diag(np.zeros((1, 2)))[0])
-    kept = float((2 * np.arange(degree + 1) + 1) @ weights)
-    return SphericalMap(kernel, weights, max(1 - kept / variance, 0.0))
+    total = float((2 * np.arange(degree + 1) + 1) @ weights)
+    return SphericalMap(kernel, weights, max(1 - total / variance, 0.0))
 
 
 def draw_spherical(method: SphericalHarmonics, kernel: Kernel, ask: Request) -> SphericalMap:
-    """Draw the degrees from zero up whose harmonics all fit into the width."""
+    """Draw all degrees whose harmonics fit into the width."""
     if ask.n_inputs != 2:
         require_places("SphericalHarmonics", np.zeros((1, ask.n_inputs)))
     return spherical_map(kernel, min(method.degree, math.isqrt(ask.n_features) - 1))

@@ -183,7 +183,7 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 class Triangle:
     """Rows of √w [1, z, y], added up to R; time 2 n D², memory 2 D² for any n."""
 
-    held: Float[Array, "m p"]  # rows, or R; without ones where there is no intercept
+    matrix: Float[Array, "m p"]  # rows, or R; without the column of ones if not centred
     features: int  # D
     rows: int  # n
     weight: float  # W
@@ -201,15 +201,15 @@ class Triangle:
         return Triangle(np.concatenate(parts, axis=1), *counts, centred)
 
     def __add__(self, other: "Triangle") -> "Triangle":
-        kept = np.concatenate([self.held, other.held])
-        kept = _triangular(kept) if len(kept) > 2 * kept.shape[1] else kept
+        matrix = np.concatenate([self.matrix, other.matrix])
+        matrix = _triangular(matrix) if len(matrix) > 2 * matrix.shape[1] else matrix
         rows, weight = self.rows + other.rows, self.weight + other.weight
-        return replace(self, held=kept, rows=rows, weight=weight)
+        return replace(self, matrix=matrix, rows=rows, weight=weight)
 
     def eigen(self) -> Eigen:
         """Return the decomposition of the added rows by the singular values of R."""
         first = int(self.centred)
-        R, last = _triangular(self.held)[first:], first + self.features
+        R, last = _triangular(self.matrix)[first:], first + self.features
         Z, y, w = R[:, first:last], R[:, last:], np.ones(len(R))
         return decompose_rows(Z, y, w, self.centred, weight=self.weight, rows=self.rows)
 
