@@ -62,7 +62,7 @@ def _in_parts(task: Callable[[slice], None], ends: Sequence[int]) -> None:
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return K @ c for a symmetric K, C-contiguous; few columns are multiplied with half of K."""
+    """Return K @ c for symmetric K, C-contiguous; few columns one by one, reading half of K."""
     is_direct = K.flags.c_contiguous and K.dtype == c.dtype
     if is_direct and 0 < c.shape[1] <= FEW_COLUMNS:
         return np.stack([lapack.upper_product(K.T, x) for x in c.T], axis=1)

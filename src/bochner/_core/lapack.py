@@ -71,7 +71,7 @@ def solve_by_triangle(
 def multiply_by_triangle(
     L: Float[Array, "k k"], B: Float[Array, "n m"], factor: float = 1.0, sides: bytes = b"LL"
 ) -> None:
-    """Overwrite B with factor · L B (``sides`` L.) or B L (R.); L is lower (.L) or upper (.U)."""
+    """Overwrite B with factor · L B (sides: L.) or B L (R.), for lower (.L) or upper (.U) L."""
     fit = _square(L) and len(L) == B.shape[sides[:1] == b"R"]
     _blas("trmm", fit, sides[:1], sides[1:], b"N", b"N", *B.shape, factor, L, B)
 

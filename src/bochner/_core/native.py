@@ -78,7 +78,7 @@ def waves(
     scale: float,
     b: Float[Array, " m"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Return ``scale cos(2 pi T)`` and ``scale sin(2 pi T)`` side by side, T the turns of the rows.
+    """Return ``scale cos(2 pi T)`` and ``scale sin(2 pi T)`` side by side, T = X @ frequencies.
 
     With phases ``b``, in turns, only ``scale cos(2 pi (T + b))`` is returned.
     """

@@ -23,7 +23,7 @@ SMALL = 4e9
 
 
 def kept_rows(n_columns: int) -> int:
-    """Return the number of rows that a pass keeps: 64 MB, and at least 1024 rows."""
+    """Return the number of rows that a pass keeps: 64 MB, but from 1024 to 8192 rows."""
     return min(KEPT_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
 
 

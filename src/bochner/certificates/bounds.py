@@ -290,7 +290,7 @@ def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
 def _norm_tail(
     values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0
 ) -> Bound:
-    """Return the bound of the operator norm; ``values`` of K rise, ``size`` is sup|z|²/Tr K."""
+    """Return the bound of the operator norm, from rising eigenvalues of K; size = sup|z|²/Tr K."""
     intrinsic = max(1.0, float(values.sum() / values[-1]))
     v, quantity = intrinsic * size, "operator norm, relative"
     logs = math.log(8 * intrinsic)

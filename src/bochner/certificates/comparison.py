@@ -85,7 +85,7 @@ class Comparison(TableResult):
         return title, lines, refused and f"Methods that do not support this kernel: {refused}."
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw measured errors as bars and predictions as marks, best on top, on ``ax`` or new."""
+        """Draw measured errors as bars and predictions as marks, best on top; return the axes."""
         ax = axes_for("Comparison", ax, size=(7, 4))
         rows = [row for row in self.rows if not row.refused][::-1]
         heights = np.arange(len(rows))

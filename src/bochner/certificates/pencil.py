@@ -66,8 +66,8 @@ def whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m 
 def _extremes(
     product: Callable[[Float[Array, " m"]], Float[Array, " m"]], m: int
 ) -> tuple[Float[Array, " 2"], Float[Array, "m 2"]]:
-    """Return both extreme eigenvalues, to 1e-5 of the larger, and their vectors, by Lanczos."""
-    # SciPy's eigsh takes two to four times as many products.
+    """Return the extreme eigenvalues of ``product``, to 1e-5 of the larger, and their vectors."""
+    # Lanczos; SciPy's eigsh takes two to four times as many products.
     steps = min(300, m)  # 40 to 150 are usual
     Q = np.zeros((steps + 1, m))
     start = np.cos(np.arange(m) ** 2.0)  # deterministic: the same rows give the same bits

@@ -202,7 +202,7 @@ def _energies(
 def noise_variance(
     values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
 ) -> float:
-    """Return ‖(I − S)y‖²/Tr (I − S)² of a fit whose effective dimension is about m/2."""
+    """Return ‖(I − S)y‖²/Tr (I − S)², an estimate of σ², of a fit with d_λ of about m/2."""
     floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
     excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
     low, high = np.log(floor), np.log(max(penalty, 2 * floor))

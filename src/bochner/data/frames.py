@@ -192,7 +192,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
 
 
 def _column_in(table: Any, name: str, array: Any) -> Column:
-    """Return the kind of a column in memory."""
+    """Return the name, kind, type and categories of a column in memory."""
     if isinstance(array, str):
         return Column(name, "neither numbers nor text", array)
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
@@ -213,7 +213,7 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
 
 
 def open_table(table: Any) -> Reader:
-    """Return the reader that suits the table."""
+    """Return the reader of a table in memory, a stream or a lazy table."""
     label = label_of(table)
     if not library_of(table, "memory"):
         return _open_stream(table, label)

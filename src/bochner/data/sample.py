@@ -70,7 +70,7 @@ class RowSample:
 
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
-        """Return the sample of a block after ``start`` rows; rows of zero weight are left out."""
+        """Return the sample of a block, ``start`` rows later; rows of zero weight are left out."""
         n, w = block.X.shape[0], weights_of(block)
         y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
         X = block.X if is_sparse(block.X) else to_numpy(block.X)

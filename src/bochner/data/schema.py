@@ -101,7 +101,7 @@ class Schema:
 
     @property
     def raw_names(self) -> tuple[str, ...]:
-        """Names of all columns that are read: features, targets, weight."""
+        """Names of all columns with a role: features (dropped ones too), targets, weight."""
         weight = () if self.weight is None else (self.weight,)
         return (*self.columns, *(self.target_names or ()), *weight)
 

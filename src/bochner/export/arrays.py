@@ -394,7 +394,7 @@ class Graph:
         return self._of("Transpose", [a], shape, a.dtype, perm=list(axes))
 
     def reshape(self, a: Traced, shape: Sequence[int]) -> Traced:
-        """Return the same numbers in another shape; rows stay rows."""
+        """Return the same numbers in another shape; the number of rows stays symbolic."""
         shape = tuple(shape) if _free(a.shape) else tuple(int(s) for s in shape)
         if _free(a.shape) and not _free(shape):
             shape = tuple(ANY if s == -1 else s for s in shape)

@@ -292,7 +292,7 @@ _MOST_DEGREES = 10_000
 def require_fields(value: Any) -> None:
     """Check the fields of a dataclass against their annotations.
 
-    A letter of a shape is the same number in all fields.
+    A letter of a shape must be the same size in all fields.
     """
     kind: Any = type(value)
     in_map = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None

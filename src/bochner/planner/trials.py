@@ -46,7 +46,7 @@ OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays
 
 @dataclass(frozen=True, eq=False)
 class FitForecast:
-    """One row of a plan."""
+    """Predicted error, time and memory of one fit: a row of a plan."""
 
     method: Method  # of the features; or bochner.ExactKernel or bochner.LocalKernel
     n_features: int  # D; the number of rows for an exact or local fit
@@ -97,7 +97,7 @@ class Task:
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, act: Callable[[], Any]) -> Any:
-        """Return ``act()``, which is called only once for each key."""
+        """Return ``act()``; it is called only once for each key."""
         if key not in self.known:
             self.known[key] = act()
         return self.known[key]
@@ -125,7 +125,7 @@ class Task:
         return X, moved(y, like=self.like), None if np.all(w == 1) else moved(w, like=self.like)
 
     def trial(self, n: int, method: Method, width: int = WIDEST, **parameters: Any) -> FitTrial:
-        """Return a learner fitted to n rows, once for the same arguments."""
+        """Return a timed fit to n rows; equal arguments are fitted only once."""
         model = KernelRidge(
             self.kernel, method=method, n_features=width, random_state=self.seed, **parameters
         )
@@ -204,7 +204,7 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
 def planned_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[FitForecast]:
-    """Return the fits of the methods, by default the best ones: features by width come first."""
+    """Return the fits of the methods (default: the best ones), features first, by rising width."""
     direct = methods is None and task.n_rows <= DIRECT_ROWS
     grid = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
     waves = [] if grid is None else [grid.method]

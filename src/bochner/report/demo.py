@@ -107,7 +107,7 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
         return UNKNOWN | labels | errors | more
 
     def fit_of(name: str, method: Method, D: int) -> tuple[Any, Numbers]:
-        """Fit a method in float64: float32 does not resolve the best penalty without noise."""
+        """Fit a method, in float64: without noise the best penalty is too small for float32."""
         settings: dict[str, Any] = {"precision": "float64", "random_state": seed}
         began = time.perf_counter()
         model = bo.KernelRidge(kernel, method=method, n_features=D, **settings)

@@ -104,7 +104,7 @@ def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
 
 
 def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
-    """Return how much each column moves predictions, the most important ones first."""
+    """Return a plot and a table of the importance of columns, the most important first."""
     head, rows, tail = display.table()
     caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
     return _figure("Importance of columns", display.plot, head, rows, caption)
