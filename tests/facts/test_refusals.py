@@ -431,7 +431,6 @@ CASES = [
     (lambda: blind(Gaussian(), bo.Gegenbauer("monomial", 3, 2), 2), InvalidInput, "at least 3"),
     (lambda: blind(Gaussian(), bo.MercerHarmonic()), InvalidInput, "takes its radial functions"),
     (lambda: drawn(Gaussian(), bo.Explicit()), UnsupportedKernel, "a kernel with finitely many"),
-    (lambda: drawn(Laplace(), PROJECTED), UnsupportedKernel, "of the Euclidean"),
     (lambda: drawn(2.0 * k.Periodic(), PROJECTED), UnsupportedKernel, "of the Euclidean"),
     (lambda: drawn(Matern(), bo.Compressed(bo.HermiteMercer())), UnsupportedKernel, "requires a"),
     (lambda: blind(Gaussian(), bo.HermiteMercer()), InvalidInput, "takes mean and principal axes"),

@@ -62,6 +62,8 @@ def test_a_renamed_or_moved_class_loads_under_its_old_name(monkeypatch):
     monkeypatch.setitem(RENAMED, "Bell", "Gaussian")
     for name in ("kernels.old:Bell", "kernels.old:Gaussian", "kernels.kernel:Bell"):
         assert decode({"class": [name, {"lengthscale": 2.0}]}, {}) == Gaussian(2.0)
+    series = {"class": ["kernels.dotproduct:DotProduct", {"series": {"tuple": [1.0, 0.5]}}]}
+    assert decode(series, {}) == bo.kernels.DotProduct((1.0, 0.5))
 
 
 def test_each_name_of_a_stored_class_is_given_once():

@@ -88,13 +88,8 @@ def test_maps_by_rule_are_unbiased(kernel, method, D):
     assert D == 60 or "SketchedProduct" not in type(maps[0]).__name__
 
 
-def test_places_of_a_sketched_product_are_no_matrix_to_multiply_by():
-    phi = draw(MIXED * MIXED, PAIRS, n_features=60, X=rows(9))
-    assert phi.multiplications == phi.left.multiplications + phi.right.multiplications
-
-
 def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(monkeypatch):
-    """Compressed and deep features are biased; multiples, products and sums over degrees are cheap."""
+    """Compressed and deep features are biased; multiples, products, sums, gradients are cheap."""
     X, draws = rows(60), dict(n_features=1024, random_state=0)
     compressed = draw(Gaussian(), bo.Compressed(PAIRS), **draws, X=X)
     assert (compressed.unbiased, compressed.left_out(X)) == (False, None)
@@ -103,13 +98,17 @@ def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(mon
     kernels = Gaussian(11.0), 2.0 * Gaussian(11.0)
     fast = [draw(k, Fourier(bo.Structured()), **draws, n_inputs=128) for k in kernels]
     assert fast[0].multiplications == fast[1].multiplications < 64 * 1024
+    phi = draw(MIXED * MIXED, PAIRS, n_features=60, X=rows(9))  # whose places are no matrix
+    assert phi.multiplications == phi.left.multiplications + phi.right.multiplications
     zonal = bo.kernels.Zonal(tuple(1 / np.arange(1.0, 402.0)))
     K, peak = with_peak(lambda: zonal(rows(500)))
     assert peak - K.nbytes < 30e6  # a matrix for each degree takes 800 MB
     calls, evaluate = [], Gaussian.evaluate
     monkeypatch.setattr(Gaussian, "evaluate", lambda *a: calls.append(1) or evaluate(*a))
     reduce(operator.mul, map(Gaussian, range(1, 9))).pullback(X, X, np.ones((60, 60)))
-    assert len(calls) == 8
+    monkeypatch.setattr(Laplace, "evaluate", lambda *a: calls.append(1) or np.ones((60, 60)))
+    assert len(Laplace((1.0, 2.0, 3.0)).traced(X, X, lambda _: True)[1](np.ones((60, 60)))) == 3
+    assert len(calls) == 8 + 1  # once for each factor, once for three lengthscales
 
 
 def test_exact_parts_need_no_method():
