@@ -8,10 +8,10 @@ Names are loaded when they are first used, so that importing the package, and it
 quick. The file ``__init__.pyi`` names each of them once, with its module.
 """
 
-from bochner._core.optional import loaded_when_used as _loaded_when_used
+from bochner._core.optional import lazy_names as _lazy_names
 
 __version__ = "0.1.0"
 
-__all__, __getattr__, __dir__ = _loaded_when_used(
+__all__, __getattr__, __dir__ = _lazy_names(
     __spec__, ("kernels", "errors", "landmarks", "certificates")
 )

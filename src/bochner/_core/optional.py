@@ -10,20 +10,20 @@ from typing import Any
 from bochner.errors import BochnerError, MissingDependency
 
 
-def needed(module: str, who: str, install: str = "'bochner[files]'") -> Any:
+def package(module: str, who: str, install: str = "'bochner[files]'") -> Any:
     """Return an optional module; raise MissingDependency with the pip command if it is absent."""
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
+        name = module.partition(".")[0]
         raise MissingDependency(
-            f"{who} needs the package {package}, which is not installed; install it with: pip "
+            f"{who} needs the package {name}, which is not installed; install it with: pip "
             f"install {install}"
         ) from error
 
 
 @contextmanager
-def explained(
+def raise_as(
     translate: Callable[[Any], Exception | None], *kinds: type[BaseException]
 ) -> Iterator[None]:
     """Raise ``translate(error)``, if not None, for errors of these kinds; bochner's errors pass."""
@@ -38,7 +38,7 @@ def explained(
         raise replacement from error
 
 
-def loaded_when_used(
+def lazy_names(
     spec: Any, elsewhere: tuple[str, ...] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of the package with this ``__spec__``.

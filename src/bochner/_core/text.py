@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Self
 
-from bochner._core.optional import needed
+from bochner._core.optional import package
 
 
 def rounded(text: str) -> str:
@@ -64,7 +64,7 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
     """Return ``ax``, or if it is None ``across`` new axes side by side; ``size`` is in inches."""
     if ax is not None:
         return ax
-    figure = needed("matplotlib.figure", f"{who}.plot", "'bochner[report]'").Figure
+    figure = package("matplotlib.figure", f"{who}.plot", "'bochner[report]'").Figure
     return figure(figsize=size, layout="constrained").subplots(1, across)
 
 

@@ -1,5 +1,5 @@
 """Distance of features from the kernel, measured on data and bounded by theory."""
 
-from bochner._core.optional import loaded_when_used
+from bochner._core.optional import lazy_names
 
-__all__, __getattr__, __dir__ = loaded_when_used(__spec__)
+__all__, __getattr__, __dir__ = lazy_names(__spec__)

@@ -303,11 +303,11 @@ def map_(terminal: Terminal, args: Any) -> None:
     """
     from matplotlib.figure import Figure
 
-    from bochner._core.optional import needed
+    from bochner._core.optional import package
     from bochner.cli.models import open_model
     from bochner.data.writers import atomic
 
-    xarray = needed("xarray", "bochner map", "xarray")
+    xarray = package("xarray", "bochner map", "xarray")
     out = args.out
     refuse_overwriting(out, [Path(args.model)])
     with terminal.phase("open"):

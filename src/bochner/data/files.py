@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.optional import explained, needed
+from bochner._core.optional import package, raise_as
 from bochner.data.encoders import is_number
 from bochner.data.frames import arrow_columns
 from bochner.data.schema import did_you_mean, listed
@@ -59,7 +59,7 @@ class File:
     @property
     def arrow(self) -> Any:
         """The file system of the file, for pyarrow."""
-        systems = needed("pyarrow.fs", WHO)
+        systems = package("pyarrow.fs", WHO)
         if self.system.protocol[0] == "file":
             return systems.LocalFileSystem()
         return systems.PyFileSystem(systems.FSSpecHandler(self.system))
@@ -85,7 +85,7 @@ def readable(
         place = remote if "://" in str(file) else local
         return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {place}.")
 
-    return explained(translate)
+    return raise_as(translate)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
         return [name]
     is_url = isinstance(name, str) and "://" in name
     place: Any = name if is_url else Path(name).expanduser()
-    fsspec = needed("fsspec", f"{WHO}: reading '{place}'")
+    fsspec = package("fsspec", f"{WHO}: reading '{place}'")
 
     def translate(error: Exception) -> BochnerError:
         if isinstance(error, ImportError):
@@ -146,7 +146,7 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
             f"{str(error).splitlines()[0]}."
         )
 
-    with explained(translate, ImportError, ValueError), readable(place):
+    with raise_as(translate, ImportError, ValueError), readable(place):
         if is_url:
             system, root = fsspec.core.url_to_fs(place)
         else:
@@ -317,13 +317,13 @@ def _opened(
     content = partial(_incomplete_file, file, kind)
     with readable(file, content), file.arrow.open_input_file(file.path) as source:
         if kind == "Feather":
-            ipc = needed("pyarrow.ipc", WHO)
+            ipc = package("pyarrow.ipc", WHO)
             places = [*map(ipc.open_file(source).schema.names.index, names)] if names else []
             options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
             yield ipc.open_file(source, options=options)
             return
         # read ahead 1 MB for all columns together: by default a whole row group is read at once
-        yield needed("pyarrow.parquet", WHO).ParquetFile(
+        yield package("pyarrow.parquet", WHO).ParquetFile(
             source,
             pre_buffer=False,
             buffer_size=max(1 << 14, (1 << 20) // max(1, len(names))),
@@ -348,7 +348,7 @@ class TextFile:
     ) -> Iterator[Any]:
         """Yield Arrow tables, each of one or several blocks of the file."""
         booleans = {c.name for c in reader.columns if c.type_text == "bool"}
-        pa = needed("pyarrow", WHO)
+        pa = package("pyarrow", WHO)
         kinds = {
             name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
@@ -368,7 +368,7 @@ class TextFile:
 
     def batches(self, kinds: Mapping[str, Any]) -> Any:
         """Open the file for pyarrow; types not in ``kinds`` are inferred from the first block."""
-        pc = needed("pyarrow.csv", WHO)
+        pc = package("pyarrow.csv", WHO)
         convert = pc.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),

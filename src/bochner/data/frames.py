@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.optional import needed
+from bochner._core.optional import package
 from bochner.data.encoders import arrow_rows
 from bochner.data.schema import refuse_repeated
 from bochner.data.sources import Partition
@@ -64,7 +64,7 @@ def label_of(table: Any) -> str:
 @lru_cache(maxsize=256)
 def _kind_of(dtype: Any) -> Column:
     """Return an Arrow type as a column without a name; files have many columns of few types."""
-    types, text = needed("pyarrow", WHO).types, str(dtype)
+    types, text = package("pyarrow", WHO).types, str(dtype)
     if text.startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
     numbers = ("is_boolean", "is_integer", "is_floating", "is_decimal", "is_duration")
@@ -110,7 +110,7 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
 def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = None) -> Any:
     """Return rows ``start`` to ``stop`` of columns as an Arrow table."""
     rows = {name: arrow_rows(column, start, stop) for name, column in columns.items()}
-    return needed("pyarrow", WHO).table(rows)
+    return package("pyarrow", WHO).table(rows)
 
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
@@ -148,7 +148,7 @@ def names_in(table: Any) -> list[Any]:
 
 def _column(column: Any) -> Any:
     """Return a column of a table in memory as an Arrow or NumPy array, else its type as text."""
-    pa, dtype = needed("pyarrow", WHO), str(getattr(column, "dtype", ""))
+    pa, dtype = package("pyarrow", WHO), str(getattr(column, "dtype", ""))
     if _package(type(column)) == "pandas":
         column = _of_pandas(pa, column)
     elif dtype == "Object":  # of polars
@@ -198,7 +198,7 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
     column = _kind_of(dtype)._replace(name=name)
     if len(array) and column.kind not in ("lists or records", "text"):
-        all_true = needed("pyarrow.compute", WHO).all
+        all_true = package("pyarrow.compute", WHO).all
         rows = (arrow_rows(array, at, at + 4096) for at in range(0, len(array), 4096))
         if all(all_true(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
             return Column(name, "nothing", "all values missing")
@@ -253,7 +253,7 @@ def _open_stream(table: Any, label: str) -> Reader:
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
     """Start a stream of these columns, by default all; ``first``: only the first row is needed."""
-    readers, library = needed("pyarrow", WHO).RecordBatchReader, library_of(table, "lazy")
+    readers, library = package("pyarrow", WHO).RecordBatchReader, library_of(table, "lazy")
     if library == "pyarrow":
         return table.scanner(columns=[*names] or None).to_reader()
     if library == "duckdb":

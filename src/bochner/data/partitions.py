@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.optional import explained, needed
+from bochner._core.optional import package, raise_as
 from bochner.data.frames import WHO, arrow_columns, label_of, open_table, rows_of
-from bochner.data.sources import CELLS_READ, Arrays, Partition, shaped, stand_in
+from bochner.data.sources import CELLS_READ, Arrays, Partition, as_piece, stand_in
 from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
 
@@ -30,7 +30,7 @@ def readers_of(
 
 def naming_errors(label: str) -> AbstractContextManager[None]:
     """Return a context that names the table in errors of the engine that computes it."""
-    return explained(
+    return raise_as(
         lambda error: DataFileError(
             f"Blocks: {label} must be computed to be read, which failed ({message_of(error)}). "
             "Correct its computation, and fit again."
@@ -56,7 +56,7 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
 
 def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return an Arrow table or record batch with the results of ``call`` as additional columns."""
-    pa = needed("pyarrow", "predict")
+    pa = package("pyarrow", "predict")
     for column, values in by_name(call(table), name).items():
         table = table.append_column(column, pa.array(values))
     return table
@@ -93,12 +93,12 @@ def _dask_readers(table: Any) -> list[Reader]:
 def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
     """Return X, y and w in chunks of rows; small chunks are joined, since each costs a task."""
     who = "Blocks.from_arrays"
-    dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
+    dask, as_dask = package("dask", who), package("dask.array", who).asarray
     X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
     for array in (X, y, w):
         if array is not None and np.isnan(array.shape).any():
             array.compute_chunk_sizes()
-    n, d = shaped(*map(stand_in, (X, y, w))).X.shape
+    n, d = as_piece(*map(stand_in, (X, y, w))).X.shape
     rows = max(1, min(8192, CELLS_READ // d, -(-n // 64)), *X.chunks[0])
     parts = [
         repeat(None) if a is None else a.rechunk((rows, -1)[: a.ndim]).to_delayed().flat
@@ -145,7 +145,7 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, empty: Any)
     if not len(frame) and empty is not None:
         return empty
     columns = by_name(call(frame), name)
-    result = needed("pandas", "predict").DataFrame(columns, index=frame.index)
+    result = package("pandas", "predict").DataFrame(columns, index=frame.index)
     return result[name] if [*columns] == [name] else result
 
 
@@ -154,7 +154,7 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, empty: Any)
 
 def _ray_readers(table: Any) -> list[Reader]:
     """Return a reader of each block of the dataset, which is executed now."""
-    ray, label = needed("ray", WHO), label_of(table)
+    ray, label = package("ray", WHO), label_of(table)
     with naming_errors(label):
         references = table.materialize().to_arrow_refs()
         form = ray.remote(lambda table: (table.num_rows, table.schema))
@@ -185,8 +185,8 @@ def _spark_rows(content: tuple[Any, int]) -> Any:
 
 def _spark_readers(table: Any) -> list[Reader]:
     """Compute and persist the partitions, and return a reader of each."""
-    storage = needed("pyspark", WHO).StorageLevel
-    to_arrow_schema = needed("pyspark.sql.pandas.types", WHO).to_arrow_schema
+    storage = package("pyspark", WHO).StorageLevel
+    to_arrow_schema = package("pyspark.sql.pandas.types", WHO).to_arrow_schema
     label = label_of(table)
     with naming_errors(label):
         streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
@@ -205,8 +205,8 @@ def _spark_readers(table: Any) -> list[Reader]:
 
 def _spark_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return the data frame with the results of ``call`` as additional columns."""
-    pyarrow = needed("pyarrow", "predict")
-    types = needed("pyspark.sql.pandas.types", "predict")
+    pyarrow = package("pyarrow", "predict")
+    types = package("pyspark.sql.pandas.types", "predict")
     schema = types.to_arrow_schema(table.schema)
     # a made-up row shows the types of predictions
     row = {f.name: "" if "string" in str(f.type) else 1 for f in schema}
@@ -252,10 +252,10 @@ def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list
     handles = [partition.content for partition in partitions]
     match partitions[0].library:
         case "dask":
-            dask = needed("dask", WHO)
+            dask = package("dask", WHO)
             return list(dask.compute(*[dask.delayed(call)(task) for task in handles]))
         case "ray":
-            ray = needed("ray", WHO)
+            ray = package("ray", WHO)
             task = ray.remote(lambda call, table: call(table))
             return list(ray.get([task.remote(call, reference) for reference in handles]))
     streams, of_rows = handles[0][0], lambda rows: [call(table_of([*rows]))]

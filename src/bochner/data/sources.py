@@ -289,11 +289,11 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
         )
     label, step = f"arrays of {type(X).__module__.partition('.')[0]}", 0
     if is_stored(X):
-        piece = shaped(stand_in(X), y, w)._replace(X=X)
+        piece = as_piece(stand_in(X), y, w)._replace(X=X)
         chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // X.shape[1])
         step = most if chunk > most else most - most % chunk
     else:
-        piece = shaped(X, y, w)
+        piece = as_piece(X, y, w)
     n, d = piece.X.shape
     return Arrays((Partition(piece, n),), step=step, label=label, n_columns=d, n_rows=n)
 
@@ -341,12 +341,12 @@ def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
                 "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
                 f"{len(parts)} parts. Pass no other parts."
             )
-        piece = shaped(*parts[:3])
+        piece = as_piece(*parts[:3])
         yield checked(piece, range(start, start + piece.X.shape[0]))
         start += piece.X.shape[0]
 
 
-def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
+def as_piece(X: Any, y: Any = None, w: Any = None) -> Piece:
     """Return arrays as a piece; raise an error if their shapes or types do not fit."""
     X = as_array(X, "Blocks", "X")
     y = None if y is None else as_array(y, "Blocks", "y")

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.optional import explained, needed
+from bochner._core.optional import package, raise_as
 from bochner.data.files import reason_of
 from bochner.errors import DataFileError
 
@@ -30,7 +30,7 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """
     path = Path(os.path.realpath(Path(path).expanduser()))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    with explained(partial(_error_of_file, path), OSError):
+    with raise_as(partial(_error_of_file, path), OSError):
         if path.is_dir():
             raise DataFileError(f"'{path}' cannot be written: it is a folder. Name a file in it.")
         if path.exists() and not path.is_file():  # a device or pipe
@@ -74,7 +74,7 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
     Columns are (n,) arrays by name, in one chunk or in several with the same columns.
     """
     who, is_csv = f"Writing '{path}'", Path(path).suffix.lower() == ".csv"
-    pa, form = needed("pyarrow", who), needed(f"pyarrow.{'csv' if is_csv else 'parquet'}", who)
+    pa, form = package("pyarrow", who), package(f"pyarrow.{'csv' if is_csv else 'parquet'}", who)
     writer = form.CSVWriter if is_csv else form.ParquetWriter
     plain = lambda array: to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
     chunks = [columns] if isinstance(columns, Mapping) else columns

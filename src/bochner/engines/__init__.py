@@ -8,6 +8,6 @@ A pass is a sum over rows. Its parts are merged in an order that depends only on
 engine, with any number of workers, gives the bits of :class:`Local` on the same blocks.
 """
 
-from bochner._core.optional import loaded_when_used
+from bochner._core.optional import lazy_names
 
-__all__, __getattr__, __dir__ = loaded_when_used(__spec__)
+__all__, __getattr__, __dir__ = lazy_names(__spec__)

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from bochner._core.checks import Check, Positive
 from bochner._core.names import NamedArguments
-from bochner._core.optional import explained, needed
+from bochner._core.optional import package, raise_as
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import message_of, table_of
 from bochner.data.sources import Partition
@@ -49,7 +49,7 @@ def answering(
         f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
         "longer with timeout=."
     )
-    return explained(no_answer, OSError, *kinds)
+    return raise_as(no_answer, OSError, *kinds)
 
 
 def require_answer(who: str, address: str, timeout: float) -> None:
@@ -127,7 +127,7 @@ class Dask(NamedArguments):
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
-        distributed, client = needed("distributed", "Dask", "'bochner[dask]'"), self.client
+        distributed, client = package("distributed", "Dask", "'bochner[dask]'"), self.client
         with ExitStack() as closed:  # clients and clusters that are started here
             if client is None:
                 local = distributed.LocalCluster(threads_per_worker=1, dashboard_address=None)
@@ -163,12 +163,12 @@ class Dask(NamedArguments):
                 return client.submit(function, *args, key=key, pure=False)
 
         def wait(handle: Handle) -> None:
-            with explained(partial(_sentence, handle, groups.pop(handle.key, []))):
+            with raise_as(partial(_sentence, handle, groups.pop(handle.key, []))):
                 if handle.exception() is not None:
                     handle.result()
 
         def result(handle: Handle) -> Any:
-            with explained(partial(_sentence, handle, [])):
+            with raise_as(partial(_sentence, handle, [])):
                 return handle.result()
 
         # shared as the result of a task: scattered values are lost with their worker
@@ -185,7 +185,7 @@ def _current_dask() -> Engine:
 
 def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
     """Return the error to raise for a failed task on these partitions."""
-    if isinstance(error, needed("distributed", "Dask").KilledWorker):
+    if isinstance(error, package("distributed", "Dask").KilledWorker):
         reason = f"{error.allowed_failures + 1} died over it, probably for lack of memory"
         return failure("Dask", error.task, reason)
     if handle.status == "error":
@@ -235,7 +235,7 @@ class Ray(NamedArguments):
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
-        ray = needed("ray", "Ray", "'bochner[ray]'")
+        ray = package("ray", "Ray", "'bochner[ray]'")
         if not ray.is_initialized():
             if self.address is not None:
                 require_answer("Ray", self.address, self.timeout)
@@ -315,17 +315,17 @@ class Spark(NamedArguments):
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
-        needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
+        package("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
         context = self._start().sparkContext
         stopped = EngineError(
             "Spark: the session must be there until the fit is made; it was stopped. Start it "
             "again, and fit again."
         )
-        with explained(lambda _: stopped):
+        with raise_as(lambda _: stopped):
             workers = max(1, int(context.defaultParallelism))
         threads, merging = ThreadPoolExecutor(workers), ThreadPoolExecutor(1)
         group = f"bochner-{uuid4().hex[:12]}"
-        pickle = needed("pyspark.cloudpickle", "Spark")
+        pickle = package("pyspark.cloudpickle", "Spark")
 
         def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
             if function is merge_sums:
@@ -361,7 +361,7 @@ class Spark(NamedArguments):
             f"({type(error).__name__}: {str(error)[:200]}). Install Java 17 or later, start "
             "the master, or name another address."
         )
-        with explained(no_session):
+        with raise_as(no_session):
             return SparkSession.builder.master(master).getOrCreate()
 
 
@@ -404,7 +404,7 @@ def _unpickle(value: Any) -> Any:
     """Return the value, unpickled if it was shared with the executors."""
     if type(value).__name__ != "Broadcast":
         return value
-    return needed("pyspark.cloudpickle", "Spark").loads(value.value)
+    return package("pyspark.cloudpickle", "Spark").loads(value.value)
 
 
 #: By package of the rows: a function that returns the engine that this process is connected to.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.optional import explained, needed
+from bochner._core.optional import package, raise_as
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
@@ -27,13 +27,13 @@ ROWS, CELLS = 8192, 1 << 25
 def open_devices(device_names: Any) -> list[Any]:
     """Return torch's devices of a name, as "cuda" or "cuda:1", or of several names."""
     names = device_names if isinstance(device_names, list | tuple) else (device_names,)
-    torch = needed("torch", "Local: device=", "torch")
+    torch = package("torch", "Local: device=", "torch")
     no_device = lambda error: InvalidInput(
         "Local: device must name devices of torch on this machine with float64; got "
         f"{', '.join(map(str, names))} ({str(error).splitlines()[0]}). "
         'Pass "cuda", "cuda:1" or "cpu", or leave it out.'
     )
-    with explained(no_device, RuntimeError, AssertionError, ValueError, TypeError):
+    with raise_as(no_device, RuntimeError, AssertionError, ValueError, TypeError):
         if not names or not all(isinstance(name, str) for name in names):
             raise TypeError("one name at least")
         devices = [torch.device(name) for name in names]

@@ -27,7 +27,7 @@ from bochner import __version__
 from bochner._core.blas import decompositions_by
 from bochner._core.checks import Positive, free_bytes, integer, optional, warn_user
 from bochner._core.names import NamedArguments
-from bochner._core.optional import explained
+from bochner._core.optional import raise_as
 from bochner.data.blocks import Blocks
 from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, open_devices
@@ -183,7 +183,7 @@ class RecordedPasses:
             f"Local: the checkpoint '{folder}' must be a folder, and it cannot be made: "
             f"{(error.strerror or '').lower()}. Name a folder that can be written."
         )
-        with explained(no_folder, OSError):
+        with raise_as(no_folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
         file_ = folder / MANIFEST
         if not file_.exists():
@@ -193,7 +193,7 @@ class RecordedPasses:
                 file.write(json.dumps({**description, "memory": memory}, indent=1))
             return memory
         damaged = self._foreign("damaged, or of something else")
-        with explained(lambda _: damaged, OSError, ValueError):
+        with raise_as(lambda _: damaged, OSError, ValueError):
             manifest = dict(json.loads(file_.read_text(encoding="utf-8")))
         changes = "of another fit: other parameters, or data that have changed"
         for key, reason in (("version", "by another version of bochner"), ("fit", changes)):
@@ -239,7 +239,7 @@ class RecordedPasses:
         if not path.exists():
             return None
         damaged = lambda error: self._foreign(f"damaged ({name}: {str(error).splitlines()[0]})")
-        with explained(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
+        with raise_as(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
             with path.open("rb") as file, np.load(file) as record_arrays:
                 arrays = dict(record_arrays)
             record: Any = decode(json.loads(str(arrays.pop("record"))), arrays)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from bochner import __version__
-from bochner._core.optional import needed
+from bochner._core.optional import package
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput
 
@@ -186,7 +186,7 @@ class Graph:
     int64, bool, nan = INTEGER, BOOL, math.nan
 
     def __init__(self) -> None:
-        needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
+        package("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
         self._onnx: Any = import_module("onnx")
         self.element: Any = self._onnx.helper.np_dtype_to_tensor_dtype  # ONNX's number of a dtype
         self._nodes: list[Any] = []

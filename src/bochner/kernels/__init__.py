@@ -8,6 +8,6 @@ Gaussian(lengthscale=0.7)
 array([[3.]])
 """
 
-from bochner._core.optional import loaded_when_used
+from bochner._core.optional import lazy_names
 
-__all__, __getattr__, __dir__ = loaded_when_used(__spec__)
+__all__, __getattr__, __dir__ = lazy_names(__spec__)

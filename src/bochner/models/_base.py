@@ -32,7 +32,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.names import NamedArguments, require_arguments
-from bochner._core.optional import needed
+from bochner._core.optional import package
 from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
 from bochner._core.sizes import FEW_CELLS
@@ -316,7 +316,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
             X = dense(X)
         if learned or gaps:
-            pyarrow = needed("pyarrow", f"{who}: filling missing values of an array")
+            pyarrow = package("pyarrow", f"{who}: filling missing values of an array")
             table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, classes)
             return blocks, replace(inputs, names=None)

@@ -26,7 +26,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from bochner import __version__
-from bochner._core.optional import explained
+from bochner._core.optional import raise_as
 from bochner.data.blocks import Blocks
 from bochner.data.files import reason_of, similar_names
 from bochner.data.writers import atomic
@@ -130,9 +130,9 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     The checksum detects damage, not forgery: the author of a file determines its predictions.
     """
     path = Path(path).expanduser()
-    with explained(partial(_read_error, path), OSError), path.open("rb") as file:
+    with raise_as(partial(_read_error, path), OSError), path.open("rb") as file:
         beginning, size = file.read(64), file.seek(0, os.SEEK_END)
-        with explained(lambda _: _refusal(path, _kind_of(beginning)), *_MISREAD):
+        with raise_as(lambda _: _refusal(path, _kind_of(beginning)), *_MISREAD):
             header = _header(path, file, size)
             file.seek(0)
             # not a memory map: it would end the process if the file were truncated meanwhile

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import bochner as bo
-from bochner._core.optional import needed
+from bochner._core.optional import package
 from bochner._core.text import html_table, svg_image
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 def require(who: str) -> None:
     """Raise MissingDependency if a package that pages need is not installed."""
     for name in ("jinja2", "matplotlib"):
-        needed(name, who, '"bochner[report]"')
+        package(name, who, '"bochner[report]"')
 
 
 def page(template: str, **facts: Any) -> str:

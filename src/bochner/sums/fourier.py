@@ -17,7 +17,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.globe import require_places
-from bochner._core.optional import needed
+from bochner._core.optional import package
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block, weights_of
 from bochner.errors import IncompatibleModels, InvalidInput
@@ -37,7 +37,7 @@ def nufft(
     shape = (len(values), *(waves[0] if waves else (len(angles),)))
     if not len(angles):
         return np.zeros(shape, dtype=np.complex128)
-    finufft = needed("finufft", "A fit by sums of waves", "'bochner[grid]'")
+    finufft = package("finufft", "A fit by sums of waves", "'bochner[grid]'")
     transform = getattr(finufft, f"nufft{angles.shape[1]}d{1 if waves else 2}")
     columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
     # relative errors that finufft may be asked for: the finest that float64 has, and the coarsest
