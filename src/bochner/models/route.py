@@ -56,9 +56,9 @@ def represent(  # noqa: PLR0911  a case for each representation
     # ``precision`` is the precision of all sums if rows cannot be read again; these use features.
     features, n, again = spec.features, blocks.n_rows or 0, precision is None
     any_features = again and any_width and features.precision == "auto"
-    penalised = given_alpha(spec.alpha) != 0
-    waves = replace(features, waves=penalised and not features.of_classes)
-    automatic = method is None and any_features and blocks.n_rows is not None and penalised
+    alpha = given_alpha(spec.alpha)
+    waves = replace(features, waves=alpha != 0 and not features.of_classes)
+    automatic = method is None and any_features and blocks.n_rows is not None and alpha != 0
     few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
     fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
     match method:
@@ -79,7 +79,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     if any_features:
         features = replace(features, waves=waves.waves)
     compared = lambda rows: without_copies(spec, rows)[0]
-    given: dict[str, Any] = {"alpha": given_alpha(spec.alpha), "compared": compared}
+    given: dict[str, Any] = {"alpha": alpha, "compared": compared}
     chosen, _ = choose(features, blocks, where=where, **given)
     if features.waves and isinstance(chosen.choice.method, WaveMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)

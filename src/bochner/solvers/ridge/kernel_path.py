@@ -6,7 +6,7 @@ each. Eigenvectors, which serve all penalties, take as long as 5.6 of these (512
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -352,11 +352,12 @@ def choose_penalty(
     bounds = LOWEST * few.trace, HIGHEST * few.trace
     first = FIRST * few.trace / len(few.w) if start is None else start
     is_open = criterion == "auto" and noise is None and amplitude is None
+    penalties = Penalties(few)
 
-    def best(one: KernelRows) -> tuple[float, EvidenceOutcome]:
-        find = (lambda: Penalties(one).likeliest(first)) if is_open else None
+    def best(target: int) -> tuple[float, EvidenceOutcome]:
+        find = partial(penalties.likeliest, first, target) if is_open else None
+        one = replace(few, y=few.y[:, target : target + 1])
         return likeliest_alpha(one, one.at, (noise, amplitude), bounds, first, 3e-4, find)
 
-    each = (replace(few, y=few.y[:, i : i + 1]) for i in range(rows.y.shape[1]))
-    alphas, outcomes = zip(*map(best, each), strict=True)
+    alphas, outcomes = zip(*map(best, range(rows.y.shape[1])), strict=True)
     return np.array(alphas), EvidenceOutcome.worst(outcomes)
