@@ -75,7 +75,7 @@ UNREAD = [
     (TWICE, "different names; got 'a' mo"),
     (OnlyAStream(TWICE), "different names; got 'a' more than once. Rename or drop"),
     (pd.DataFrame({"a": []}), "least one row; the pandas DataFrame has none"),
-    (pd.DataFrame(index=[1]), "at least one feature column beside .* got none"),
+    (pd.DataFrame(index=[1]), "at least one feature column besides .* got none"),
     (pl.LazyFrame({"a": []}), "must have rows, .* got no rows or different"),
     ({"a": [1]}, "must be a data frame .* got the builtins dict"),
     (np.eye(2), "got the numpy ndarray.* for arrays use Blocks.from_arrays"),
