@@ -9,8 +9,10 @@ from scipy.linalg import LinAlgError
 from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
+from bochner._core import native
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian
+from bochner.models.representations.exact import matrix_of
 from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose, left_out_path
 from bochner.solvers.ridge.kernel_path import downhill, least_along, solve_kernel
@@ -138,7 +140,7 @@ def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
 
 
 def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
-    problem = rows()
+    problem, w = rows(), WEIGHTS["shares"]
     whole = problem.solved(0.3, 0)[:2]
     monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
     for found, expected in zip(problem.solved(0.3, 0)[:2], whole, strict=True):
@@ -150,6 +152,13 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30
     assert_close(some.coef, problem.solved(some.alpha, 0).coef, factor=1e6)
+    monkeypatch.setattr("bochner.models.representations.exact.STORED_ROWS", 10)
+    stored, kernel = replace(problem, w=w), 0.5 * Gaussian(0.8) + 0.5 * Gaussian(0.8)
+    unstored = replace(stored, K=matrix_of(kernel, table()[0]))
+    assert isinstance(unstored.K, np.ndarray) == (native.loops() is None)
+    for found, expected in zip(unstored.solved(0.3, 9), stored.solved(0.3, 9), strict=True):
+        assert_close(found, expected, factor=1e6)
+    assert_close(solve_kernel(unstored, "loo").coef, solve_kernel(stored, "loo").coef, factor=1e6)
     each = solve_kernel(problem, "gcv", per_target=True)
     assert each.alpha.shape == (2,)
     assert each.criterion == "gcv"

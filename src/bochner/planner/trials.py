@@ -25,6 +25,7 @@ from bochner.features.mercer.sphere import WaveMethod
 from bochner.features.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.models.representations.exact import compiled_terms
 from bochner.models.representations.representation import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.ridge.estimators import KernelRidge
@@ -347,8 +348,10 @@ def direct_fit(task: Task) -> FitForecast:
         factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse  # a third of penalties
         steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two factors or three
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
-    # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
+    # Kernel matrix, factor and inverse; or a factor in float32, and a matrix of all or some rows
     size = 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
+    if compiled_terms(task.kernel, task.sample.X, n) is not None:
+        size = 4.0 * n**2 + 8.0 * (DENSE_ROWS**2 + PENALTY_ROWS**2)
     takes = sum(steps.values()), OVERHEAD + size, steps
     return FitForecast(ExactKernel(), n, "exact", exact_error(task), 0.0, *takes)
 

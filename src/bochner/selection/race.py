@@ -8,7 +8,7 @@ rows, where sums of kernels are tried too. docs/search.md has the gain of each r
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.algebra import BAND, Mahalanobis, kernel_matrix
+from bochner.kernels.algebra import Mahalanobis, kernel_matrix
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
@@ -86,8 +86,6 @@ class Rung:
 
     rows: RowSample
     chooses: bool = False  # Whether each fit has the penalty of leave-one-out errors
-    #: Kernel values that several fits need.
-    known: dict[Kernel, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,12 +198,12 @@ class Race:
         return self._all_of([partial(iter, [each]) for each in candidates], rung)
 
     def _sums(self, judged: list[Judged], rung: Rung) -> list[Judged]:
-        """Return sums of the first with each of the others that are near, and of three."""
+        """Return sums of the first with each of the others that are near, and maybe of three."""
         first, *others = _ranked(judged)[: self.effort.finalists]
         others = [each for each in others if self._near(each, first)]
         sums = side_by_side([partial(self._sum, [first, other], rung) for other in others])
         pairs = [(pair.error, k) for k, pair in enumerate(sums) if pair is not None]
-        if len(pairs) > 1:
+        if len(pairs) > 1 and min(pairs)[0] < first.error:
             best = others[min(pairs)[1]]
             third = next(each for each in others if each is not best)
             sums.append(self._sum([first, best, third], rung))
@@ -224,9 +222,7 @@ class Race:
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
-        each = zip(*(self._matrices(part, rung) for part in kernels), strict=True)
-        K, across = (_weighted_mean(matrices, shares) for matrices in each)
-        judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
+        judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, is_sum=True)
         return replace(judged, seconds=time.perf_counter() - began)
 
     # --- candidates ------------------------------------------------------------------------------
@@ -392,28 +388,17 @@ class Race:
 
     # --- one candidate ---------------------------------------------------------------------------
 
-    def _erring(
-        self, candidate: TunedKernel, rung: Rung, of_sum: tuple[Array, Array] | None = None
-    ) -> Judged:
-        rows = rung.rows
-        K, across = of_sum or self._matrices(candidate.kernel, rung)
+    def _erring(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Judged:
+        rows, kernel = rung.rows, candidate.kernel
+        K, across = kernel_matrix(kernel, rows.X), kernel(self.test.X, rows.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
         elif rung.chooses:
             return self._at_best(problem, across, candidate)
         judged = self._at_penalty(problem, across, candidate)
-        is_open = self.of_classes and self.share is None and of_sum is None
+        is_open = self.of_classes and self.share is None and not is_sum
         return self._at_smaller(problem, across, judged) if is_open else judged
-
-    def _matrices(self, kernel: Kernel, rung: Rung) -> tuple[Array, Array]:
-        """Return the kernel values of a candidate; values of few rows are not kept."""
-        if kernel in rung.known:
-            return rung.known[kernel]
-        both = kernel_matrix(kernel, rung.rows.X), kernel(self.test.X, rung.rows.X)
-        if not rung.chooses:
-            rung.known[kernel] = both
-        return both
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at its leave-one-out penalty, with the evidence at its best penalty."""
@@ -531,14 +516,3 @@ def _of_all_targets(rows: KernelRows, evidence: Float[Array, " t"]) -> float:
 
 def _ranked(judged: list[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda each: each.error)
-
-
-def _weighted_mean(matrices: Sequence[Array], shares: list[float]) -> Array:
-    """Return the weighted mean of matrices, computed in bands of rows that stay in cache."""
-    mean = np.empty_like(matrices[0])
-    for start in range(0, len(mean), BAND):
-        here = slice(start, start + BAND)
-        np.multiply(shares[0], matrices[0][here], out=mean[here])
-        for share, each in zip(shares[1:], matrices[1:], strict=True):
-            mean[here] += share * each[here]
-    return mean

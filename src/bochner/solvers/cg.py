@@ -1,6 +1,6 @@
 """Conjugate gradients for several right-hand sides, and products with a kernel matrix by tiles."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -161,3 +161,23 @@ class KernelOperator:
         moved = self.moved and not is_sparse(self.X)
         with np.errstate(over="ignore"):
             return (self.X - self.X.mean(axis=0) if moved else self.X).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTerms:
+    """The kernel matrix of a sum of compiled loops, computed where it is needed and never stored.
+
+    A fit makes about five products, which take no longer than to read a stored matrix.
+    """
+
+    terms: Sequence[tuple[float, KernelOperator]]  # Share and loop of each
+
+    def __getitem__(self, place: tuple[slice, slice]) -> Float[Array, "b c"]:
+        here, there = place
+        return sum(share * term.tiles(term.X[here], term.X[there]) for share, term in self.terms)
+
+    def diagonal(self) -> Float[Array, " n"]:
+        return np.full(self.terms[0][1].n, sum(share for share, _ in self.terms))
+
+    def product(self, V: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        return sum(share * term.product(V) for share, term in self.terms)

@@ -27,7 +27,7 @@ from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._rows import KernelSum
@@ -51,7 +51,7 @@ from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.waves import waves_for
-from bochner.solvers.cg import TILE, KernelOperator
+from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
@@ -63,6 +63,10 @@ from bochner.sums.passes import LOCAL, Executor
 
 #: Number of rows of a local fit with leave-one-out errors: a tenth of the time of the factors.
 LEAVES_LEFT_OUT = 2048
+
+#: Rows of a stored kernel matrix; terms of a kernel, and their columns, of a matrix that is not
+#: stored: the five products of a fit take as long as to compute a matrix and read it.
+STORED_ROWS, MOST_TERMS, MOST_COLUMNS = 2048, 3, 32
 
 #: The kernel found on a sample of rows, the curves of columns, and the sample.
 Candidate = tuple[Tuning, Any, RowSample]
@@ -108,9 +112,8 @@ class MatrixRows(Representation):
         index = chosen_rows(self.chosen.seed, n, m)
         order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
-        K, unit = kernel_matrix(self.chosen.kernel, X), self.unit
-        rows = KernelRows(K, y, w / unit, self.fit_intercept)
-        errors, last = rows.solved(solution.alpha / unit, m).left_out, slice(n - m, None)
+        rows = KernelRows(matrix_of(self.chosen.kernel, X), y, w / self.unit, self.fit_intercept)
+        errors, last = rows.solved(solution.alpha / self.unit, m).left_out, slice(n - m, None)
         return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
     def calibration(self, solution: Solution) -> Calibration | None:
@@ -162,7 +165,7 @@ def _solved(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> S
     """Solve with the matrix of rows in random order; the search starts at a penalty per row."""
     judged = share * float(rows.w[:PENALTY_ROWS].sum())
     return solve_kernel(
-        KernelRows(kernel_matrix(kernel, rows.X), rows.y, rows.w, spec.fit_intercept),
+        KernelRows(matrix_of(kernel, rows.X), rows.y, rows.w, spec.fit_intercept),
         spec.alpha,
         per_target=spec.per_target,
         start=judged if np.isfinite(judged) else None,
@@ -255,13 +258,30 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
     return KernelOperator(kernel.evaluate, X, moved=kernel.spectral(X.shape[1]) is not None)
 
 
-# --- Leaves of near rows --------------------------------------------------------------------------
+def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
+    """Return the matrix of n rows as a sum of compiled loops; None if a stored one takes less time.
 
-
-def _within(kernel: Kernel, X: Float[Array, "n d"]) -> SeenRows:
-    """Take transformations of rows out of a kernel, so that each row is transformed once."""
+    X are the rows, or some of them.
+    """
+    if n <= STORED_ROWS:
+        return None
     kernel, X = kernel.untransformed(X)
-    return kernel, np.ascontiguousarray(X)
+    parts = [(k.scale, k.kernel) if isinstance(k, Scaled) else (1.0, k) for k in kernel.summands]
+    if len(parts) > MOST_TERMS:
+        return None
+    terms = [(share, _operator(*part.untransformed(X))) for share, part in parts]
+    columns = sum(term.X.shape[1] for _, term in terms)
+    serves = columns <= MOST_COLUMNS and all(term.loop for _, term in terms)
+    return KernelTerms(terms) if serves else None
+
+
+def matrix_of(kernel: Kernel, X: Array) -> Any:
+    """Return the kernel matrix of rows, stored or not."""
+    terms = compiled_terms(kernel, X, X.shape[0])
+    return kernel_matrix(kernel, X) if terms is None else terms
+
+
+# --- Leaves of near rows --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +315,7 @@ class LeafRows(Representation):
     def _of_leaves(self, solution: Any, values: bool, X: Array) -> Array:
         """Return values or gradients of the kernel sums of leaves, at the rows of each."""
         X = as_rows(X)
-        kernel, seen = _within(self.chosen.kernel, X)
+        kernel, seen = self.chosen.kernel.untransformed(X)
         leaf, parts = self.tree.leaves(kernel, seen), []
         for number in np.unique(leaf):
             here = leaf == number
@@ -310,7 +330,7 @@ class LeafRows(Representation):
         """Landmarks and rows of each leaf, transformed as by the kernel."""
         phi, kernel = cast("NystromMap", self.chosen.map), self.chosen.kernel
         every = (np.concatenate([phi.landmarks, self.X[i]]) for i in self._rows_of)
-        return [_within(kernel, X)[1] for X in every]
+        return [kernel.untransformed(X)[1] for X in every]
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of landmarks and rows of a leaf."""
@@ -347,7 +367,7 @@ def leaf_rows(
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = among_near_rows(spec, rows, start)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
-    seen = _within(kernel, rows.X)
+    seen: SeenRows = kernel.untransformed(rows.X)
     tree, leaf = near.grow(*seen, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
@@ -419,7 +439,7 @@ def _solve_leaves(
     # A power of two near the largest target about the mean, so that float32 holds all
     unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
     phi: Any = chosen.map
-    landmarks = _within(chosen.kernel, phi.landmarks)[1]
+    landmarks = chosen.kernel.untransformed(phi.landmarks)[1]
     L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are kernel values with landmarks times it
 
     def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # twice, rather than kept

@@ -254,7 +254,8 @@ class ExactKernel(Method):
     ----------
     preconditioner : Method, str or None, default None
         None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor per
-        penalty (n³/3 operations, 3 n² numbers); more rows are solved as with "nystrom". A method:
+        penalty (n³/3 operations; n²/2 numbers, or 3 n² for kernels without a compiled loop and for
+        sums of many terms); more rows are solved as with "nystrom". A method:
         conjugate gradients for any number of rows, preconditioned with ``n_features`` features:
         Nyström with pivots, or a Mercer map if the kernel has one. Fourier features help little.
     tol : float, default 1e-6

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from bochner._core.arrays import slices
 from bochner._core.blas import add_gram, factor, mirror, solve_factored, symmetric_product
 from bochner._core.lapack import (
     add_both_products,
@@ -28,6 +29,7 @@ from bochner._core.lapack import (
     solve_by_triangle,
 )
 from bochner._core.shapes import Array, Both, Float
+from bochner.solvers.cg import KernelTerms
 from bochner.solvers.ridge.problem import (
     LEAST_SLACK,
     TINY,
@@ -44,12 +46,14 @@ from bochner.solvers.ridge.problem import (
 #: the right side; share of a residual that one may leave: with more the factor is of float64.
 SINGLE_FROM, REFINED, CONVERGES = 1024, 1e-12, 0.3
 
+BAND = 64  # Rows whose kernel values are computed together
+
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
     """The kernel matrix of rows, their targets and weights."""
 
-    K: Float[Array, "n n"]
+    K: Any  # (n, n): an array, or KernelTerms
     y: Float[Array, "n t"]
     w: Float[Array, " n"]  # positive
     centred: bool = True  # whether an intercept is fitted
@@ -59,8 +63,24 @@ class KernelRows:
         return np.sqrt(self.w)
 
     @cached_property
-    def weighted(self) -> Float[Array, "n n"]:
-        return both_sides(self.K, self.root)
+    def _weighted(self) -> Float[Array, "n n"]:
+        return both_sides(self.K, self.root, self.root)
+
+    def product(self, u: Float[Array, "n r"]) -> Float[Array, "n r"]:
+        """Return √w K √w u."""
+        if isinstance(self.K, KernelTerms):
+            return self.root[:, None] * self.K.product(self.root[:, None] * u)
+        return symmetric_product(self._weighted, u)
+
+    def shifted(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
+        """Return √w K √w + αI, Fortran-contiguous, on and above the diagonal."""
+        n, root = len(self.w), self.root
+        A = np.empty((n, n), dtype, order="F")
+        for here in slices(n, BAND):
+            left = slice(here.stop)
+            A[left, here] = both_sides(self.K[here, left], root[here], root[left]).T
+        A[np.diag_indices(n)] += alpha
+        return A
 
     @cached_property
     def weight(self) -> float:
@@ -73,12 +93,13 @@ class KernelRows:
     @cached_property
     def trace(self) -> float:
         """Of √w K √w."""
-        return max(float(self.w @ np.diag(self.K)), TINY)
+        return max(float(self.w @ self.K.diagonal()), TINY)
 
     @cached_property
     def spread(self) -> float:
         """The trace about the mean of the rows, where an intercept is fitted."""
-        mean = self.centred * float(self.w @ self.K @ self.w) / self.weight
+        root = self.root[:, None]
+        mean = self.centred * float((root * self.product(root)).sum()) / self.weight
         return max(self.trace - mean, 1e-12 * self.trace)
 
     @cached_property
@@ -128,7 +149,7 @@ class KernelRows:
         if single and len(right) > SINGLE_FROM:
             pair = self._by_single(alpha, right, within, most)
         if pair is None:
-            A = shifted(self.K, self.root, alpha)
+            A = self.shifted(alpha)
             factor(A)
             pair = solve_factored(A, right), A
         u, p, intercept = pair[0][:, :-1], pair[0][:, -1], self.mean
@@ -154,7 +175,7 @@ class KernelRows:
 
         A residual of |A| |u| in units of the last digit is as good as zero.
         """
-        A = shifted(self.K, self.root, alpha, dtype=np.float32)
+        A = self.shifted(alpha, np.float32)
         try:
             factor(A)
         except LinAlgError:
@@ -163,7 +184,7 @@ class KernelRows:
         left, unit = right, 2 * float(np.finfo(float).eps) * (self.trace + alpha)
         for _ in range(12):
             u += solve_factored(A, left)
-            left = right - symmetric_product(self.weighted, u) - alpha * u
+            left = right - self.product(u) - alpha * u
             known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
             # A column of zeros (a class without rows) has the solution zero.
             off = float((np.linalg.norm(left, axis=0) / np.maximum(known, TINY)).max())
@@ -349,18 +370,11 @@ class KernelFactor:
         return left_out_errors(self.residuals[first:], slack), slack
 
 
-def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
-    """Return √w M √w."""
-    return M if np.all(root == 1) else root[:, None] * M * root
-
-
-def shifted(
-    K: Float[Array, "m m"], root: Float[Array, " m"], alpha: float, dtype: Any = np.float64
-) -> Float[Array, "m m"]:
-    """Return √w K √w + αI, Fortran-contiguous, from K's lower triangle."""
-    A = np.array(both_sides(K, root).T, dtype, order="F")
-    A[np.diag_indices(len(A))] += alpha
-    return A
+def both_sides(
+    M: Float[Array, "n m"], left: Float[Array, " n"], right: Float[Array, " m"]
+) -> Float[Array, "n m"]:
+    """Return √w M √w, with the weights of the rows on the left and of the columns on the right."""
+    return M if np.all(left == 1) and np.all(right == 1) else left[:, None] * M * right
 
 
 # --- Criteria with gradients in the kernel matrix, which descents minimise ------------------------
@@ -402,7 +416,7 @@ def kernel_evidence(
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count
     M *= 0.5 * len(scale) / n
     add_square(M, np.asfortranarray(dual.u * (0.5 / (n * scale)) ** 0.5, M.dtype), -1.0)
-    return KernelScore(-value / n, both_sides(M.T, rows.root), -slope / n)
+    return KernelScore(-value / n, both_sides(M.T, rows.root, rows.root), -slope / n)
 
 
 def kernel_leave_one_out(
@@ -431,7 +445,7 @@ def kernel_leave_one_out(
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
     by_alpha += float(by_diagonal @ dual.diagonal) / alpha
     outer /= total
-    below = both_sides(outer.T, rows.root)
+    below = both_sides(outer.T, rows.root, rows.root)
     return KernelScore(float(np.log(total)), below, alpha * by_alpha / total)
 
 

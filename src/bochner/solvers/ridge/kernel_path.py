@@ -183,7 +183,8 @@ def solve_kernel(
     the first 2048, or with ``lost`` 3072, it may become smaller: with denser rows the kernel
     explains more. Slacks are of the last 1024, or with ``lost`` 3072, rows.
     """
-    few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
+    dense = rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
+    few = dense.first(PENALTY_ROWS)
     level = LEVEL if start is None else NEAR
     penalties = Penalties(few, level=level, noise_is_constant=lost is None)
     tried, before = dict[float, SolvedRows](), None
