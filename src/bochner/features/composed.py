@@ -195,8 +195,8 @@ def shares(
     others = [i for i, width in exact.items() if width is None]
     left = ask.n_features - sum(widths)
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
-    who, what = type(method).__name__, f"some for each term of {kernel!r}"
-    ask.require_width(sum(widths) + sum(least), who, what)
+    who, what = type(method).__name__, "some for each term of {!r}"
+    ask.require_width(sum(widths) + sum(least), who, what, kernel)
     sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
     for place, i in enumerate(others):
         widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method, ask)
@@ -262,7 +262,7 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
 def divisible_width(width: int, kernel: Kernel, method: Method, ask: Request) -> int:
     """Return the largest width that the method can have within this one."""
     least, who = ask.n_features - width + method.granularity, type(method).__name__
-    ask.require_width(least, who, f"some beside the exact parts of {kernel!r}")
+    ask.require_width(least, who, "some beside the exact parts of {!r}", kernel)
     return width - width % method.granularity
 
 

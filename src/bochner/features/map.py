@@ -93,11 +93,11 @@ class Request:
             raise InvalidInput(f"draw: {who} takes {what} from rows of data; got none. Pass X=...")
         return self.X
 
-    def require_width(self, least: int, who: str, what: str) -> None:
-        """Refuse fewer features than ``least``."""
+    def require_width(self, least: int, who: str, what: str, kernel: Any = None) -> None:
+        """Refuse fewer features than ``least``; ``{!r}`` in ``what`` is the kernel."""
         if self.n_features < least:
             raise InvalidInput(
-                f"{who} requires n_features of at least {least:,}, {what}; got "
+                f"{who} requires n_features of at least {least:,}, {what.format(kernel)}; got "
                 f"{self.n_features:,}. Ask for more features, or use Nystrom(...)."
             )
 

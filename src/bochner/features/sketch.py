@@ -144,7 +144,7 @@ def split_off(
     left -= d * pays
     energy[exact] = 0.0
     if energy.any():
-        ask.require_width(D - left + 1, type(method).__name__, f"beside exact parts of {kernel!r}")
+        ask.require_width(D - left + 1, type(method).__name__, "beside exact parts of {!r}", kernel)
     return exact, energy, left
 
 
@@ -261,12 +261,12 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     most = max(1, series.degree or 0)
     present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
     count = sum(math.comb(d + int(n) - 1, n) for n in np.flatnonzero(present))
-    ask.require_width(count, "Explicit", f"all of {kernel!r}")
+    ask.require_width(count, "Explicit", "all of {!r}", kernel)
     rows = np.array([*combinations_with_replacement(range(d + 1), most)], dtype=np.int32)
     degrees = (rows < d).sum(axis=1)
-    order = np.argsort(degrees, kind="stable")
-    order = order[present[degrees[order]]]
-    columns, n = rows[order], degrees[order]
+    kept = np.argsort(degrees, kind="stable")
+    kept = kept[present[degrees[kept]]]
+    columns, n = rows[kept], degrees[kept]
     # log Π e_j!: the i-th copy of a column in a sorted row contributes i.
     copies, log_factorials = np.ones(count), np.zeros(count)
     for i in range(1, most):

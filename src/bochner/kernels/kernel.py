@@ -57,6 +57,8 @@ class Kernel(Value, abc.ABC):
 
     # NumPy then leaves np.float64(2) * k to the kernel.
     __array_ufunc__ = None
+    #: From functions (add, multiply, scale) and the values of the parts to the kernel's value.
+    fold: ClassVar[Callable[..., Any]]
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Pairs:
         """Return the kernel matrix K with K[i, j] = k(X[i], Y[j]).
@@ -188,12 +190,8 @@ class Kernel(Value, abc.ABC):
         elif not isinstance(self, Algebra):
             return leaf(self, columns)
         values = [part.folded(leaf, add, multiply, scale, columns) for part in self.parts.values()]
-        if isinstance(self, Power):
-            values *= self.exponent
-        if isinstance(self, Scaled) and values[0] is not None:
-            return scale(self.scale, values[0])
-        join = add if isinstance(self, Sum) else multiply
-        return reduce(lambda a, b: None if a is None or b is None else join(a, b), values)
+        times = lambda a, b: None if a is None else multiply(a, b)
+        return None if any(v is None for v in values) else self.fold((add, times, scale), *values)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
@@ -424,6 +422,7 @@ class Sum(Algebra):
         moment = lambda *squares: sum(a * s for a, s in pairs(squares) if a) / self.at_zero(d)
         return spectral.composite(draw, moment, *(part.spectral(d) for part in parts))
 
+    fold = lambda _, how, left, right: how[0](left, right)
     kept = False
 
     def joined(self, *parts: Values) -> Array:
@@ -460,6 +459,8 @@ class Product(Algebra):
         draw = lambda m, rng, left, right: left() + right()[:, rng.permutation(m)]
         return spectral.composite(draw, operator.add, self.left.spectral(d), self.right.spectral(d))
 
+    fold = lambda _, how, left, right: how[1](left, right)
+
     def joined(self, *parts: Values) -> Array:
         return parts[0]() * parts[1]()
 
@@ -495,6 +496,7 @@ class Scaled(Algebra):
         return f"{word(self.scale)} {times} {inner}"
 
     spectral = spectral_within
+    fold = lambda self, how, value: how[2](self.scale, value)
     kept = False
 
     def joined(self, *parts: Values) -> Array:
@@ -538,6 +540,8 @@ class Power(Algebra):
         draw = lambda m, rng, each: sum(each()[:, rng.permutation(m)] for _ in range(p))
         return spectral.composite(draw, lambda square: p * square, one)
 
+    fold = lambda self, how, value: reduce(how[1], [value] * self.exponent)
+
     def joined(self, *parts: Values) -> Array:
         return parts[0]() ** self.exponent
 
@@ -549,6 +553,7 @@ class Transformed(Kernel):
     """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y))."""
 
     kernel: Kernel
+    pullback = Combined.pullback
 
     @abc.abstractmethod
     def inputs(self, X: Rows) -> Float[Array, "n e"]:
@@ -570,8 +575,6 @@ class Transformed(Kernel):
 
     def untransformed(self, X: Rows) -> tuple[Kernel, Rows]:
         return self.kernel.untransformed(self.inputs(X))
-
-    pullback = Combined.pullback
 
     def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
         U = self.inputs(X)
@@ -610,6 +613,7 @@ class Columns(Transformed):
 
     kernel: Part
     columns: Annotated[tuple[int, ...], checks.integers]
+    fold = lambda _self, _how, value: value
 
     def inputs(self, X: Rows) -> Float[Array, "n c"]:
         require_columns("Columns", self.columns, X)
@@ -628,9 +632,7 @@ class Columns(Transformed):
 
 def has_free(kernel: object) -> bool:
     """Whether a kernel has numbers that are free."""
-    if not isinstance(kernel, Kernel):
-        return False
-    numbers = kernel.get_params().values()
+    numbers = kernel.get_params().values() if isinstance(kernel, Kernel) else ()
     return any(isinstance(v, Free) for n in numbers for v in (n if isinstance(n, tuple) else (n,)))
 
 

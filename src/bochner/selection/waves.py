@@ -7,7 +7,6 @@ evaluation of the evidence.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,7 +15,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, attempted
 from bochner.features.auto import Choice
 from bochner.features.composed import box_of_rows
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, equispaced_map, grid_of
@@ -35,13 +34,12 @@ TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
     """Return the Fourier grid of a kernel for ``n_rows`` rows like X; None to use features."""
-    d, most, made = X.shape[1], most_waves(n_rows), None
+    d, most = X.shape[1], most_waves(n_rows)
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
-    with suppress(InvalidInput):
-        made = _harmonics(kernel, most) if on_sphere else _grid(kernel, X, most)
-    if made is None:
+    made = attempted(_harmonics, kernel, most) if on_sphere else attempted(_grid, kernel, X, most)
+    if made is None or isinstance(made, InvalidInput):
         return None
     phi, method, many = made
     where = "the globe" if on_sphere else f"{d} column{'s' * (d > 1)}"
