@@ -99,7 +99,7 @@ class RowSample:
 
     def take(self, rows: Array) -> "RowSample":
         """Return these rows."""
-        return RowSample(*part(self, rows), self.priority[rows])
+        return RowSample(self.X[rows], self.y[rows], self.w[rows], self.priority[rows])
 
 
 def _least(priority: Float[Array, " n"], m: int) -> Array:

@@ -165,14 +165,14 @@ def summed_features(
     shape = required_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:
         asked = "float64"
-    dtype = precision or feature_precision(asked, blocks.n_rows, chosen.map)
-    chosen, method, n = replace(chosen, precision=dtype), chosen.choice.method, blocks.n_rows
+    n, phi, method = blocks.n_rows, chosen.map, chosen.choice.method
+    chosen = replace(chosen, precision=precision or feature_precision(asked, n, phi))
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
     automatic = whitens_sums and precision is None and asked == "auto" and random
-    D = chosen.map.n_features
+    D = phi.n_features
     if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # sums, then whitened
         chosen = _with_jitter(chosen, COARSE)
-    sums = add_up(chosen, blocks, dtype, where, passes.sample_of(chosen.seed))
+    sums = add_up(chosen, blocks, chosen.precision, where, passes.sample_of(chosen.seed))
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
 
 
