@@ -301,9 +301,9 @@ class Nystrom(Method):
     Parameters
     ----------
     landmarks : str, rows (m, d) or a value of `bochner.landmarks`, default "rpcholesky"
-        "rpcholesky", "kmeans", "uniform" and "ridge-leverage" stand for ``RPCholesky()``,
+        The names "rpcholesky", "kmeans", "uniform" and "ridge-leverage" mean ``RPCholesky()``,
         ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options. An array of
-        landmarks stands for ``Given(rows)``.
+        landmarks means ``Given(rows)``.
 
     Notes
     -----

@@ -403,7 +403,7 @@ class SketchMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         rows = X if isinstance(X, np.ndarray) or arrays.is_sparse(X) else arrays.to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        # Rows whose transforms stay in the cache; those of TensorSketch, by FFT, take more room.
+        # Blocks of rows whose transforms fit into the cache; FFTs of TensorSketch need more memory
         widths = self.terms.exact_width, *(block.width for block in self.blocks)
         cells = 1 << (19 if self.steps else 17)
         parts = list(arrays.slices(len(Z), max(1, cells // max(widths))))
@@ -531,7 +531,7 @@ class Tree:
         return Pairs(self._step(0, 1, 1), 0, 0, entries, np.zeros(width, np.int32))
 
     def _step(self, start: int, size: int, count: int) -> int:
-        """Return the number of the node of ``size`` leaves, of which the first ``count`` are x."""
+        """Return the number of the node of ``size`` leaves; its first ``count`` leaves are x."""
         while count <= size // 2:
             size //= 2
         place = start, size, count

@@ -617,7 +617,7 @@ def _monomial(
     total = series.degree if method.degree is None else method.degree
     if total is None or method.order is None:
         ask.rows("Gegenbauer", "its order and degree")
-    if total is None:  # the smallest degree that omits almost nothing of k(x, x)
+    if total is None:  # the smallest degree that omits a negligible part of k(x, x)
         t = max(float(np.quantile(r, 0.99)), 1e-150)
         n = np.arange(4096)
         logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
