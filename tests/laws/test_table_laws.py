@@ -22,7 +22,7 @@ from sklearn.model_selection import cross_val_score
 import bochner as bo
 from bochner.cli.running import run
 from bochner.data.blocks import Blocks
-from bochner.data.encoders import Levels, Numbers, Times, form_of, ordered, parts_for, seconds_of
+from bochner.data.encoders import Levels, Numbers, Times, form_of, ordinal, parts_for, seconds_of
 from bochner.data.schema import Schema
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
@@ -123,7 +123,7 @@ COLUMNS = {
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_texts_are_places_among_levels(kind):
     table = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
-    schema = Schema(("a",), encoders=(ordered("a", ("a", "b", "é"), 9.0, indicator=True),))
+    schema = Schema(("a",), encoders=(ordinal("a", ("a", "b", "é"), 9.0, indicator=True),))
     X = np.concatenate([b.X for b in Blocks.from_table(table, schema=schema)])
     expected = [[0.5, 0], [9, 1], [0, 0], [9, 0], [0.5, 0], [1, 0]]
     np.testing.assert_array_equal(X, expected)
@@ -135,7 +135,7 @@ def test_texts_of_many_blocks_are_looked_up_once():
             looked_up.append(given[0])
             return super().get(*given)
 
-    encoder, looked_up = ordered("a", ("a", "b", "é"), 9.0), []
+    encoder, looked_up = ordinal("a", ("a", "b", "é"), 9.0), []
     vars(encoder)["code"] = Counted(encoder.code)
     for places in ([1, 0], [0, 1], [1, 1]):
         column = pa.DictionaryArray.from_arrays(pa.array(places, "int32"), pa.array(["a", "b"]))
@@ -263,7 +263,7 @@ def test_an_order_is_kept():
     enum = pl.Series(["mid", "low", None, "high"] * 30, dtype=pl.Enum(["low", "mid", "high"]))
     for X in (frame, pl.DataFrame({"grade": enum}), pa.Table.from_pandas(frame)):
         model = bo.KernelRidge(**FAST).fit(X, np.tile([1.0, 0, 3, 2], 30))
-        assert model.schema_.encoders == (ordered("grade", ("low", "mid", "high"), 0.5, True),)
+        assert model.schema_.encoders == (ordinal("grade", ("low", "mid", "high"), 0.5, True),)
         np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
     places = np.arange(600) % 60  # more than levels that have a column each
     many = pd.DataFrame({"grade": pd.Categorical([f"{i:02}" for i in places], ordered=True)})

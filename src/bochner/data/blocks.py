@@ -22,7 +22,7 @@ from bochner.data.sources import (
     Block,
     Source,
     as_piece,
-    checked,
+    check_values,
     cut,
     open_arrays,
     open_iterable,
@@ -350,7 +350,7 @@ class Blocks:
         """Return the same blocks with targets and weights from arrays, one entry per row."""
         n = count_rows(self.cells())
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        targets = checked(as_piece(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
+        targets = check_values(as_piece(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
 
         def replace_targets(block: Block) -> Block:
             rows = part(targets, slice(block.start, block.start + block.X.shape[0]))

@@ -12,7 +12,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.random import mix_bits
 from bochner._core.shapes import Array, Float, Int
-from bochner.data.encoders import FOLDS, Encoder, Levels, Numbers, Times, folds, ordered, parts_for
+from bochner.data.encoders import FOLDS, Encoder, Levels, Numbers, Times, folds, ordinal, parts_for
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, weights_of
 
@@ -177,7 +177,7 @@ def _encoder(draft: Encoder, j: int, cells: CellSums) -> Encoder | str:
         return _of_levels(draft, j, cells, gaps)
     middle = float(np.median(cells.sampled(j)))
     if isinstance(draft, Levels):
-        return ordered(draft.name, draft.levels, middle / max(1, len(draft.levels) - 1), gaps)
+        return ordinal(draft.name, draft.levels, middle / max(1, len(draft.levels) - 1), gaps)
     if isinstance(draft, Times):
         parts = parts_for(cells.sampled(j), "trend" not in draft.parts)
         return replace(draft, parts=parts, origin=middle, fill=middle, indicator=gaps)

@@ -155,7 +155,7 @@ class Levels(Encoder):
         return "missing values, which count as unknown", missing
 
 
-def ordered(
+def ordinal(
     name: str, levels: tuple[str, ...], fill: float = 0.5, indicator: bool = False
 ) -> Levels:
     """Return the encoder of ordered levels as ranks from 0 to 1; missing and unseen: ``fill``."""

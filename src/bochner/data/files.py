@@ -226,15 +226,15 @@ def open_file(file: File, separator: str | None) -> Reader:
     if not head:
         raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
     if head.startswith(b"PAR1") or suffix in PARQUET:
-        with _opened(file, "Parquet") as opened:
-            schema, metadata = opened.schema_arrow, opened.metadata
+        with _open(file, "Parquet") as source:
+            schema, metadata = source.schema_arrow, source.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            coded = _coded(schema, metadata)
+            coded = _code_columns(schema, metadata)
     elif head == b"ARROW1" or suffix in FEATHER:
-        with _opened(file, "Feather") as opened:
-            schema, coded = opened.schema, None
-        with _opened(file, "Feather", schema.names[:1]) as opened:
-            groups = [opened.get_batch(i).num_rows for i in range(opened.num_record_batches)]
+        with _open(file, "Feather") as source:
+            schema, coded = source.schema, None
+        with _open(file, "Feather", schema.names[:1]) as source:
+            groups = [source.get_batch(i).num_rows for i in range(source.num_record_batches)]
     elif suffix in TEXT:
         return _open_text(file, separator)
     else:
@@ -272,11 +272,11 @@ def _read(
     group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
     at, numbers = sum(groups[:group]), range(group, len(groups))
     kind, codes = ("Feather", frozenset[str]()) if coded is None else ("Parquet", text & coded)
-    with unchanged(file), _opened(file, kind, names, codes) as opened:
+    with unchanged(file), _open(file, kind, names, codes) as source:
         if coded is None:
-            batches = map(opened.get_batch, numbers)
+            batches = map(source.get_batch, numbers)
         else:
-            batches = opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
+            batches = source.iter_batches(rows, [*numbers], [*names], use_threads=False)
         for batch in batches:
             if coded is None:
                 batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
@@ -299,7 +299,7 @@ def _incomplete_file(file: File, kind: str, error: Exception) -> DataFileError:
     )
 
 
-def _coded(schema: Any, metadata: Any) -> frozenset[str]:
+def _code_columns(schema: Any, metadata: Any) -> frozenset[str]:
     """Return the text columns with small dictionaries, which pyarrow reads as codes."""
     text = {field.name for field in schema if "string" in str(field.type)}
     places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]
@@ -310,7 +310,7 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
 
 
 @contextmanager
-def _opened(
+def _open(
     file: File, kind: str, names: Sequence[str] = (), text: Iterable[str] = ()
 ) -> Iterator[Any]:
     """Open a Parquet or Feather file to read these columns, or all; ``text`` is read as codes."""
@@ -376,20 +376,20 @@ class TextFile:
             quoted_strings_can_be_null=False,
         )
         return pc.open_csv(
-            self.opened(),
+            self.stream(),
             read_options=pc.ReadOptions(use_threads=False, block_size=self.block),
             parse_options=pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=convert,
         )
 
-    def opened(self) -> Any:
+    def stream(self) -> Any:
         """Open the file, which may be compressed."""
         return self.file.arrow.open_input_stream(self.file.path, compression="detect")
 
     def line_of(self, row: int) -> int:
         """Return the line, counted from 1, where a row begins; empty lines are not rows."""
         begins, record = 1, -1
-        with self.opened() as stream:
+        with self.stream() as stream:
             lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
             reader = csv.reader(lines, delimiter=self.separator)
             for fields in reader:
@@ -403,7 +403,7 @@ class TextFile:
 def _open_text(path: File, separator: str | None) -> Reader:
     """Return the reader of a text file: separator and names from its head, types from a block."""
     file, label = TextFile(path, separator or ""), f"'{path}'"
-    with readable(path, partial(_sentence, file, ())), file.opened() as stream:
+    with readable(path, partial(_sentence, file, ())), file.stream() as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
         raise DataFileError(f"{WHO}: {label} is empty; it must hold a table.")
@@ -426,9 +426,9 @@ def _open_text(path: File, separator: str | None) -> Reader:
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = replace(file, separator=separator, block=block)
     with readable(path, partial(_sentence, file, ())):
-        opened = file.batches({})
-        columns = arrow_columns(opened.schema, label)
-        first = next((batch for batch in opened if batch.num_rows), None)
+        batches = file.batches({})
+        columns = arrow_columns(batches.schema, label)
+        first = next((batch for batch in batches if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):
         raise _not_utf8(label)
     key, n_rows = f"{label} {path.size} {path.version} {separator!r}", 0 if first is None else None

@@ -18,7 +18,7 @@ from bochner.data.encoders import (
     column_of,
     form_of,
     is_number,
-    ordered,
+    ordinal,
     texts_in,
 )
 from bochner.data.frames import rows_without_target
@@ -313,7 +313,7 @@ def _draft_of(  # noqa: PLR0911  one for each kind
     if len(texts) > MOST_LEVELS:
         return f"over {MOST_LEVELS:,} different texts"
     if column.order:
-        return ordered(name, column.order)
+        return ordinal(name, column.order)
     unseen = (level for level in column.declared if level not in texts)
     return Levels(name, tuple(sorted(texts)), declared=tuple(unseen))
 

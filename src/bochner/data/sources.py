@@ -223,7 +223,7 @@ class Arrays(Source):
             end = min(number + partition.n_rows, self.first + self.n_rows)
             for start in range(max(number, self.first), end, step):
                 numbers = slice(start - number, min(start + step, end) - number)
-                yield checked(part(data, numbers), range(start, start + step))
+                yield check_values(part(data, numbers), range(start, start + step))
 
     @property
     def target_shape(self) -> tuple[int, ...] | None:
@@ -234,7 +234,7 @@ class Arrays(Source):
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows with these numbers, of a source with one partition, without a pass."""
         (data,) = self.chunks
-        return checked(part(data.fetch(), index + (self.first - data.first)), index)
+        return check_values(part(data.fetch(), index + (self.first - data.first)), index)
 
     def mark(self) -> str:
         return f"{self.key}, {self.n_rows} rows" if self.key else super().mark()
@@ -342,7 +342,7 @@ def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
                 f"{len(parts)} parts. Pass no other parts."
             )
         piece = as_piece(*parts[:3])
-        yield checked(piece, range(start, start + piece.X.shape[0]))
+        yield check_values(piece, range(start, start + piece.X.shape[0]))
         start += piece.X.shape[0]
 
 
@@ -372,7 +372,7 @@ def stand_in(array: Any) -> Any:
     return None if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
-def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
+def check_values(piece: Piece, numbers: range | np.ndarray) -> Piece:
     """Return the rows, whose numbers are ``numbers``, as floats; check values and weights."""
     X, y, w = as_floating(piece.X), piece.y, piece.w
     where = lambda row: f"row {numbers[row]} (counted from 0)"
