@@ -1,5 +1,6 @@
 """Losses: printed formulas, derivatives, and fits against brute force and each other."""
 
+from dataclasses import replace
 from functools import partial
 
 import mpmath
@@ -12,6 +13,7 @@ from tolerance import assert_close
 
 from bochner import Huber, JointLoss
 from bochner.solvers.convex import losses, newton
+from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.losses import Absolute, EpsilonInsensitive, PoissonDeviance, Quantile
 from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, largest_penalty
 from bochner.solvers.convex.problem import (
@@ -200,6 +202,12 @@ def test_the_minimum_is_that_of_a_general_purpose_minimiser(loss, alpha, interce
     rough = minimize(lambda theta: objective(p, theta * [*np.ones(D), intercept]), 0.9 * at + 0.01)
     assert found.objective <= rough.fun * (1 + 1e-10)
     assert_close(found.objective, objective(p, at), factor=100)
+    # Features are rows with the kernel matrix Z Zᵀ, whose coefficients are not unique
+    matrix = replace(p, rows=KernelMatrix(p.rows.Z @ p.rows.Z.T))
+    same = newton.minimise(matrix, tol=1e-9, max_iter=500)
+    fitted = p.rows.Z @ found.coef + found.intercept
+    assert same.value.sum() == pytest.approx(found.objective, rel=1e-7)
+    assert_allclose(same.fitted, fitted, atol=1e-3 * np.ptp(fitted))
 
 
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)

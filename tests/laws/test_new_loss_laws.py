@@ -14,7 +14,7 @@ from bochner.models.convex.classification import ConvexClassifier
 from bochner.solvers.convex.losses import Loss
 
 FEATURES = {"kernel": Gaussian(1.0), "tol": 1e-6, "random_state": 0}
-METHODS = {"orthogonal": 200, "nystrom": 80, "hermite": 100}
+METHODS = {"orthogonal": 200, "nystrom": 80, "hermite": 100, "exact": None}
 
 
 class LogCosh(Loss):
@@ -63,6 +63,8 @@ def test_regression_by_a_new_loss_has_intervals_gradients_streams_and_graphs(met
     slopes = [(model.predict(new + e) - model.predict(new - e)) / 2e-5 for e in h]
     np.testing.assert_allclose(model.gradient(new), np.transpose(slopes), atol=1e-5)
     np.testing.assert_allclose(exported(model, new), model.predict(new), atol=1e-8)
+    if method == "exact":
+        return
     blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
     streamed = bo.KernelRegressor(**given).fit_blocks(blocks, Local(memory=0))
     np.testing.assert_allclose(streamed.predict(new), model.predict(new), atol=1e-4)

@@ -260,22 +260,6 @@ def test_a_line_of_rows_and_a_single_row():
     assert bo.OneClassSVM(KERNEL, nu=0.5).fit(NORMAL[:1]).predict(NORMAL[:1])[0] == 1
 
 
-# ---- few active: Regressions by losses whose slopes jump, where features are more than the rows that count
-
-
-@pytest.mark.parametrize("w", [None, WEIGHTS], ids=["alike", "weighted"])
-@pytest.mark.parametrize("D", [64, 1024])
-def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
-    """LIBSVM on Z Zᵀ: with 1,024 features every step solves a system of its active rows."""
-    options = dict(method="orthogonal", n_features=D, tol=1e-8, random_state=0)
-    ours = bo.SVR(KERNEL, C=2.0, epsilon=0.1, **options).fit(ROWS, TARGET, w)
-    Z = ours.map_(ROWS)
-    theirs = ExactSVR(kernel="precomputed", C=2.0, epsilon=0.1, tol=1e-10)
-    theirs.fit(Z @ Z.T, TARGET, w)
-    assert np.abs(ours.predict(ROWS) - theirs.predict(Z @ Z.T)).max() < 1e-5
-    assert ours.solution_.gap <= 1e-8 * ours.solution_.objective
-
-
 # ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force
 
 ALPHA = 0.3

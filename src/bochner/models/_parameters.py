@@ -45,7 +45,7 @@ method : Method or str, default "auto"
 method : Method, str or None, default None
     - None: up to 8192 rows (2048 with a squared hinge) the exact kernel, unless ``n_features`` or
       ``precision`` ask for features; "auto" for more rows.
-    - "auto" or a method: features; see :func:`bochner.draw`.""",
+    - "exact": the exact kernel. "auto" or a method: features; see :func:`bochner.draw`.""",
     "n_features or exact": """\
 n_features : int, float, "auto" or None, default None
     Number of features, or (below one) the largest ε; "auto" is 0.1. None: 1024, if used.""",

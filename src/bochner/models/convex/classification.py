@@ -52,6 +52,7 @@ from bochner.models._parameters import FeatureParameters, KernelParameters, esti
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.convex.fit import (
+    EXACT_ROWS,
     ClassPairs,
     ConvexEstimator,
     ConvexFit,
@@ -197,8 +198,8 @@ def fit_classifier(
 
 # --- With the exact kernel -----------------------------------------------------------------------
 
-#: Rows up to which the exact kernel is fitted: by factors of its matrix, and by LIBSVM.
-EXACT_ROWS, SQUARED_HINGE_ROWS = 8192, 2048
+#: Rows up to which squared hinges are fitted by factors of the kernel matrix, not by LIBSVM.
+SQUARED_HINGE_ROWS = 2048
 
 #: Samples by which the number of support vectors of many rows is extrapolated.
 SUPPORT_SAMPLES = 2048, 4096
@@ -333,7 +334,7 @@ class ClassRows:
         if spec.pairs is not None and spec.fit_intercept:
             return decomposed_pairs(problem, self.codes, SLOPES * tol, moves)
         many = len(self.w) > SQUARED_HINGE_ROWS and spec.loss.has_inactive_rows
-        if many or spec.loss.nonsmooth:
+        if spec.fit_intercept and (many or spec.loss.nonsmooth):
             return decomposed(problem, SLOPES * tol, moves)
         return minimise(problem, start, tol=tol, max_iter=steps)
 
@@ -480,16 +481,17 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     max_iter: int = 100
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        local = where is LOCAL and self._penalty() != 0  # the exact kernel needs a penalty
+        penalised = self._penalty() != 0  # the exact kernel needs a penalty
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
-        few = local and n <= kept_rows(blocks.n_columns) and self._on_kernel(blocks, EXACT_ROWS)
+        most = min(EXACT_ROWS, kept_rows(blocks.n_columns))
+        few = penalised and self._on_kernel(blocks, most, where)
         spec = self._spec_for(n_classes, n if few else 0)
         # LIBSVM needs an intercept.
         most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
         most = 0 if spec.loss.nonsmooth else most
-        if few and (spec.fit_intercept or self._on_kernel(blocks, most)):
+        if few and (spec.fit_intercept or self._on_kernel(blocks, most, where)):
             return fit_classifier_exactly(spec, blocks, inputs)
-        if local and not few and self._on_kernel(blocks, sys.maxsize):
+        if penalised and not few and self._on_kernel(blocks, sys.maxsize, where):
             support = fit_to_support(self._spec_for(n_classes, n), blocks, inputs)
             if support is not None:
                 return support
@@ -740,7 +742,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
                 f"OneClassSVM: nu must lie in (0, 1]; got {nu!r}. It is the share of rows that may "
                 "lie outside: 0.05, say."
             )
-        if where is LOCAL and self._on_kernel(blocks, 4096):
+        if self._on_kernel(blocks, 4096, where):
             return fit_one_class_exactly(spec, blocks, inputs)
         return fit_one_class(spec, blocks, inputs, where)
 

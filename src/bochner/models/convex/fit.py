@@ -1,5 +1,6 @@
 """Fits by convex losses, and the base class of their estimators."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -21,14 +22,14 @@ from bochner.models._base import FitSummary, KernelEstimator, learned
 from bochner.models._labels import Calibration
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.representation import chosen_exactly
+from bochner.models.representations.representation import ExactKernel, chosen_exactly, named
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec, Function
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.convex.problem import Optimum
-from bochner.sums.passes import indicators
+from bochner.sums.passes import LOCAL, Executor, indicators
 
 # --- Every class against every other --------------------------------------------------------------
 #
@@ -221,6 +222,9 @@ def number_or_word(
     raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {given!r}.')
 
 
+EXACT_ROWS = 8192  # Largest number of rows of a kernel matrix
+
+
 class ConvexEstimator(KernelEstimator):
     """An estimator whose fitted value is a :class:`ConvexFit`."""
 
@@ -232,18 +236,27 @@ class ConvexEstimator(KernelEstimator):
     precision: Any
 
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
-        features = self._feature_spec("auto" if self.method is None else self.method)
+        method = named(self.method)
+        features = self._feature_spec("auto" if method in (None, ExactKernel()) else method)
+        if method == ExactKernel() and alpha == 0:
+            raise InvalidInput(f'{features.who}: method="exact" requires a penalty above 0.')
         centred = switch(vars(self).get("fit_intercept", True), features.who)
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
 
-    def _on_kernel(self, blocks: Blocks, most: int) -> bool:
+    def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
         """Whether the exact kernel is fitted: few rows, and no option asks for features."""
-        n = blocks.n_rows
-        asked = self.method is not None or self.n_features is not None or self.precision != "auto"
-        few = n is not None and n * windows_of(self.kernel, blocks.n_columns) <= most
-        return few and not asked
+        n, asked = blocks.n_rows, named(self.method) == ExactKernel()
+        rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
+        few = where is LOCAL and rows <= (EXACT_ROWS if asked else most)
+        if asked and not few:
+            raise InvalidInput(
+                f'{type(self).__name__}: method="exact" serves up to {EXACT_ROWS:,} rows in this '
+                f'process; got {n or "files"}. Take features, e.g. method="auto".'
+            )
+        free = self.method is None and self.n_features is None and self.precision == "auto"
+        return few and (asked or free)
 
     def _of_rows(self, name: str) -> ConvexFit:
         """Return a fit with coefficients of rows; other fits lack the attribute."""
@@ -269,8 +282,8 @@ class ConvexEstimator(KernelEstimator):
         """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b: a row for each output.
 
         Of fits with the exact kernel, and of a KernelRegressor with a penalty, up to 1,024 rows:
-        there β = Σ uᵢ φ(xᵢ), the representer theorem's coefficients; of a smooth loss
-        uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, for other losses the ones of least norm.
+        there β = Σ uᵢ φ(xᵢ), the representer theorem's coefficients, with
+        uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_; where the loss jumps its slope is a multiplier.
         """
         fit = self._of_rows("dual_coef_")
         return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)

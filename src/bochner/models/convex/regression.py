@@ -22,6 +22,7 @@ from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput, InvalidType
@@ -40,13 +41,14 @@ from bochner.models.convex.fit import (
     number_or_word,
     warned,
 )
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex import losses
 from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, decomposed
-from bochner.solvers.convex.newton import at_rows, minimise
+from bochner.solvers.convex.losses import weighted
+from bochner.solvers.convex.newton import loss_at_rows, minimise, sums_at
 from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
     TINY,
@@ -138,7 +140,9 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
         here = index[(index >= block.start) & (index < block.start + X.shape[0])]
         pieces.append(part(Piece(X), here - block.start))
     X = join(pieces).X
-    slopes, curvatures, hessians = at_rows(problem, at)
+    local = loss_at_rows(problem, at)
+    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
+    hessians = sums_at(problem, at, slopes, curvatures)[1]
     Z = np.column_stack([chosen.double(X), np.full(len(index), float(problem.fit_intercept))])
     moved = np.empty((len(index), len(hessians)))
     alphas = np.broadcast_to(problem.alpha, len(hessians))
@@ -166,36 +170,44 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
 # --- with the exact kernel ----------------------------------------------------------------------
 
 
-def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
-    """Return y − f without each row, for f = Ka + b; squared losses have no bounds of a."""
-    # Without a row, rows of free coefficients meet the same edges, and coefficients at their bounds
-    # stay there.
+def left_out_of_matrix(
+    problem: Problem, at: State, rows: ScaledRows, given: RowSample
+) -> LeftOutRows | None:
+    """Return rows with f = Ka + b without each; None of many rows, or of joint losses."""
+    # Without a row, rows with curvature move, those at a jump stay there, and coefficients of
+    # others stay.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
+    if len(K) > LEFT_OUT_ROWS or problem.loss.joint:
+        return None
+    local, one = loss_at_rows(problem, at), float(problem.fit_intercept)
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
-        bound, ridge = w / alpha, np.zeros(len(w))
-        if not problem.loss.nonsmooth:
-            bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
-        coef = at.coef[:, k]
+        coef, ridge, bound = at.coef[:, k], np.zeros(len(w)), w / alpha
         # Coefficients nearer than this to their bound, or to zero, are there
-        small = 1e-8 * np.where(np.isfinite(bound), bound, np.abs(coef).max())
+        small = 1e-8 * (bound if at.algorithm == "libsvm" else np.abs(coef).max())
         support = np.abs(coef) > small
-        free = np.flatnonzero(support & (np.abs(coef) < bound - small))
+        if at.algorithm == "libsvm":
+            moves = support & (np.abs(coef) < bound - small)
+        else:
+            curvature = w * local.curvature[:, k]
+            moves = curvature > 0
+            ridge[moves] = alpha / curvature[moves]
+        free = np.flatnonzero(moves)
         if not len(free):
             errors[support, k] += (coef * np.diag(K))[support]
             continue
-        A = np.ones((len(free) + 1, len(free) + 1))
-        A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 0.0
+        A = np.full((len(free) + 1, len(free) + 1), one)
+        A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 1 - one
         try:
             inverse = np.linalg.inv(A)
         except LinAlgError:
             inverse = pinvh(A)
         spans = np.diag(inverse)[:-1]
         errors[free, k] += coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
-        edge = np.flatnonzero(support & (np.abs(coef) >= bound - small))
-        row = np.column_stack([K[np.ix_(edge, free)], np.ones(len(edge))])
+        edge = np.flatnonzero(support & ~moves)
+        row = np.column_stack([K[np.ix_(edge, free)], np.full(len(edge), one)])
         rest = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
         errors[edge, k] += coef[edge] * np.maximum(rest, 0.0)
-    return errors
+    return _left_out(given.X, rows.y, errors, given.w, rows.units)
 
 
 # --- support vectors -----------------------------------------------------------------------------
@@ -224,6 +236,8 @@ def _by_folds(
     if different < 2:
         return None, None
     curvature = curvature_of(problem.loss, rows)
+    if isinstance(problem.loss, losses.PoissonDeviance):  # at the mean
+        curvature = float(w @ problem.y.mean(axis=1) / w.sum()) or 1.0
     folds = [numbers == k for k in range(1 if different >= 1000 else min(_rows.N_FOLDS, different))]
     lost = HeldOutLoss(problem, folds, fit, curvature * float(w @ squares) or 1.0)
     lost.walk(curvature * chosen.search.share * float(w.sum()))
@@ -259,41 +273,67 @@ def _best_penalty(
 
 
 def fit_regressor(
-    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, exact: bool = False
 ) -> ConvexFit:
-    """Fit a regression by any convex loss on features."""
+    """Fit a regression by any convex loss, on features or on the kernel matrix of the rows."""
     rows = scaled(spec, blocks, where)
     like_ridge = None  # The penalty of squares that corresponds to a given one
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
         like_ridge = float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
-    chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
-    chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
-    features = _rows.Features(chosen.map, rows.blocks, chosen.precision, where=where)
-    features.keep()
+    if exact:
+        given, live = gather(rows.blocks, spec.features.seed), rows.w[:, 0] > 0
+        rows = replace(rows, y=rows.y[live], w=rows.w[live])
+        chosen = choose_exactly(spec, given, like_ridge and like_ridge / float(given.w.sum()))
+        on: Any = KernelMatrix(kernel_matrix(chosen.kernel, given.X))
+    else:
+        chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
+        chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
+        on = _rows.Features(chosen.map, rows.blocks, chosen.precision, where=where)
+        on.keep()
     loss, value = loss_in_units(spec, rows), rows.units**rows.degree
-    problem = Problem(features, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
+    problem = Problem(on, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, near = None, None
     if spec.norm is not None:
         problem, state = under_norm(problem, rows, spec)
     else:
         problem = replace(problem, loss=_first_huber(problem)) if spec.finds_scale else problem
-        if spec.alpha is None:
+        if spec.alpha is None and exact:
+            each = partial(_minimised, tol=TOL, max_iter=spec.max_iter)
+            path, _ = _by_folds(problem, given.X, np.diag(on.K), rows, chosen, each)
+        elif spec.alpha is None:
             path, near = _best_penalty(spec, problem, rows, chosen, where)
         alpha = 1.0 if spec.alpha is None else rows.penalty(spec.alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
-        state = minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+        state = _minimised(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
     fit = ConvexFit(inputs, chosen, *_in_units_of_one(rows, problem, state, path))
     fit = warned(replace(fit, target_shape=rows.shape))
+    if exact:
+        return replace(fit, left_out=left_out_of_matrix(problem, state, rows, given), X=given.X)
     if where is not LOCAL:
         return fit
     fit = replace(fit, left_out=left_out(problem, state, rows, chosen))
     if spec.epsilon is not None or len(rows.w) > 1024 or not np.all(problem.alpha):
         return fit
     X = join([Piece(block.X) for block in rows.blocks]).X
-    return replace(fit, X=X, dual=dual_of(problem, state, rows))
+    # β = Σ uᵢ φ(xᵢ), as slopes, where they jump multipliers, leave no gradient
+    u = -problem.w * loss_at_rows(problem, state).slope / problem.alpha
+    return replace(fit, X=X, dual=u * rows.units)
+
+
+def _minimised(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
+    """Return the minimum; of the epsilon-insensitive loss on a matrix by LIBSVM."""
+    boxed = isinstance(problem.loss, losses.EpsilonInsensitive) and problem.loss.nonsmooth
+    if not (boxed and problem.fit_intercept and isinstance(problem.rows, KernelMatrix)):
+        return minimise(problem, start, tol=tol, max_iter=max_iter)
+    middle = np.median(problem.y, axis=0)  # The rounding of a large offset would be fitted
+    problem = replace(problem, y=problem.y - middle)
+    # A penalty that needs more moves is too small
+    ask = (SLOPES * tol, 20) if tol >= TOL else (0.01 * tol, max_iter, tol)
+    at = decomposed(problem, *ask)
+    return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
 
 
 def _in_units_of_one(
@@ -380,7 +420,7 @@ def _first_huber(problem: Problem) -> losses.Loss:
     return losses.Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
-# --- penalties of the norm, and coefficients of rows ----------------------------------------------
+# --- penalties of the norm -----------------------------------------------------------------------
 
 
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
@@ -422,58 +462,6 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         options = {"xatol": 1e-6}
         minimize_scalar(objective, bounds=bounds, method="bounded", options=options)
     return min(ends.values(), key=lambda end: end[0])[2:]
-
-
-def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n t"]:
-    """Return u with β = Σ uᵢ φ(xᵢ), in units of one; of losses that jump the u of least norm."""
-    if not problem.loss.nonsmooth:
-        u = -problem.w * problem.loss.slope(problem.y, state.fitted) / problem.alpha
-    else:
-        Z = np.concatenate([to_numpy(block.Z) for block in problem.rows]).astype(np.float64)
-        live = np.flatnonzero(problem.w[:, 0] > 0)
-        u = np.zeros(state.fitted.shape)
-        u[live] = np.linalg.lstsq(Z[live].T, state.coef, rcond=None)[0]
-    return np.asarray(u * rows.units)
-
-
-# --- Support vector regression with the exact kernel, of few rows --------------------------------
-#
-# The epsilon-insensitive loss is a dual problem with box constraints, by LIBSVM; the squared loss
-# takes Newton steps (:mod:`bochner.solvers.convex.kernel`).
-
-
-def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose kernel and penalty if not given, and minimise on the matrix of rows."""
-    rows, path = scaled(spec, blocks), None
-    given = gather(rows.blocks, spec.features.seed)
-    loss, curvature = loss_in_units(spec, rows), curvature_of(spec.loss, rows)
-    alpha = None if spec.alpha is None else rows.penalty(spec.alpha)
-    share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
-    chosen = choose_exactly(spec, given, share)
-    K, w = KernelMatrix(kernel_matrix(chosen.kernel, given.X)), given.w
-    # The rounding of a large offset would be fitted
-    middle = spec.fit_intercept * np.median(given.y[w > 0], axis=0)
-    problem = Problem(K, given.y - middle, w[:, None], loss, 1.0, spec.fit_intercept)
-    if alpha is None:
-        minimised = partial(_on_matrix, tol=TOL, max_iter=spec.max_iter)
-        path, _ = _by_folds(problem, given.X, np.diag(K.K), rows, chosen, minimised)
-        alpha = 1.0 if path is None else path.alpha
-    problem = replace(problem, alpha=alpha, value=rows.units**rows.degree)
-    state = _on_matrix(problem, tol=spec.tol, max_iter=spec.max_iter)
-    errors = left_out_of_matrix(problem, state)
-    state = replace(state, intercept=state.intercept + middle)
-    left = _left_out(given.X, given.y, errors, given.w, rows.units)
-    parts = _in_units_of_one(rows, problem, state, path)
-    fit = ConvexFit(inputs, chosen, *parts, target_shape=rows.shape, left_out=left, X=given.X)
-    return warned(fit)
-
-
-def _on_matrix(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
-    if not problem.loss.nonsmooth:
-        return minimise(problem, start, tol=tol, max_iter=max_iter)
-    if tol >= TOL:
-        return decomposed(problem, SLOPES * tol, 20)  # a penalty that needs more is too small
-    return decomposed(problem, 0.01 * tol, max_iter, tol)
 
 
 # --- Estimators -----------------------------------------------------------------------------------
@@ -565,10 +553,8 @@ class SVR(KernelParameters, ConvexRegressor):
         epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)
         tube = {"epsilon": "auto" if epsilon is None else epsilon}
         spec = self._convex_spec(loss, None if C is None else 1 / C, **tube)
-        served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
-        if served and self._on_kernel(blocks, 2048):
-            return fit_svr_exactly(spec, blocks, inputs)
-        return fit_regressor(spec, blocks, inputs, where)
+        most = 2048 if spec.fit_intercept or not loss.nonsmooth else 0
+        return fit_regressor(spec, blocks, inputs, where, self._on_kernel(blocks, most, where))
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
         return 1 / (2 * float(np.min(self.C_)))
@@ -607,7 +593,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
     quantiles : float or sequence of float, default (0.1, 0.5, 0.9)
         Levels for loss="quantile". Several levels give columns of the prediction that never
         cross: they are sorted in each row (Chernozhukov et al. 2010), which reduces their error.
-    %(method)s
+    method : Method or str, default "auto"
+        Method of the features; see :func:`bochner.draw`; "exact": no features, up to 8192 rows.
     %(n_features)s
     alpha : float or "holdout", default "holdout"
         The penalty. "holdout": chosen along a path by the loss on a held-out fifth of the rows;
@@ -675,7 +662,10 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
                 f"and a threshold of Huber's loss given; got alpha={self.alpha!r}, "
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
-        return fit_regressor(spec, blocks, inputs, where)
+        exact = self._on_kernel(blocks, 0, where)
+        if self.penalty is not None and exact:
+            raise InvalidInput("KernelRegressor: penalty needs features; leave method out.")
+        return fit_regressor(spec, blocks, inputs, where, exact)
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         xp = array_namespace(f)

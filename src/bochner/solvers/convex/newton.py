@@ -153,10 +153,10 @@ def _descended(
     of_kernel = isinstance(problem.rows, DualRows)
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
     taken = idle = 0
-    local = _local(problem, at)
+    local = loss_at_rows(problem, at)
     threshold = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and system is not systems_of_rows:
-        threshold = 1e-9 * _local(problem, constant(problem, 0.0)).size
+        threshold = 1e-9 * loss_at_rows(problem, constant(problem, 0.0)).size
     while True:
         going = local.size > threshold[live]
         if not np.all(going):
@@ -174,7 +174,7 @@ def _descended(
         length = least_length(replace(part, loss=loss), fitted, here, step)
         hessians = hessians if len(live) == len(threshold) else None
         moved = replace(here.moved(length, step), hessians=hessians)
-        before, local = local.size, _local(part, moved)
+        before, local = local.size, loss_at_rows(part, moved)
         if of_kernel and not nonsmooth:  # by an older Hessian a step may make more than it promises
             gain = np.maximum(gain, (before - local.size) / local.size)
         at = at.put(live, moved)
@@ -190,7 +190,7 @@ def _descended(
                 break
             if solved:
                 at = replace(at, multipliers=local.slope, width=at.width / 2)
-                local = _local(problem, at)
+                local = loss_at_rows(problem, at)
         else:
             live, local = live[~done], local.at(~done)
     return valued(problem, replace(at, outcome=outcome, steps=taken))
@@ -198,21 +198,12 @@ def _descended(
 
 def valued(problem: Problem, at: State) -> State:
     """Return a point with its value and duality gap."""
-    local = _local(problem, at)
+    local = loss_at_rows(problem, at)
     with np.errstate(over="ignore"):
         return replace(at, value=local.size, gap=local.gap * local.size)
 
 
-def at_rows(
-    problem: Problem, at: State
-) -> tuple[Float[Array, "n t"], Float[Array, "n t"], list[Float[Array, "p p"]]]:
-    """Return w times slope and curvature of the (smoothed) loss at the rows, and the Hessians."""
-    local = _local(problem, at)
-    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
-    return slopes, curvatures, sums_at(problem, at, slopes, curvatures)[1]
-
-
-def _local(problem: Problem, at: State) -> LossAtRows:
+def loss_at_rows(problem: Problem, at: State) -> LossAtRows:
     """Return slopes and curvatures for a step, and the gap as a share of the objective."""
     loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
     size = np.maximum(problem.values(at), TINY)
