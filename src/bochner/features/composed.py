@@ -210,9 +210,8 @@ def shares(
 def _least(kernel: Kernel, d: int, method: Method) -> int:
     """Return the least width of a part: the sum over its terms with exact features."""
     through = Sum, Scaled, Columns, algebra.Mahalanobis, algebra.Modulated, algebra.Normalised
-    exact = lambda leaf: isinstance(leaf, Linear | Constant)
     return sum(
-        leaf.exact(len(columns)) or 1 if exact(leaf) else method.granularity
+        leaf.exact(len(columns)) or 1 if isinstance(leaf, Linear | Constant) else method.granularity
         for leaf, columns in kernel.leaves(through, range(d))
     )
 

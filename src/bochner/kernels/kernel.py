@@ -57,7 +57,7 @@ class Kernel(Value, abc.ABC):
 
     # NumPy then leaves np.float64(2) * k to the kernel.
     __array_ufunc__ = None
-    #: From functions (add, multiply, scale) and the values of the parts to the kernel's value.
+    #: The kernel's value, from the values of its parts and functions add, multiply and scale.
     fold: ClassVar[Callable[..., Any]]
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Pairs:
@@ -190,8 +190,10 @@ class Kernel(Value, abc.ABC):
         elif not isinstance(self, Algebra):
             return leaf(self, columns)
         values = [part.folded(leaf, add, multiply, scale, columns) for part in self.parts.values()]
+        if any(value is None for value in values):
+            return None
         times = lambda a, b: None if a is None else multiply(a, b)
-        return None if any(v is None for v in values) else self.fold((add, times, scale), *values)
+        return self.fold(*values, add=add, multiply=times, scale=scale)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
@@ -422,7 +424,7 @@ class Sum(Algebra):
         moment = lambda *squares: sum(a * s for a, s in pairs(squares) if a) / self.at_zero(d)
         return spectral.composite(draw, moment, *(part.spectral(d) for part in parts))
 
-    fold = lambda _, how, left, right: how[0](left, right)
+    fold = lambda _, left, right, add, **_how: add(left, right)
     kept = False
 
     def joined(self, *parts: Values) -> Array:
@@ -459,7 +461,7 @@ class Product(Algebra):
         draw = lambda m, rng, left, right: left() + right()[:, rng.permutation(m)]
         return spectral.composite(draw, operator.add, self.left.spectral(d), self.right.spectral(d))
 
-    fold = lambda _, how, left, right: how[1](left, right)
+    fold = lambda _, left, right, multiply, **_how: multiply(left, right)
 
     def joined(self, *parts: Values) -> Array:
         return parts[0]() * parts[1]()
@@ -496,7 +498,7 @@ class Scaled(Algebra):
         return f"{word(self.scale)} {times} {inner}"
 
     spectral = spectral_within
-    fold = lambda self, how, value: how[2](self.scale, value)
+    fold = lambda self, value, scale, **_how: scale(self.scale, value)
     kept = False
 
     def joined(self, *parts: Values) -> Array:
@@ -540,7 +542,7 @@ class Power(Algebra):
         draw = lambda m, rng, each: sum(each()[:, rng.permutation(m)] for _ in range(p))
         return spectral.composite(draw, lambda square: p * square, one)
 
-    fold = lambda self, how, value: reduce(how[1], [value] * self.exponent)
+    fold = lambda self, value, multiply, **_how: reduce(multiply, [value] * self.exponent)
 
     def joined(self, *parts: Values) -> Array:
         return parts[0]() ** self.exponent
@@ -613,7 +615,7 @@ class Columns(Transformed):
 
     kernel: Part
     columns: Annotated[tuple[int, ...], checks.integers]
-    fold = lambda _self, _how, value: value
+    fold = lambda _, value, **_how: value
 
     def inputs(self, X: Rows) -> Float[Array, "n c"]:
         require_columns("Columns", self.columns, X)
