@@ -81,7 +81,7 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
     """Add factor · Zᵀ Z to the upper triangle of G (Fortran-contiguous, dtype of Z)."""
     A = np.ascontiguousarray(Z).T
-    # columns in parts of equal area; if there are many parts, each is wide: all read the rows
+    # columns in parts of equal area; if there are many parts, each is wide: each reads all rows
     D = len(A)
     count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
     ends = [int(D * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [D]

@@ -364,7 +364,7 @@ def _entries(
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         products = Maclaurin("geometric")
         bound = attempted(bound_for, products)
-        if isinstance(bound, bounds.Bound):  # whose terms fall
+        if isinstance(bound, bounds.Bound):  # the terms of its series fall
             yield "matrix Bernstein, Maclaurin", bound, products, operator
 
     def with_cut(bound_of: Callable[..., bounds.Bound]) -> tuple[bounds.Bound, bounds.Bound]:

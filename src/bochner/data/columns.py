@@ -100,7 +100,7 @@ def _targets(y: Array, n_classes: int) -> Float[Array, "n t"]:
     """Return targets, or class indicators: one for two classes, else one per class."""
     if not n_classes:
         return y.reshape(len(y), -1).astype(np.float64)
-    # none of over 20 classes: the most frequent levels have columns instead
+    # no targets for over 20 classes: the most frequent levels have columns instead
     classes = [1] if n_classes == 2 else range(n_classes if n_classes <= 20 else 0)
     return (y.reshape(-1, 1) == np.array(classes)).astype(np.float64)
 
