@@ -105,7 +105,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
 LEAST = 1e-6  # Rounding of a kernel matrix in float32: errors below it are equal
-ROWS_A_FEATURE = 4  # Rows per feature from which errors are extrapolated
+ROWS_A_FEATURE, MANY = 4, 2048  # Rows per feature, and rows, of which errors are extrapolated
 NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
 #: Landmarks where rows are dense, beside pivots, for a learner with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
@@ -137,8 +137,8 @@ class Auto(Method):
     all of them is exact and is taken. Without rows the choice is ``Fourier(Orthogonal())``.
 
     With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
-    and by k-means, the most accurate other map, and the cheapest. Leave-one-out errors on half of
-    the sampled rows, kept out of the landmarks, are extrapolated to a fit to all rows; the cheapest
+    and by k-means, the most accurate other map, and the cheapest. Leave-one-out errors of half of
+    the sampled rows, at most 2048 or 1.5 D, none of them a landmark, are extrapolated; the cheapest
     within 2 % of the least is taken. With fewer than four such rows per feature, maps of three
     eighths of the width are compared; with fewer than 1.5 the error of the kernel matrix decides.
 
@@ -236,7 +236,7 @@ def best_candidate(
     fewest = max(512, int(ROWS_A_FEATURE * NARROWED * D))
     judged = None if targets is None or n // 2 < fewest else targets
     options = method.candidates or (usual if judged is None else (*usual, CENTRES))
-    m = max(2, min(method.sample, n // 4)) if judged is None else n // 2
+    m = max(2, min(method.sample, n // 4)) if judged is None else min(n // 2, max(MANY, fewest))
     # Errors are measured on rows outside the draw: features of landmarks are exact at landmarks.
     order = ask.stream("auto").permutation(n)
     kept, others = np.sort(order[:m]), np.sort(order[m:])
