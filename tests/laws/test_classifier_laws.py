@@ -23,6 +23,7 @@ from bochner.features import Nystrom
 from bochner.kernels import Gaussian
 from bochner.landmarks import RPCholesky
 from bochner.models._rows import fold_numbers
+from bochner.models.convex import classification
 from bochner.solvers.convex.problem import Convergence
 
 # ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
@@ -76,9 +77,9 @@ def test_two_different_rows_of_each_class_are_enough_for_probabilities():
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
 def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
     X, y = table(300, 2)
-    w = np.full(300, 1e-4)
-    little = cls("gaussian", n_features=64, method="orthogonal", random_state=0, C=1.0).fit(X, y, w)
-    same = cls("gaussian", n_features=64, method="orthogonal", random_state=0, C=1e-4).fit(X, y)
+    given = {"kernel": "gaussian", "n_features": 64, "method": "orthogonal", "random_state": 0}
+    little = cls(C=1.0, **given).fit(X, y, np.full(300, 1e-4))
+    same = cls(C=1e-4, **given).fit(X, y)
     np.testing.assert_allclose(little.kernel_.lengthscale, same.kernel_.lengthscale)
 
 
@@ -133,8 +134,8 @@ def test_rows_of_a_rare_class_are_found(cls):
 def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
     X, y = table(80, 2)
     counts = np.random.default_rng(0).integers(0, 4, 80)
-    few = dict(method="orthogonal", n_features=32, random_state=0, tol=1e-10)
-    few["kernel"] = "gaussian"  # of all kernels, rows that are held out decide
+    # Of all kernels, rows that are held out decide
+    few = dict(kernel="gaussian", method="orthogonal", n_features=32, random_state=0, tol=1e-10)
     weighted = cls(**few).fit(X, y, counts)
     copies = cls(**few).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert weighted.C_ == pytest.approx(copies.C_)
@@ -144,11 +145,8 @@ def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
 
 @BOTH
 def test_too_few_rows_to_leave_some_out_take_c_of_one(cls):
-    X, y = table(20, 2)
-    y = np.arange(20) == 3
-    model = cls(KERNEL, **options(C="auto")).fit(X, y)
-    assert model.path_ is None
-    assert model.C_ == 1
+    model = cls(KERNEL, **options(C="auto")).fit(table(20, 2)[0], np.arange(20) == 3)
+    assert (model.path_, model.C_) == (None, 1)
 
 
 # ---- exact classifier: Classifiers with the kernel itself: minima by another route, and what users see of them
@@ -237,8 +235,8 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
 @pytest.fixture
 def few_rows(monkeypatch):
     """Let 300 rows be many."""
-    monkeypatch.setattr("bochner.models.convex.classification.EXACT_ROWS", 200)
-    monkeypatch.setattr("bochner.models.convex.classification.SUPPORT_SAMPLES", (60, 120))
+    monkeypatch.setattr(classification, "EXACT_ROWS", 200)
+    monkeypatch.setattr(classification, "SUPPORT_SAMPLES", (60, 120))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -297,8 +295,11 @@ def values_of(f):
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
 @pytest.mark.parametrize("way", ["ovr", "ovo"])
-def test_machines_and_pairs_are_scikit_learns(C, way):
-    """With weights, by the kernel in the place of its matrix; and the gap bounds the objective."""
+@pytest.mark.parametrize("given", [{}, {"BOUNDED_FROM": 0, "BOUNDED": 1, "kernel_matrix": None}])
+def test_machines_and_pairs_are_scikit_learns(C, way, given, monkeypatch):
+    """With weights, by the kernel with or without its matrix; and the gap bounds the objective."""
+    for name, value in given.items():
+        monkeypatch.setattr(classification, name, value)
     (X, y), T, w = rows(160), rows(50, 1)[0], np.random.default_rng(2).uniform(0.5, 2, 160)
     model = bo.SVC(Gaussian(0.7), C=C, loss="hinge", multi_class=way, random_state=0, tol=1e-8)
     f = Gaussian(0.7)(T, X) @ model.fit(X, y, w).dual_coef_.T + model.intercept_
