@@ -295,7 +295,7 @@ def values_of(f):
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
 @pytest.mark.parametrize("way", ["ovr", "ovo"])
-@pytest.mark.parametrize("given", [{}, {"BOUNDED_FROM": 0, "BOUNDED": 1, "kernel_matrix": None}])
+@pytest.mark.parametrize("given", [{}, {"BOUNDED_FROM": 0, "BOUNDED": K, "kernel_matrix": None}])
 def test_machines_and_pairs_are_scikit_learns(C, way, given, monkeypatch):
     """With weights, by the kernel with or without its matrix; and the gap bounds the objective."""
     for name, value in given.items():
