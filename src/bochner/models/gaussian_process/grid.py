@@ -110,12 +110,13 @@ class WaveProcess(law.ProcessLaw):
     @cached_property
     def by_rows(self) -> law.ExactProcess | None:
         """The law by the kernel matrix of the rows, where they are few."""
-        rows = few_rows(self.representation)
+        rows = few_rows(self.representation, self.spec.noise)
         if rows is None:
             return None
         alphas = np.maximum(self.noise / self.evidence.amplitude, 0.0)
         problem = law.kernel_rows(self.chosen.kernel, rows, self.representation.fit_intercept)
-        evidence, factors = replace(self.evidence, alpha=alphas), law.factored(problem, alphas)
+        factors = law.factored(problem, alphas / rows.unit)
+        evidence = replace(self.evidence, alpha=alphas)
         return law.ExactProcess.of(self.spec, self.chosen, rows, evidence, factors)
 
     @property
@@ -196,14 +197,15 @@ class WaveProcess(law.ProcessLaw):
     ) -> "WaveProcess":
         """Return the law that sums lead to; ``start`` is a penalty near the best one."""
         sums = replace(sums, fit_intercept=spec.fit_intercept)
-        rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
+        given = spec.noise, spec.amplitude
+        rows, gram = few_rows(sums, spec.noise), sums.problem.gram
         if rows is not None and start is None:
-            kernel_sample = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
-            start = float(choose_penalty(kernel_sample, *given, criterion="evidence")[0].min())
+            part = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
+            start = rows.unit * float(choose_penalty(part, *given, criterion="evidence")[0].min())
         low = None if start is None else gram.preconditioner(start + sums.unexplained)
         # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
-        if rows is not None and low is not None and low.left > 2.0:
-            return _solved_by_rows(spec, sums, rows, start)
+        if rows is not None and start is not None and low is not None and low.left > 2.0:
+            return _solved_by_rows(spec, sums, rows, start / rows.unit)
         problem, error = sums.problem, waves.SOLVED * sums.tolerance
         evidence, states = maximise_wave_evidence(problem, *given, start)
         parts = []
@@ -261,20 +263,20 @@ def chosen_waves(
     return WaveProcess.solved(spec, sums, _penalty(chosen.search, sums.sample))
 
 
-def few_rows(sums: waves.GridSums) -> law.KeptRows | None:
-    """Return all rows in random order, where the sample holds all and waves are many more."""
-    # Their kernel matrix is cheaper from 4 waves per row on, and stands for waves that are within a
-    # hundredth of the kernel.
-    sample, phi = sums.sample, sums.map
+def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
+    """Return all rows in random order, if the sample has all rows and modes are many more."""
+    # The kernel matrix of rows is cheaper from 4 modes per row on; it replaces modes with an error
+    # of at most a hundredth of the kernel.
+    sample, phi, method = sums.sample, sums.map, sums.chosen.choice.method
     many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
-    has_all_rows = (
-        isinstance(sums.chosen.choice.method, FourierGrid) and len(sample) == sums.sums.rows
-    )
+    has_all_rows = isinstance(method, FourierGrid) and len(sample) == sums.sums.rows
     if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
-    kept = vars(rows) | {"X": waves.as_rows(rows.X)}
-    return law.KeptRows(**kept, rows=len(rows), target_shape=sums.target_shape)
+    rows = replace(rows, X=waves.as_rows(rows.X))
+    rows, unit = law.without_copies(None, rows) if noise is None else (rows, 1.0)
+    options = vars(rows) | {"w": rows.w * unit, "unit": unit, "target_shape": sums.target_shape}
+    return law.KeptRows(**options, rows=len(sample))
 
 
 def _solved_by_rows(
@@ -285,9 +287,8 @@ def _solved_by_rows(
     known, phi, gram = exact.evidence, sums.map, sums.problem.gram
     penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)
-    parts = (c[None] for c in exact.coef.T)
     # The error is over coefficients, and rows of opposite signs cancel.
-    modes = [nufft(angles, c, 1e-13, phi.shape) for c in parts]
+    modes = [nufft(angles, c[None], 1e-13, phi.shape) for c in exact.coef.T]
     coef = gram.right(np.concatenate(modes)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
     process = WaveProcess(spec, sums, coef, evidence)
