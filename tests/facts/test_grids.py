@@ -458,7 +458,7 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
     X, y = table(600, noise=0.3)
     plan = bo.plan(X, y, KERNEL_GRIDDED, widths=[16, 64], random_state=0)
-    (waves,) = (fit for fit in plan.fits if fit.solver == "waves")
+    (waves,) = (fit for fit in plan.fits if fit.solver == "modes")
     model = bo.KernelRidge(KERNEL_GRIDDED, method=waves.method, random_state=0).fit(X, y)
     assert waves.n_features == model.map_.n_features
     assert waves.kernel_error < 1e-3

@@ -357,7 +357,7 @@ def with_default(fits: Sequence[FitForecast], n_rows: int, most: int) -> list[Fi
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
     exact = [] if n_rows > most and by_solver("local") else by_solver("exact")
     wide = [fit for fit in by_solver("moments") if fit.n_features == width]
-    group = exact or by_solver("waves") or by_solver("local") or wide
+    group = exact or by_solver("modes") or by_solver("local") or wide
     default = min(group, key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
 

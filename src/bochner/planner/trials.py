@@ -51,7 +51,7 @@ class FitForecast:
 
     method: Method  # of the features; or bochner.ExactKernel or bochner.LocalKernel
     n_features: int  # D; the number of rows for an exact or local fit
-    #: "moments float32" or "moments float64" for features; "exact"; "local"; "waves".
+    #: "moments float32" or "moments float64" for features; "exact"; "local"; "modes".
     solver: str
     error: float  # predicted root mean squared leave-one-out error of a fit to all rows
     #: Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
@@ -69,7 +69,7 @@ class FitForecast:
         return {
             "exact": "the exact kernel, by a Cholesky factor of its matrix",
             "local": "the exact kernel within leaves of rows (a local fit)",
-            "waves": f"{D:,} Fourier modes of {method}",
+            "modes": f"{D:,} Fourier modes of {method}",
         }.get(solver, f"{D:,} features of {method}, summed up in {solver}")
 
 
@@ -394,4 +394,4 @@ def wave_fit(task: Task, method: Method) -> FitForecast:
     # for each penalty a preconditioner and 17 vectors; for rows angles, weights and values
     numbers = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
     size = OVERHEAD + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
-    return FitForecast(method, D, "waves", error, sums.map.error, sum(steps.values()), size, steps)
+    return FitForecast(method, D, "modes", error, sums.map.error, sum(steps.values()), size, steps)

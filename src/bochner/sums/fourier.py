@@ -37,7 +37,7 @@ def nufft(
     shape = (len(values), *(waves[0] if waves else (len(angles),)))
     if not len(angles):
         return np.zeros(shape, dtype=np.complex128)
-    finufft = package("finufft", "A fit by sums of waves", "'bochner[grid]'")
+    finufft = package("finufft", "A fit on Fourier modes", "'bochner[grid]'")
     transform = getattr(finufft, f"nufft{angles.shape[1]}d{1 if waves else 2}")
     columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
     # relative errors that finufft may be asked for: the finest that float64 has, and the coarsest
@@ -78,7 +78,7 @@ class WaveSums:
     def __add__(self, other: "WaveSums") -> "WaveSums":
         if self.cross.shape != other.cross.shape:
             raise IncompatibleModels(
-                f"Sums of waves add up where targets and frequencies are the same; got shapes "
+                "Sums of Fourier modes must have the same targets and frequencies; got shapes "
                 f"{self.cross.shape[:-1]} and {other.cross.shape[:-1]}. Fit both with the same "
                 "kernel and FourierGrid(box=...), or SphericalHarmonics(degree)."
             )
