@@ -195,8 +195,7 @@ def shares(
     others = [i for i, width in exact.items() if width is None]
     left = ask.n_features - sum(widths)
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
-    who, what = type(method).__name__, "some for each term of {!r}"
-    ask.require_width(sum(widths) + sum(least), who, what, kernel)
+    ask.require_width(sum(widths + least), type(method).__name__, "some per term of {!r}", kernel)
     sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
     for place, i in enumerate(others):
         widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method, ask)

@@ -342,7 +342,7 @@ class Combined(Kernel):
     kept: ClassVar[bool] = True
 
     def slopes(self, C: Array, *parts: Values) -> dict[Place, float]:
-        """Return gradients in the logarithms of the kernel's own numbers."""
+        """Return gradients in the logarithms of the kernel's own numbers that have a formula."""
         return {}
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -365,7 +365,9 @@ class Combined(Kernel):
             slopes = [back(slope) for back, slope in of_parts]
             if wanted is None:
                 return reduce(operator.add, slopes)
-            return reduce(operator.or_, slopes, self.slopes(C, *values))
+            known = reduce(operator.or_, slopes, self.slopes(C, *values))
+            own = any(Place(name) not in known for name in self.tunable)
+            return differences(self, X, C, wanted, known) if own else known
 
         return K, through
 

@@ -216,8 +216,7 @@ def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exce
         return None
     ask = Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST])
     reason = attempted(draw_map, method, kernel, ask)
-    # Other reasons are too few features or rows for this trial.
-    return reason if isinstance(reason, UnsupportedKernel) else None
+    return reason if isinstance(reason, UnsupportedKernel) else None  # or too few rows, features
 
 
 def _require_served(method: Method | None, X: Array, seed: int) -> None:
