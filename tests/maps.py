@@ -82,11 +82,7 @@ FAMILIES = {
     "sketches": Family([p for p in gallery.SKETCHED if p[0] in SOME_POWERS], gallery.SKETCHED),
     "networks": Family([*NETWORKS[:4], *NETWORKS[-5:], *gallery.DEEP], product=NETWORKS, width=48),
     "products": Family(
-        OF_BASES,
-        product=[*HERMITE, *gallery.SINES],
-        drawn_from=200,
-        factor=1e4,
-        random=False,
+        OF_BASES, product=[*HERMITE, *gallery.SINES], drawn_from=200, factor=1e4, random=False
     ),
     "Gegenbauer": Family(
         [

@@ -430,12 +430,8 @@ def test_defaults_are_those_of_the_kernel_itself(few, d):
 def test_what_is_asked_of_features_is_given(few):
     """To rows that come in pieces too."""
     X, y = table()
-    for asked in (
-        {"n_features": 32},
-        {"method": "fourier"},
-        {"precision": "float64"},
-        {"kernel": bo.kernels.Linear()},
-    ):
+    linear = {"kernel": bo.kernels.Linear()}
+    for asked in ({"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, linear):
         options = {"kernel": KERNEL_GRIDDED, "random_state": 0} | asked
         assert not sums_waves(bo.KernelRidge(**options).fit(X, y))
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
@@ -451,6 +447,14 @@ def test_blocks_choose_as_arrays_do(few):
         found.append(Learner(KERNEL_GRIDDED, random_state=0).fit_blocks(blocks))
         assert found[0].choice_.reason == found[1].choice_.reason
         np.testing.assert_allclose(found[0].predict(X), found[1].predict(X), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", ["loo", "evidence", 0.1])
+def test_a_constant_beside_a_target_has_no_say_in_the_outcome(alpha):
+    (X, y), model = table(), bo.KernelRidge(alpha=alpha, alpha_per_target=True, **GRID)
+    one, both, constant = (model.fit(X, np.outer(y, t)).solution_ for t in ([1], [1, 0], [0]))
+    assert both.outcome is one.outcome
+    assert constant.alpha == alpha or isinstance(alpha, str)
 
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):

@@ -163,10 +163,7 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
 
 
 def _density(
-    kernel: Any,
-    root: Float[Array, "d d"],
-    spacing: Float[Array, " d"],
-    extent: tuple[int, ...],
+    kernel: Any, root: Float[Array, "d d"], spacing: Float[Array, " d"], extent: tuple[int, ...]
 ) -> Array:
     """Return weights of k(xL, yL), L the root: the density at L⁻¹ω over |det L|, times a cell."""
     size = abs(float(np.linalg.det(root)))

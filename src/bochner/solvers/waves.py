@@ -186,10 +186,7 @@ class WaveState:
 
 
 def maximise_wave_evidence(
-    problem: WaveProblem,
-    noise: float | None,
-    amplitude: float | None,
-    start: float | None = None,
+    problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None = None
 ) -> tuple[Evidence, list[WaveState]]:
     """Return the largest evidence of each target, near ``start``, and states."""
     parts = [problem.target(i) for i in range(len(problem.power))]

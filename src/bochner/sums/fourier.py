@@ -169,11 +169,7 @@ def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Arra
 
 
 def waves_of(
-    places: Places,
-    extent: tuple[int, ...],
-    origin: Float[Array, " t"],
-    error: float,
-    block: Block,
+    places: Places, extent: tuple[int, ...], origin: Float[Array, " t"], error: float, block: Block
 ) -> WaveSums:
     """Return the sums of a block by type-1 non-uniform FFTs.
 

@@ -456,8 +456,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         "Mean leave-one-out log density of sampled rows that are no landmarks.",
     )
     evidence_ = learned(
-        "law.evidence",
-        "An Evidence: noise, amplitude, log likelihood and outcome of each target.",
+        "law.evidence", "An Evidence: noise, amplitude, log likelihood and outcome of each target."
     )
 
     @property

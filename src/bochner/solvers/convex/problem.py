@@ -375,10 +375,7 @@ def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arr
 
 
 def least_length(
-    problem: Problem,
-    fitted: Float[Array, "n t"],
-    at: State,
-    step: State,
+    problem: Problem, fitted: Float[Array, "n t"], at: State, step: State
 ) -> Float[Array, " t"]:
     """Return the length of each column's step at which the objective is least, without a pass.
 

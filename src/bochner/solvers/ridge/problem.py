@@ -86,10 +86,7 @@ def evidence(
 
 
 def evidence_slope(
-    problem: Any,
-    smoother: Any,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return ∂log p(y)/∂log α of each target, from ∂q/∂log α = −RSS/α."""
     alpha, free = (np.asarray(a)[..., None] for a in (smoother.alpha, smoother.free))
