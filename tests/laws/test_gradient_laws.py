@@ -143,11 +143,11 @@ def test_kernels_without_a_gradient_say_which_have_one(kernel):
 
 def test_refused_gradients_of_kernels_say_why():
     for kernel, what in (
-        (bo.kernels.FourierSeries((1.0, 0.5)), r"closed form here for FourierSeries\. Kernels"),
-        (Laplace(), r"smooth where rows are equal; got Laplace\("),
-        (Exponential(), r"smooth where rows are equal; got Exponential\(.*Take Gaussian"),
-        (bo.kernels.Custom(lambda X, Y: X @ Y.T), r"closed form here for Custom\."),
-        (bo.kernels.Warped(np.abs, Gaussian()), "a function of your own. Transform the rows"),
+        (bo.kernels.FourierSeries((1.0, 0.5)), r"closed form for FourierSeries\. Kernels"),
+        (Laplace(), r"smooth at x = y; got Laplace\("),
+        (Exponential(), r"smooth at x = y; got Exponential\(.*Take Gaussian"),
+        (bo.kernels.Custom(lambda X, Y: X @ Y.T), r"closed form for Custom\."),
+        (bo.kernels.Warped(np.abs, Gaussian()), "a custom function. Transform the rows"),
     ):
         phi = drawn(kernel, Nystrom())
         with pytest.raises(UnsupportedKernel, match=what):

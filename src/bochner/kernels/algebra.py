@@ -1,4 +1,4 @@
-"""Kernels of functions, of transformed rows, exponentials, modulated and normalised kernels."""
+"""Custom kernels, kernels of transformed rows, and modulated, normalised or exponential kernels."""
 
 import math
 import operator
@@ -35,11 +35,11 @@ from bochner.kernels.spectral import Frequencies
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
 
-# --- Functions that a user hands over: checked when handed, and each time they answer ------------
+# --- Functions of the user: checked when passed, and their results at each call ------------------
 
 
 def require_function(value: Any, who: str, name: str) -> Any:
-    """Return a function, or refuse what cannot be called."""
+    """Return ``value``; raise InvalidType if it is not callable."""
     if not callable(value):
         raise InvalidType(
             f"{who}: {name} must be a function of rows; got {value!r} of type "
@@ -49,16 +49,16 @@ def require_function(value: Any, who: str, name: str) -> Any:
 
 
 def _code(kernel: Kernel) -> str:
-    """Return a kernel as code, with the names of functions that have one."""
-    given = {k: v for k, v in kernel.get_params(deep=False).items() if v is not None}
-    words = (f"{k}={getattr(v, '__qualname__', None) or repr(v)}" for k, v in given.items())
+    """Return a kernel as code; a function is written by its name if it has one."""
+    fields = {k: v for k, v in kernel.get_params(deep=False).items() if v is not None}
+    words = (f"{k}={getattr(v, '__qualname__', None) or repr(v)}" for k, v in fields.items())
     return f"{type(kernel).__name__}({', '.join(words)})"
 
 
 def answer(
     result: Any, shape: tuple[int | None, ...], like: Array, who: str
 ) -> Float[Array, "..."]:
-    """Return what a user's function gave, of this shape (None: any), in the rows' precision."""
+    """Return the result of a user's function, of this shape (None: any), in this dtype."""
     result = arrays.dense(result)
     got = tuple(getattr(result, "shape", ()))
     if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
@@ -83,8 +83,8 @@ def answer(
 class Custom(Kernel):
     """A kernel that is a function of your own: k(X, Y) = function(X, Y).
 
-    ``Nystrom(...)`` and all that needs only kernel values serve it. Whether the function is a
-    kernel is yours to see to: :func:`bochner.check_kernel` says what is wrong with it.
+    ``Nystrom(...)`` and every method that needs only kernel values can be used. The function must
+    be symmetric and positive semi-definite; :func:`bochner.check_kernel` tests it.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ class Custom(Kernel):
         Takes rows X (n, d) and Y (m, d), arrays of the caller's library in one precision, and
         returns the matrix (n, m) of all pairs. scikit-learn's pairwise kernels are such functions.
     diagonal_of : callable, optional
-        Takes X and returns the n values k(x, x); by default picked from matrices of 64 rows.
+        Takes X and returns the n values k(x, x). Default: the diagonals of matrices of 64 rows.
 
     Notes
     -----
-    Two such kernels are equal if their functions are the same objects. A model file cannot hold a
-    function; a model with this kernel can be pickled if the function can be.
+    Two custom kernels are equal if their functions are the same objects. A model file cannot store
+    a function; a model with this kernel can be pickled if its function can be pickled.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Custom(Kernel):
 
 
 def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
-    """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
+    """Return the matrix as a tuple of rows; refuse one that is not positive semi-definite."""
     A: Any = np.empty(0)
     with suppress(TypeError, ValueError):
         A = np.array(unpacked(matrix), dtype=np.float64)
@@ -142,7 +142,7 @@ def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...]
 
 @lru_cache(maxsize=16)
 def symmetric_root(matrix: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    """Return the symmetric root of a positive semi-definite matrix; do not write into it."""
+    """Return the symmetric square root of a matrix (cached: do not modify it)."""
     A = np.array(matrix)
     asymmetry = float(np.abs(A - A.T).max())
     values, vectors = np.linalg.eigh((A + A.T) / 2)
@@ -160,7 +160,7 @@ def symmetric_root(matrix: tuple[tuple[float, ...], ...]) -> np.ndarray:
 class Mahalanobis(Transformed):
     """A kernel in another metric: k(x, y) = kernel(x L, y L), A = L Lᵀ.
 
-    For a kernel of the Euclidean distance, r² = (x − y)ᵀ A (x − y); of ``Linear()``, k = xᵀ A y.
+    A kernel of the Euclidean distance then uses r² = (x − y)ᵀ A (x − y); ``Linear()`` is xᵀ A y.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class Mahalanobis(Transformed):
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d d"]:
-        """L, the symmetric root of A: rows x become rows x L. Not to be written into."""
+        """Symmetric square root L of A, shape (d, d); cached, do not modify it."""
         return symmetric_root(self.matrix)
 
     def inputs(self, X: Rows) -> Rows:
@@ -215,8 +215,8 @@ class Warped(Transformed):
     Parameters
     ----------
     function : callable
-        f: takes rows (n, d), an array of the caller's library, and returns rows (n, d'), each
-        from its own row alone. Equality and model files: as :class:`Custom`.
+        f: takes rows (n, d), an array of the caller's library, and returns rows (n, d'). Row i
+        of the result depends on row i only. Equality and model files: as :class:`Custom`.
     kernel : Kernel
         A kernel of d' columns.
 
@@ -242,21 +242,21 @@ Curves = Annotated[tuple[tuple[float, ...], ...], each(each(finite))]
 @final
 @dataclass(frozen=True)
 class Monotone(Transformed):
-    """A kernel of transformed columns: k(x, y) = kernel(f(x), f(y)), f one function a column.
+    """A kernel of transformed columns: k(x, y) = kernel(f(x), f(y)), f one function per column.
 
-    Each function is linear between points and flat beyond the first and the last, so that what is
-    far outside counts as the outermost point: logarithms, quantiles and clipping of outliers alike.
+    Each function is linear between its points and constant beyond the first and the last point.
+    Examples are logarithms, quantile transforms and clipping of outliers.
 
     Parameters
     ----------
     kernel : Kernel
-        Its lengthscales are in units of what columns become.
+        Its lengthscales are in the units of the transformed columns.
     columns : tuple of int
         Numbers from 0, each once; all other columns stay as they are.
     points : tuple of tuples of float
-        For each of the columns two or more numbers, rising.
+        Two or more increasing numbers for each of the columns.
     values : tuple of tuples of float
-        What these become, as many, rising or equal.
+        f at the points: as many numbers, not decreasing.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class Monotone(Transformed):
     values: Curves
 
     def __str__(self) -> str:
-        """Return the kernel in words, without the points of its curves; ``repr`` has them."""
+        """Return the kernel and its columns; ``repr`` also has the points and values."""
         return f"{self.kernel}; columns {', '.join(map(str, self.columns))} transformed"
 
     def __post_init__(self) -> None:
@@ -284,7 +284,7 @@ class Monotone(Transformed):
         if not fits:
             raise InvalidInput(
                 "Monotone: points and values must be two or more finite numbers for each column, "
-                f"points rising and values rising or equal; got {[len(p) for p in self.points]} "
+                f"points increasing and values not decreasing; got {[len(p) for p in self.points]} "
                 f"points and {[len(v) for v in self.values]} values. Sort and pair them."
             )
 
@@ -308,7 +308,7 @@ class Monotone(Transformed):
 def _through(
     x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Return what numbers become, by linear interpolation, and the slopes: zero beyond the ends."""
+    """Return the piecewise linear function at x and its slope, which is zero beyond the ends."""
     xp = arrays.array_namespace(x)
     p, v = (arrays.moved(np.array(curve), like=x) for curve in (points, values))
     at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
@@ -320,7 +320,7 @@ def _through(
     return first + xp.clip(share, 0.0, 1.0) * rise, slope
 
 
-# Each of these keeps a kernel positive semi-definite: Shawe-Taylor & Cristianini (2004), 3.22.
+# The kernels below are positive semi-definite: Shawe-Taylor & Cristianini (2004), 3.22.
 # Sums, products, multiples and powers are in ``bochner.kernels.kernel``.
 
 
@@ -348,7 +348,7 @@ class Exp(Combined):
 
     def spectral(self, d: int) -> Frequencies | None:
         def draw(m: int, rng: np.random.Generator, each: Values) -> Array:
-            # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ, c = k(0): the sum of a Poisson number of them.
+            # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ, c = k(0): ω sums Poisson(c) frequencies of k.
             counts, total = rng.poisson(self.kernel.at_zero(d), m), np.zeros((d, m))
             for n in range(counts.max()):
                 total += np.where(counts > n, each()[:, rng.permutation(m)], 0.0)
@@ -393,7 +393,7 @@ class Modulated(Kernel):
     exact = exact_within
 
     def factor(self, X: Rows) -> Float[Array, " n"]:
-        """Return f(x) of each row, the factor of the features of ``kernel``."""
+        """Return f(x) of each row: the features are f(x) times the features of ``kernel``."""
         return answer(self.function(X), (X.shape[0],), X, "Modulated")
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -436,7 +436,7 @@ class Normalised(Kernel):
     spectral, exact = spectral_within, exact_within
 
     def inputs(self, X: Rows) -> Rows:
-        """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
+        """Return unit rows if the norms cancel in k, else the rows in float64."""
         return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Rows) -> Float[Array, " n"]:
@@ -450,7 +450,7 @@ class Normalised(Kernel):
         def block(A: Array, B: Array) -> Array:
             U = self.inputs(arrays.in_float64(A))
             V = U if B is A else self.inputs(arrays.in_float64(B))
-            with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
+            with np.errstate(over="ignore", invalid="ignore"):  # `factor` refuses an overflow
                 K = _between(self.factor, self.kernel.evaluate(U, V), U, V)
             return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
 
@@ -468,7 +468,7 @@ class Normalised(Kernel):
         return require_finite(size, "Normalised", "kernel(x, x)", TOO_LONG)
 
 
-#: Kernels made of others of the same rows.
+#: Classes of kernels whose parts receive the same rows as the kernel.
 SAME_ROWS = (Combined, Modulated, Normalised)
 
 
@@ -497,15 +497,15 @@ def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> 
     return left[:, None] * K * right[None, :]
 
 
-# --- The kernel matrix of rows with themselves: of a sum in bands, each pair once ----------------
+# --- Symmetric kernel matrices: a sum is computed in bands of rows, each pair once ---------------
 
 
-#: Rows of a band.
+#: Number of rows of a band.
 BAND = 256
 
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
-    """Return ``kernel(X)``; of a sum in bands up to the diagonal: a third less time and memory."""
+    """Return ``kernel(X)``; a sum takes a third less time and memory, by its lower triangle."""
     if X.shape[0] <= BAND or not isinstance(next(kernel.leaves(Transformed))[0], Sum):
         return np.ascontiguousarray(kernel(X))
     inner, U = kernel.untransformed(X)

@@ -1,7 +1,7 @@
-"""Kernels that are sums over functions: of one column, or eigenfunctions of the Laplacian on boxes.
+"""Kernels made of functions of one column, or of eigenfunctions of the Laplacian on boxes.
 
-k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j) with finitely many functions f_i of one column is a kernel
-for any functions, and its exact features are products of them.
+k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j) is a kernel for any finite set of functions f_i of one column.
+Its exact features are the products Π_j f_{i_j}(x_j).
 """
 
 import abc
@@ -24,7 +24,7 @@ from bochner.kernels.series import no_negative, orthonormals
 
 
 def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
-    """Return the weights as a tuple, none below zero and not all zero."""
+    """Return the weights as a tuple; refuse negative weights, and weights that are all zero."""
     weights = no_negative(value, who, name)
     if not any(weights):
         raise InvalidInput(f"{who}: {name} must not all be zero; got {value!r}.")
@@ -45,7 +45,7 @@ class Basis(Kernel):
 
     @abc.abstractmethod
     def functions(self, X: Rows) -> tuple[Rows, ...]:
-        """Return the 1-D functions, in the order of ``sizes``, of all columns of dense rows."""
+        """Return each 1-D function of every column of X (n, d), in the order of ``sizes``."""
 
     def exact(self, d: int) -> int:
         return int(np.count_nonzero(self.sizes)) ** d
@@ -71,7 +71,7 @@ class FourierSeries(Basis):
     Parameters
     ----------
     weights : sequence of float
-        w_0, w_1, …, none below zero: the prior variance of each harmonic.
+        w_0, w_1, …, nonnegative: the prior variance of each harmonic.
     period : float, default 1.0
         p > 0, in the units of X.
 
@@ -106,13 +106,13 @@ class FourierSeries(Basis):
 class Polynomials(Basis):
     """k(x, y) = Π_j Σ_k w_k p_k(x_j) p_k(y_j), p_k Legendre's polynomials on an interval.
 
-    They are orthonormal for the uniform law on [lower, upper]: p_k = √(2k + 1) P_k. Beyond the
-    interval they grow like the k-th power.
+    The p_k = √(2k + 1) P_k are orthonormal for the uniform law on [lower, upper]. Beyond the
+    interval p_k grows like the k-th power.
 
     Parameters
     ----------
     weights : sequence of float
-        w_0, w_1, …, none below zero; how much of each degree functions may have.
+        w_0, w_1, …, nonnegative: the prior variance of each degree.
     lower, upper : float, default −1 and 1
         The interval, in the units of X.
 
@@ -146,21 +146,21 @@ class Polynomials(Basis):
 
 # --- Eigenfunctions of the Laplacian on boxes, Green's functions made of them, Brownian motion ----
 #
-# −Δu = λu with u = 0 at the boundary (Dirichlet), no slope across it (Neumann), or whole periods.
+# −Δu = λu with u = 0 at the boundary (Dirichlet), ∂u/∂n = 0 there (Neumann), or periodic.
 
 
 def best_products(
     logs: Sequence[Float[Array, " m_j"]], width: int
 ) -> tuple[Array, Float[Array, " D"]]:
-    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and these sums, descending."""
-    # Numbers of each column fall. The best products of all columns extend the best of fewer
+    """Return the ``width`` multi-indices k of largest Σ_j logs[j][k_j], and these sums."""
+    # Each logs[j] decreases, so the best products of j + 1 columns extend the best products of j
     # columns. The first D' products are the best D', even with ties. O(d D log² D).
     chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
     for j, column in enumerate(logs):
         if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
             sums = sums + column[0]  # only the first function of this column is among them
             continue
-        # Of ranks (i, k) there are (i + 1)(k + 1) that are no worse, so more are of no use.
+        # (i + 1)(k + 1) pairs are at least as good as ranks (i, k), so few pairs need be compared.
         counts = np.minimum(len(sums), width // np.arange(1, min(len(column), width) + 1))
         k = np.repeat(np.arange(len(counts)), counts)
         i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -172,7 +172,7 @@ def best_products(
 
 
 def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
-    """Return a pair (lower, upper) for each column; refuse other values."""
+    """Return the box as a pair (lower, upper) per column; refuse other values."""
     pairs: Any = checks.each(checks.each(checks.finite))(box, who, name)
     if any(len(pair) != 2 or pair[0] >= pair[1] for pair in pairs):
         raise InvalidInput(
@@ -185,21 +185,21 @@ def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...
 def modes(
     box: tuple[tuple[float, float], ...], count: int, conditions: str
 ) -> tuple[np.ndarray, Float[np.ndarray, " J"]]:
-    """Return the function of each column, (J, d), of the least eigenvalues of −Δ, and these."""
-    turned = half_turns(conditions, count)
-    logs = [-np.square(math.pi * turned / (upper - lower)) for lower, upper in box]
+    """Return the J = count functions of smallest −Δ: number per column, (J, d), and eigenvalues."""
+    turns = half_turns(conditions, count)
+    logs = [-np.square(math.pi * turns / (upper - lower)) for lower, upper in box]
     numbers, sums = best_products(logs, count)
     return numbers, -sums
 
 
 def half_turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
-    """Return half turns across a box of the first m functions of a column."""
+    """Return the number of half waves across the box of the first m functions of a column."""
     i = np.arange(m)
     return {"dirichlet": i + 1.0, "neumann": i + 0.0, "periodic": 2.0 * ((i + 1) // 2)}[conditions]
 
 
 def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
-    """Return places in a box as numbers in [0, 1], clipped or shifted by whole periods."""
+    """Return positions clipped to [0, 1], or modulo 1 if ``conditions`` is "periodic"."""
     xp = array_namespace(unit)
     return unit - xp.floor(unit) if conditions == "periodic" else xp.clip(unit, 0.0, 1.0)
 
@@ -209,12 +209,12 @@ def waves(
 ) -> Float[Array, "m n"]:
     """Return m eigenfunctions on [0, length] at length · u, or their derivatives.
 
-    ``how`` is the boundary conditions and a shift: ½ for Brownian motion, else 0.
+    ``how`` has the boundary conditions and a shift: ½ for Brownian motion, 0 otherwise.
     """
     (conditions, shift), xp, i = how, array_namespace(u), np.arange(1, m + 1)
     sines = conditions == "dirichlet"
     column = lambda values: moved(np.ascontiguousarray(values)[:, None], like=u)
-    # Without a fixed end all are cosines of an angle; a sine is one a quarter of a turn late.
+    # Neumann and periodic functions are cosines; a sine is a cosine shifted by π/2.
     late = np.where((conditions == "periodic") & (i % 2 == 1) & (i > 1), 0.5 * math.pi, 0.0)
     rates = math.pi * (i - shift if sines else half_turns(conditions, m))
     heights = np.where(sines | (i > 1), float(2 / length) ** 0.5, length**-0.5)
@@ -228,7 +228,7 @@ def waves(
 class Brownian(Kernel):
     """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
 
-    The Green's function of −f″, f(0) = f′(length) = 0, multiplied over columns; rows are clipped.
+    Product over columns of the Green's function of −f″, f(0) = f′(length) = 0; rows are clipped.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class Brownian(Kernel):
 
     See Also
     --------
-    GreenFunction : Of other operators and conditions.
+    GreenFunction : Other operators and boundary conditions.
 
     Examples
     --------
@@ -270,32 +270,32 @@ class Brownian(Kernel):
 class GreenFunction(Kernel):
     """k(x, y) = Σ_j (κ² + λ_j)^(−s) u_j(x) u_j(y): the Green's function of (κ² − Δ)^s.
 
-    Functions of its space solve (κ² − Δ)^(s/2) f = white noise on the domain, with its boundary
-    conditions: Matérn's kernels there, of smoothness s − d/2 and lengthscale √(2s − d)/κ, and for
-    κ = 0 the kernels of thin plates.
+    It is the covariance of the solution f of (κ² − Δ)^(s/2) f = white noise on the box, with the
+    boundary conditions: a Matérn kernel on the box, of smoothness s − d/2 and lengthscale
+    √(2s − d)/κ; for κ = 0 a thin-plate kernel.
 
     Parameters
     ----------
     box : d pairs (lower, upper), d from 1 to 3
         An interval, a rectangle or a cuboid, in the units of X.
     conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
-        Zero at the boundary, level there, or of whole periods.
+        f = 0 at the boundary, ∂f/∂n = 0 at the boundary, or f periodic.
     kappa : float, default 0.0
-        κ, in one over the units of X; above zero unless functions are zero at the boundary.
+        κ, in 1/(units of X); must be positive unless ``conditions="dirichlet"``.
     power : float, optional
-        s, above d/2. Default: the first integer above d/2, from where k(x, x) is finite.
+        s > d/2, so that k(x, x) is finite. Default: the smallest integer above d/2.
     terms : int, default 1024
-        Eigenfunctions of the sum, with the least eigenvalues. Of one column and s = 1 the
-        closed form of the infinite sum is used, as sinh κa sinh κb/(κ sinh κL) for "dirichlet",
-        a = min(x, y) − lower, b = upper − max(x, y).
+        Number of eigenfunctions in the sum: those of the smallest eigenvalues. For one column and
+        s = 1 the closed form of the infinite sum is used; for "dirichlet" sinh κa sinh κb/(κ sinh
+        κL), a = min(x, y) − lower, b = upper − max(x, y), L = upper − lower.
 
     Notes
     -----
-    Rows outside count as the nearest place of the boundary. :class:`LaplacianEigenfunctions` has
-    its eigenfunctions as features: exact at D = terms, below the kernel for fewer. Cost of k(X, Y):
-    O((n + m) terms + n m terms).
+    Rows outside the box are moved to the nearest point of the boundary, or by whole periods.
+    :class:`LaplacianEigenfunctions` has the eigenfunctions as features: exact at D = terms.
+    k(X, Y) takes O(n m terms) time.
     Sources: Courant and Hilbert (1953), chapter V, section 14; Lindgren, Rue and Lindström (2011),
-    eq. 2, for Matérn's kernels as such solutions.
+    eq. 2, for the relation to Matérn kernels.
 
     Examples
     --------
@@ -318,7 +318,7 @@ class GreenFunction(Kernel):
             )
         if self.kappa == 0 and self.conditions != "dirichlet":
             raise InvalidInput(
-                "GreenFunction: kappa must be above zero where functions are not zero at edges; "
+                "GreenFunction: kappa must be positive unless conditions is 'dirichlet'; "
                 f"got conditions={self.conditions!r}. Pass kappa=..."
             )
         if 2 * self.exponent <= len(self.box):
@@ -337,7 +337,7 @@ class GreenFunction(Kernel):
         return (self.kappa**2 + eigenvalues) ** -float(self.exponent)
 
     def features(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n J"]:
-        """Return the functions times the roots of their weights."""
+        """Return the eigenfunctions times the square roots of their weights, shape (n, J)."""
         numbers, eigenvalues = modes(self.box, self.terms, self.conditions)
         Z = np.sqrt(self.weights(eigenvalues)) * np.ones((len(X), 1))
         for (lower, upper), x, k in zip(self.box, X.T, numbers.T, strict=True):
@@ -364,7 +364,7 @@ class GreenFunction(Kernel):
         return moved(np.square(self.features(rows)).sum(axis=1), like=X)
 
     def _term(self, x: Array, y: Array) -> Array:
-        """Return the closed form elementwise; large κ as exponentials that do not overflow."""
+        """Return the closed form elementwise, by exponentials that do not overflow for large κ."""
         (lower, upper), kappa = self.box[0], self.kappa
         length = upper - lower
         x, y = (length * inside((t - lower) / length, self.conditions) for t in (x, y))
@@ -384,6 +384,6 @@ class GreenFunction(Kernel):
         if rows.shape[1] != len(self.box):
             raise InvalidInput(
                 f"GreenFunction: X must have the {len(self.box)} columns of the box; got "
-                f"{rows.shape[1]}. Pass Columns(GreenFunction(...), columns) for some of several."
+                f"{rows.shape[1]}. Pass Columns(GreenFunction(...), columns) for other tables."
             )
         return rows

@@ -1,12 +1,12 @@
 """Distances between rows, in pieces of bounded memory, by array functions alone.
 
-This is the readable route, and the one of torch, CuPy and sparse matrices; NumPy arrays take the
-compiled loops of ``bochner._core.native`` where a kernel has one.
+These functions serve torch, CuPy and sparse matrices. NumPy arrays use the compiled loops of
+``bochner._core.native`` for kernels that have one.
 
-Squared distances by |x|² + |y|² − 2⟨x, y⟩ lose half the digits of near pairs: exp(−|x − y|)
-between equal rows then errs by 1.4e-3 in float32, by 8.5e-2 if the data have mean 100. So the
-data are centred first (by the caller: `centred`), and near pairs are computed again from their
-differences: equal rows are at distance zero exactly, and the relative error of every squared
+Squared distances by |x|² + |y|² − 2⟨x, y⟩ lose half the digits for near pairs: exp(−|x − y|) of
+equal rows then has an error of 1.4e-3 in float32, and of 8.5e-2 if the data have mean 100.
+Therefore the caller centres the data (`centred`), and near pairs are computed again from their
+differences. Equal rows then have distance zero exactly, and the relative error of every squared
 distance is of the order eps / NEAR.
 """
 
@@ -21,10 +21,10 @@ from bochner._core.arrays import array_namespace, dense, device, is_sparse, squa
 from bochner._core.shapes import Array, Others, Pairs, Rows
 
 BLOCK_BYTES, CACHED_BYTES = 8 * 2**20, 2**20
-"""Bytes of a block of a kernel matrix; of NumPy arrays, whose temporaries stay in the cache."""
+"""Bytes of a block of a kernel matrix; the smaller, for NumPy, keeps temporaries in the cache."""
 
 NEAR = 2.0**-8
-"""Pairs with |x − y|² below this share of |x|² + |y|² are computed from their differences."""
+"""Pairs with |x − y|² below NEAR (|x|² + |y|²) are computed from their differences."""
 
 Block = Callable[[Array, Array], Array]
 
@@ -43,13 +43,13 @@ def by_blocks(block: Block, X: Rows, Y: Others, dtype: Any = None) -> Array:
 
 
 def overflow(X: Rows, Y: Others) -> bool:
-    """Whether squared distances, in NumPy arrays, may pass the largest number of the dtype."""
+    """Whether squared distances of two NumPy arrays may overflow their dtype."""
     largest = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
     return float(largest) > float(np.sqrt(np.finfo(X.dtype).max / (64.0 * X.shape[1])))
 
 
 def centred(X: Rows, Y: Others) -> tuple[Array, Array]:
-    """Return X and Y less the mean row of Y (sparse matrices unchanged: they stay sparse)."""
+    """Return X and Y minus the mean row of Y; sparse matrices are returned unchanged."""
     if is_sparse(X) or is_sparse(Y) or Y.shape[0] == 0:
         return X, Y
     xp = array_namespace(X, Y)
@@ -67,10 +67,10 @@ def inner(X: Rows, Y: Others) -> Pairs:
 def squared(X: Rows, Y: Others) -> Pairs:
     """Return |x − y|² of all pairs of rows; exactly zero for equal rows."""
     xp = array_namespace(X, Y)
-    # Differences of few columns take less time than a matrix product and repairs; in float32, whose
-    # digits they keep, of a few more.
+    # With few columns, differences take less time than a matrix product and the near pairs. The
+    # limit is higher in float32, because differences are more accurate.
     few = X.shape[1] <= (2 if X.dtype == xp.float64 else 8) and not (is_sparse(X) or is_sparse(Y))
-    # Whether the library can list the places where a condition holds is an option of the standard.
+    # The array standard lets a library omit nonzero(), which near pairs need.
     if few or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
         return coordinatewise(X, Y, lambda difference: difference * difference)
     X, Y = (np.ascontiguousarray(A) if isinstance(A, np.ndarray) else A for A in (X, Y))
@@ -78,9 +78,9 @@ def squared(X: Rows, Y: Others) -> Pairs:
     distances *= -2.0  # in place: a third less time
     distances += size
     size *= NEAR
-    # Written so that NaN, from infinity less infinity, counts as near.
+    # ~(a > b) also selects NaN, which is infinity minus infinity.
     rows, columns = xp.nonzero(~(distances > size))
-    # Near pairs, a bounded number at a time: of sparse rows the numbers that a row has on average.
+    # Near pairs in batches of BLOCK_BYTES; a sparse row counts with the mean number of nonzeros.
     widths = (1 + A.nnz // max(1, A.shape[0]) if is_sparse(A) else A.shape[1] for A in (X, Y))
     step, mixed = max(1, BLOCK_BYTES // (8 * max(widths))), is_sparse(X) != is_sparse(Y)
     for start in range(0, rows.shape[0], step):
@@ -91,12 +91,12 @@ def squared(X: Rows, Y: Others) -> Pairs:
 
 
 def coordinatewise(X: Rows, Y: Others, term: Callable[[Array], Array]) -> Pairs:
-    """Return Σ_j term(x_j − y_j) of all pairs of rows, one column at a time."""
+    """Return Σ_j term(x_j − y_j) of all pairs of rows, shape (n, m)."""
     return over_columns(lambda x, y: term(x - y), operator.iadd, X, Y)
 
 
 def over_columns(
     term: Callable[[Array, Array], Array], join: Callable[[Array, Array], Array], X: Array, Y: Array
 ) -> Pairs:
-    """Return ``term(x_j, y_j)`` of all pairs of rows, joined over the columns j, one at a time."""
+    """Return ``term(x_j, y_j)`` of all pairs of rows, combined over the columns j by ``join``."""
     return reduce(join, (term(X[:, j][:, None], Y[:, j][None, :]) for j in range(X.shape[1])))

@@ -22,7 +22,7 @@ class DotProductKernel(Kernel):
 
     @abc.abstractmethod
     def series(self, d: int) -> PowerSeries:
-        """Return κ as a series of powers of t; all its derivatives at zero are zero or above."""
+        """Return the power series of κ; all its derivatives at zero are nonnegative."""
 
     def profile(self, t: Array) -> Array:
         """Return κ(t), elementwise."""
@@ -44,7 +44,7 @@ class DotProductKernel(Kernel):
 
 @dataclass(frozen=True)
 class Linear(DotProductKernel):
-    """k(x, y) = ⟨x, y⟩: its feature map is x itself, its model the linear one.
+    """k(x, y) = ⟨x, y⟩; its feature map is x, and its model is linear.
 
     Examples
     --------
@@ -73,9 +73,9 @@ class Polynomial(DotProductKernel):
     Parameters
     ----------
     degree : int, default 2
-        One or above.
+        At least 1.
     offset : float, default 1.0
-        Zero or above; zero leaves the products of exactly ``degree`` columns.
+        Nonnegative. With 0 only products of exactly ``degree`` columns remain.
     scale : float, default 1.0
         Positive. scikit-learn's ``gamma``; 1/d suits standardised columns.
 
@@ -141,18 +141,18 @@ class DotExponential(DotProductKernel):
 
 @dataclass(frozen=True)
 class DotProduct(DotProductKernel):
-    """k(x, y) = κ(⟨x, y⟩) with your own power series κ.
+    """k(x, y) = κ(⟨x, y⟩) for a given power series κ.
 
     Parameters
     ----------
     terms : sequence of float, or callable
         κ, as in :class:`PowerSeries`: the coefficients of 1, t, t², ..., or a function that returns
-        log κ⁽ⁿ⁾(0) for an integer array n. A function of a module can be sent to other processes.
+        log κ⁽ⁿ⁾(0) for an integer array n. Functions defined in a module can be pickled.
 
     Raises
     ------
     NotPositive
-        If a derivative at zero is negative: k is positive on no ball [Schoenberg (1942)].
+        If a derivative at zero is negative: k is then not a kernel [Schoenberg (1942)].
 
     Examples
     --------
@@ -167,7 +167,7 @@ class DotProduct(DotProductKernel):
 
 
 def _in_range(kernel: DotProductKernel, t: Array) -> Array:
-    """Return κ(t), or refuse it where it is beyond the dtype's largest number."""
+    """Return κ(t); refuse an overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         K = kernel.profile(t)
     remedy = ". Rescale the rows of X, or lower the scale."

@@ -1,18 +1,18 @@
-"""Stationary kernels as sums of waves at equispaced frequencies: the weight of each.
+"""Weights of equispaced Fourier frequencies for stationary kernels.
 
-By Poisson's formula, with frequencies h∘j for all whole j and weights v_j = Π_a h_a p(h∘j), p the
-spectral density,
+By Poisson's formula, with frequencies h∘j for all integer vectors j, weights v_j = Π_a h_a p(h∘j)
+and the spectral density p,
 
     Σ_j v_j cos(h∘j)·(x − y) = Σ_n k(x − y + 2πn/h),
 
-the kernel plus its images at multiples of the period 2π/h: there is no other error. Sums
-of kernels add weights, products convolve them, and columns that a kernel does not see have j = 0.
-Periodic kernels have weights at multiples of a period's frequency alone, and no images.
+which is the kernel plus its images at multiples of the period 2π/h, without any other error. The
+weights of a sum of kernels are sums, those of a product are convolutions, and columns that a kernel
+does not use have j = 0. Periodic kernels have weights at multiples of 2π/p only, and no images.
 
-A kernel of long tails, times a taper that is one for all differences within the box and falls to
-zero before the nearest image's begins, has no images: its weights are read off samples by FFT. For
-all kernels this is no substitute: N samples per axis add the weights v_{j+N} to v_j, of a Matérn
-kernel of smoothness ½ and N = 4m a fifth of what truncation leaves out, and take 50 times as long.
+A kernel with long tails is multiplied by a taper, which is one for all differences within the box
+and zero where the nearest image begins. The weights are then computed from samples by FFT. Other
+kernels are not sampled: N samples per axis add v_{j+N} to v_j. For a Matérn kernel of smoothness ½
+and N = 4m this aliasing is a fifth of the truncation error, at 50 times the cost.
 """
 
 import math
@@ -34,14 +34,14 @@ from bochner.kernels.kernel import Algebra, Columns, Constant, Kernel, Scaled, S
 from bochner.kernels.spectral import Measure
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
-#: Frequencies whose density is computed together.
+#: Number of frequencies per batch of densities.
 TOGETHER = 1 << 18
 
-LEAKS = 1e-12  # What a taper takes off at the end of the box, and leaves beyond
+LEAKS = 1e-12  # Bound on 1 − taper within the box, and on the taper where it should be zero
 
 
 def has_weights(kernel: Kernel, d: int) -> bool:
-    """Whether a kernel is a sum of waves with known weights: see :func:`equispaced_weights`."""
+    """Whether :func:`equispaced_weights` has the weights of a kernel of d columns."""
     every = kernel.leaves((Algebra, Normalised, Columns), range(d))
     inner = lambda leaf: leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
     return all(
@@ -51,7 +51,7 @@ def has_weights(kernel: Kernel, d: int) -> bool:
 
 
 def has_density(kernel: Kernel, d: int) -> bool:
-    """Whether a kernel of x − y has frequencies of one law, with a known density."""
+    """Whether the spectral measure of a kernel of d columns has a known density."""
     measure = kernel.spectral(d)
     return isinstance(measure, Measure) and measure.has_density
 
@@ -62,15 +62,15 @@ def equispaced_weights(
     extent: tuple[int, ...],
     lengths: Float[Array, " d"] | None = None,
 ) -> Array:
-    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order; ``spacing`` is h.
+    """Return the weights v_j for all integer j with |j_a| ≤ extent_a, ascending; ``spacing`` is h.
 
-    With ``lengths`` of a box the kernel is tapered beyond it; some weights may be below zero.
+    ``lengths`` are the sides of a box beyond which the kernel is tapered; weights may be negative.
     """
     if lengths is not None:
         return _tapered_weights(kernel, spacing, extent, lengths)
 
     def leaf(part: Any, axes: tuple[int, ...]) -> Array:
-        """Return the weights of a part that is no sum, product or multiple."""
+        """Return the weights of a leaf, which is not a sum, product, power or multiple."""
         axes = () if isinstance(part, Constant) else axes
         along = spacing[list(axes)], tuple(extent[a] for a in axes)
         match part:
@@ -85,7 +85,7 @@ def equispaced_weights(
             case _:
                 raise UnsupportedKernel(
                     "FourierGrid requires a stationary kernel with a spectral density, a Periodic "
-                    f"one, or sums and products of such; got {part!r}. Nystrom(...) serves it."
+                    f"kernel, or sums and products of these; got {part!r}. Use Nystrom(...)."
                 )
         weights = np.zeros([2 * m + 1 for m in extent])
         place = tuple(slice(None) if a in axes else m for a, m in enumerate(extent))
@@ -99,10 +99,10 @@ def equispaced_weights(
 
 
 def taper(t: Array, period: float, length: float) -> Array:
-    """Return a factor of the kernel: one up to ``length``, zero from (period − length)/2 on."""
+    """Return the taper at differences t: 1 for |t| ≤ length, 0 for |t| ≥ (period − length)/2."""
     end = (period - length) / 2
     along = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
-    return erfc(5.0 * along) / 2  # from −5 at the end of the box to 5 where it is zero
+    return erfc(5.0 * along) / 2  # its argument is −5 at |t| = length and 5 at |t| = end
 
 
 def _tapered_weights(
@@ -129,13 +129,13 @@ def _tapered_weights(
 
 
 def spectral_parts(kernel: Kernel, d: int) -> list[Columns]:
-    """Return each factor of the kernel's terms that has a spectral density, once."""
+    """Return the distinct factors of the kernel's terms that have a spectral density."""
     factors = dict.fromkeys(factor for term in _terms(kernel, tuple(range(d))) for factor in term)
     return [Columns(leaf, axes) for leaf, axes in factors if not isinstance(leaf, Periodic)]
 
 
 def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
-    """Split a kernel of one column: periodic and constant terms, and all other terms."""
+    """Return the periodic and constant terms of a kernel of one column, and its other terms."""
     sides: tuple[list[Kernel], list[Kernel]] = [], []
     for term in kernel.summands:
         sides[bool(spectral_parts(term, 1))].append(term)
@@ -144,14 +144,14 @@ def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
 
 
 def has_axes(kernel: Kernel, d: int) -> bool:
-    """Whether the largest weights lie on the axes, where they are computed separately."""
+    """Whether the largest weight of each j_a is on axis a, where all other j_b are 0."""
     every = kernel.leaves((Sum, Scaled, Normalised, Columns), range(d))
     known = lambda leaf, d: isinstance(leaf, Constant) or isinstance(leaf.spectral(d), Measure)
     return all(known(leaf, len(columns)) for leaf, columns in every)
 
 
 def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
-    """Return the weights of the Fourier series of a periodic kernel, at the nearest frequencies."""
+    """Return the Fourier weights of a periodic kernel, each at the nearest frequency."""
     along = []
     for p, length, h, m in zip(*kernel.per_axis(len(spacing)), spacing, extent, strict=True):
         steps = steps_of(p, h)
@@ -165,7 +165,7 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
 def _density(
     kernel: Any, root: Float[Array, "d d"], spacing: Float[Array, " d"], extent: tuple[int, ...]
 ) -> Array:
-    """Return weights of k(xL, yL), L the root: the density at L⁻¹ω over |det L|, times a cell."""
+    """Return the weights of k(xL, yL), L = ``root``: p(L⁻¹ω)/|det L| times the cell Π_a h_a."""
     size = abs(float(np.linalg.det(root)))
     if size <= 1e-12 * np.linalg.norm(root) ** len(root):
         raise UnsupportedKernel(
@@ -188,27 +188,27 @@ def _density(
 
 
 def _convolved(a: Array, b: Array) -> Array:
-    """Return the weights of a product of kernels; rounding below zero is zero."""
+    """Return the weights of a product of kernels; negative rounding errors become zero."""
     from scipy.signal import fftconvolve  # noqa: PLC0415  a tenth of a second, rarely needed
 
     return np.maximum(fftconvolve(a, b, mode="same"), 0.0)
 
 
-# --- Periods along axes, and the frequencies that hold their harmonics ----------------------------
+# --- Periods along axes, and the frequencies that include their harmonics -------------------------
 #
-# The Fourier series of a periodic kernel is a sum of waves at multiples of 2π/p. Equispaced
-# frequencies 2πj/P hold them where P is a multiple of p; with several periods, P must be a
-# multiple of each. Of a sum, terms are looked at one by one: a product with a factor that decays
-# has a spectral density, and no harmonics by itself.
+# The Fourier series of a periodic kernel has frequencies at multiples of 2π/p. The equispaced
+# frequencies 2πj/P include these if P is a multiple of p; with several periods, P must be a
+# multiple of each. Each term of a sum is treated separately: a product with a decaying factor has
+# a spectral density, not harmonics.
 
 
-#: A period p, the lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²) within it, and whether it is steady:
-#: part of a term that does not decay along the axis.
+#: Period p, lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²), and whether the term of this factor is steady:
+#: whether it does not decay along the axis.
 Season = tuple[float, float, bool]
 
 
 def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
-    """Return the periods of a kernel of d columns along axis a."""
+    """Return the seasons of a kernel of d columns along axis a, each once."""
     terms = []
     for term in _terms(kernel, tuple(range(d))):
         decays = any(a in axes and not isinstance(leaf, Periodic) for leaf, axes in term)
@@ -220,7 +220,7 @@ def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
 
 
 def highest_harmonic(lengthscale: float) -> int:
-    """Return the highest harmonic above rounding of a period with this lengthscale."""
+    """Return the highest harmonic of a Periodic kernel whose weight is above rounding error."""
     beyond = 2 * np.cumsum(harmonics(1 / lengthscale**2)[::-1])[::-1]
     return max(1, int(np.flatnonzero(beyond > 1e-16)[-1]))
 
@@ -234,12 +234,12 @@ def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
 def common_period(
     terms: tuple[Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return a multiple of all periods of axis a, from ``least`` on, and how it moves the kernel.
+    """Return a common multiple of all periods, at least ``least``, and the change of the kernel.
 
-    It is one multiple more where rows far outside have a place.
+    With steady terms the result is one multiple larger, as room for rows far outside the box.
     """
-    # A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
-    # kernel by 2π|1/p − 1/p'| t/ℓ at most, as the mean of c² is 1/ℓ².
+    # Replacing period p by p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
+    # kernel by at most 2π|1/p − 1/p'| t/ℓ, as the mean of c² is 1/ℓ².
     periods, lengths = np.array([season[:2] for season in terms]).T[:, :, None]
     longest = float(periods.max())
     most = 4096
@@ -260,7 +260,7 @@ def common_period(
 
 
 def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
-    """Return by what angle each axis repeats where the kernel does not decay; 0 where nowhere."""
+    """Return the angle h_a t after which steady terms repeat, per axis; 0 without steady terms."""
     frequencies = np.zeros(len(spacing))
     for a, h in enumerate(spacing):
         terms = seasons(kernel, a, len(spacing))
@@ -270,7 +270,7 @@ def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
 
 
 def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
-    """Return the kernel with periods whose harmonics are multiples of the spacing."""
+    """Return the kernel with its periods rounded so that their frequencies are multiples of h."""
 
     def change(part: Kernel, axes: list[int]) -> Kernel:
         if not isinstance(part, Periodic):
@@ -281,14 +281,14 @@ def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
     return kernel.rebuilt(change, columns=range(len(spacing)))
 
 
-# --- Terms of a kernel, and what these see -------------------------------------------------------
+# --- Terms of a kernel, and their axes -----------------------------------------------------------
 
-#: A kernel that is not made of others, and the axes that it sees.
+#: A kernel without parts, and the axes that it uses.
 Factor = tuple[Kernel, tuple[int, ...]]
 
 
 def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
-    """Return the factors of each term of a kernel, each once, without multiples."""
+    """Return the distinct factors of each term of a kernel, without constant factors."""
 
     def leaf(part: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
         return [()] if isinstance(part, Constant) else [((part, axes),)]
@@ -301,7 +301,7 @@ def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
 
 
 def _plain(kernel: Kernel, d: int) -> Kernel:
-    """Return the kernel with multiples in place of cosines: for kernels of x − y they are equal."""
+    """Return the kernel with `Normalised` parts as multiples: equal for stationary kernels."""
 
     def change(part: Kernel, columns: Any) -> Kernel:
         if not isinstance(part, Normalised):

@@ -1,4 +1,4 @@
-"""Kernels of histograms: rows of counts or shares, column by column."""
+"""Kernels of histograms: rows of counts or shares."""
 
 import abc
 import math
@@ -18,15 +18,15 @@ from bochner.kernels.stationary import by_columns, refuse_sparse
 
 
 class Additive(Kernel):
-    """k(x, y) = Σ_j κ(x_j, y_j) of numbers from zero up, with κ(a, b) = √(ab) 𝒦(log b/a).
+    """k(x, y) = Σ_j κ(x_j, y_j) of nonnegative numbers, with κ(a, b) = √(ab) 𝒦(log b/a).
 
-    κ(a, a) = a, so that rows that sum to one have k(x, x) = 1. Feature maps sample the spectrum of
+    κ(a, a) = a, so rows with sum one have k(x, x) = 1. Feature maps sample the spectrum of
     𝒦 [Vedaldi & Zisserman (2012)].
     """
 
     @abc.abstractmethod
     def term(self, a: Array, b: Array) -> Array:
-        """Return κ(a, b), elementwise, broadcast; zero where a or b is."""
+        """Return κ(a, b), elementwise, with broadcasting; zero if a or b is zero."""
 
     @abc.abstractmethod
     def spectrum(self, frequency: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ class JensenShannon(Additive):
 class SkewedChi2(Kernel):
     """k(x, y) = Π_j 2 √(x_j + c) √(y_j + c)/(x_j + y_j + 2c): the skewed χ² kernel.
 
-    A kernel of the difference of log(x + c): Π_j sech(½(log(x_j + c) − log(y_j + c))), with the
+    The kernel is stationary in log(x + c): Π_j sech(½(log(x_j + c) − log(y_j + c))), with the
     spectral density Π_j sech(πω_j) [Li, Ionescu & Sminchisescu (2010), eq. 10].
 
     Parameters
@@ -158,12 +158,12 @@ class SkewedChi2(Kernel):
         return self.back(X, by_columns(C * self.evaluate(X, Y), tangent, U, V))
 
 
-#: Kernels of transformed rows.
+#: Classes of kernels that transform their rows (by ``inputs``).
 Changed = Transformed | SkewedChi2
 
 
 def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:
-    """Refuse sparse rows, and numbers below ``least``, which no histogram of this kernel has."""
+    """Refuse sparse rows, and numbers below ``least`` (``strictly``: or equal to it)."""
     refuse_sparse(kernel, *matrices)
     for X in matrices:
         xp = array_namespace(X)
@@ -176,6 +176,6 @@ def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool
 
 
 def _entropy(a: Array, b: Array) -> Array:
-    """Return ½ a log₂(1 + b/a), zero where a is."""
+    """Return ½ a log₂(1 + b/a), elementwise; zero if a is zero."""
     xp = array_namespace(a, b)
     return 0.5 / math.log(2.0) * a * xp.log1p(b / xp.where(a > 0, a, xp.ones_like(a)))

@@ -1,4 +1,4 @@
-"""Kernels as values, their sums, products, multiples and powers, and what these are made of."""
+"""The base class of kernels, and sums, products, multiples and powers of kernels."""
 
 import abc
 import operator
@@ -21,16 +21,16 @@ from bochner.kernels.spectral import Frequencies
 
 T = TypeVar("T")
 
-#: A function that returns the values of a kernel, computed when asked for.
+#: A function without arguments that computes and returns the values of a kernel.
 Values = Callable[[], Array]
-#: Such a function, and one from ∂E/∂K, of a scalar E, to gradients of E.
+#: Function that returns K, and function from ∂E/∂K of a scalar E to gradients of E.
 Traced = tuple[Values, Callable[[Array], Any]]
-#: Which numbers have gradients; None for gradients in the rows.
+#: Whether the gradient in a hyperparameter is needed; None for gradients in the rows.
 Wanted = Callable[[Place], bool] | None
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
-    """Return computed values; refuse an overflow."""
+    """Return K; raise InvalidInput if it has an overflow."""
     if not arrays.all_finite(K):
         raise InvalidInput(
             f"{who}: {what} must be a number of dtype {K.dtype}; got an overflow{cause}"
@@ -41,12 +41,12 @@ def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
 class Kernel(Value, abc.ABC):
     """A positive semi-definite function k(x, y) of two rows.
 
-    ``k(X, Y)`` is the matrix of all pairs, ``k.diag(X)`` the values k(x, x). Kernels add and
-    multiply with one another and with numbers, and have powers: ``2.0 * k1 + k1 * k2**3 + 0.5``.
+    ``k(X, Y)`` is the matrix of all pairs, ``k.diag(X)`` the vector of the values k(x, x). Kernels
+    can be added, multiplied, scaled and raised to powers: ``2.0 * k1 + k1 * k2**3 + 0.5``.
 
-    A kernel of your own is a frozen dataclass that subclasses `Kernel` (or `Stationary`, if it
-    depends on x − y alone) and defines `evaluate` and `diagonal`. `tunable` names the numbers
-    that a fit may find. `Custom` is a kernel from a function.
+    To define a kernel, write a frozen dataclass that subclasses `Kernel` (or `Stationary`, if k
+    depends on x − y only) and defines `evaluate` and `diagonal`. `tunable` names the fields that a
+    fit may choose. `Custom` makes a kernel from a function.
 
     Examples
     --------
@@ -55,9 +55,9 @@ class Kernel(Value, abc.ABC):
     array([2., 3.])
     """
 
-    # NumPy then leaves np.float64(2) * k to the kernel.
+    # None: NumPy then calls __rmul__ of the kernel for np.float64(2) * k.
     __array_ufunc__ = None
-    #: The kernel's value, from the values of its parts and functions add, multiply and scale.
+    #: Combines values of the parts to the kernel's value, by functions add, multiply and scale.
     fold: ClassVar[Callable[..., Any]]
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Pairs:
@@ -68,7 +68,7 @@ class Kernel(Value, abc.ABC):
         X : array or sparse matrix of shape (n, d)
             Rows; float32 stays float32, other real dtypes are computed in float64.
         Y : array or sparse matrix of shape (m, d), optional
-            Rows of the same library; X if not given.
+            Rows of the same array library. Default: X.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class Kernel(Value, abc.ABC):
 
         Notes
         -----
-        O(n m d) time; memory for K and less than 100 MB more.
+        O(n m d) time; memory of K plus less than 100 MB.
         """
         require_numbers(self)
         who = type(self).__name__
@@ -97,13 +97,13 @@ class Kernel(Value, abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        """Return all pairs of checked rows; ``Y is X`` when the matrix is symmetric."""
+        """Return the matrix k(X, Y) of checked rows; ``Y is X`` for the symmetric matrix."""
 
     @abc.abstractmethod
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         """Return k(x, x) of checked rows."""
 
-    # Views: what else is known of the kernel for d columns; None where it is not of this form.
+    # Views of the kernel for d columns; None if the kernel does not have the form.
 
     def spectral(self, d: int) -> Frequencies | None:
         """Return the law of the frequencies ω, where k(x, y) = k(0, 0) E cos ω·(x − y)."""
@@ -119,34 +119,34 @@ class Kernel(Value, abc.ABC):
         return None if kappa is None else series.of_series(d, kappa)
 
     def exact(self, d: int) -> int | None:
-        """Return the number of features of which k is the inner product, without an error."""
+        """Return D if k is exactly the inner product of D features, else None."""
         return None
 
     def features(self, X: Rows) -> Float[Array, "n D"]:
-        """Return these features of checked rows; of kernels made of others, rules make them."""
+        """Return the exact features of checked rows; combined kernels have rules instead."""
         raise NotImplementedError
 
     def at_zero(self, d: int) -> float:
-        """Return k(0, 0), for kernels of x − y the value of k(x, x) for all x."""
+        """Return k(0, 0), which is k(x, x) of every x if the kernel is stationary."""
         return float(self.diagonal(np.zeros((1, d)))[0])
 
-    # What a kernel is made of.
+    # Parts of a kernel.
 
     @property
     def parts(self) -> dict[str, "Kernel"]:
-        """The kernels that this one is made of, by field."""
+        """Kernels that are fields of this kernel, by field name."""
         return {k: v for k, v in self.get_params(deep=False).items() if isinstance(v, Kernel)}
 
     def inputs(self, X: Rows) -> Rows:
-        """Return the rows that the kernels within receive."""
+        """Return the rows that the parts of this kernel receive."""
         return X
 
     def untransformed(self, X: Rows) -> tuple["Kernel", Rows]:
-        """Return the kernel without its transformations of rows, and the rows that it receives."""
+        """Return the innermost kernel of nested `Transformed` kernels, and the rows it receives."""
         return self, X
 
     def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        """Return a text of the kernel, with these words for numbers and for kernels not joined."""
+        """Return the kernel as text; ``word`` formats numbers and leaves, ``times`` is the sign."""
         return word(self)
 
     @property
@@ -158,7 +158,7 @@ class Kernel(Value, abc.ABC):
         return [Scaled(self.scale, term) for term in terms] if isinstance(self, Scaled) else terms
 
     def leaves(self, through: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
-        """Yield the kernels that the algebra, or other kinds, join, and the columns each sees."""
+        """Yield each kernel below the classes ``through`` (default: Algebra), and its columns."""
         parts = self.parts if isinstance(self, through or Algebra) else {}
         if not parts:
             yield self, columns
@@ -166,9 +166,9 @@ class Kernel(Value, abc.ABC):
             yield from part.leaves(through, _seen(self, columns))
 
     def rebuilt(self, change: Callable[..., Any], through: Any = None, columns: Any = None) -> Any:
-        """Return the kernel with every kernel in it changed, from the leaves up.
+        """Return the kernel with ``change`` applied to each of its kernels, from the leaves up.
 
-        ``change`` takes a kernel and the columns that it sees, if ``columns`` are given.
+        ``change`` takes a kernel and the columns that it uses (None if ``columns`` is None).
         """
         parts = self.parts if isinstance(self, through or Kernel) else {}
         seen = _seen(self, columns)
@@ -184,7 +184,7 @@ class Kernel(Value, abc.ABC):
         columns: tuple[int, ...] = (),
     ) -> T | None:
         """Combine values of ``leaf(part, columns)`` over the kernel; None if any value is None."""
-        # Without the columns that the kernel uses, Columns(...) are leaves.
+        # Columns(...) is a leaf if ``columns`` lacks the columns that it uses.
         if isinstance(self, Columns) and max(self.columns) < len(columns):
             columns = tuple(columns[c] for c in self.columns)
         elif not isinstance(self, Algebra):
@@ -196,23 +196,23 @@ class Kernel(Value, abc.ABC):
         return self.fold(*values, add=add, multiply=times, scale=scale)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
+        """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i for each row i, shape (n, d).
 
-        Rows are checked and dense, of one library and precision, X not empty. O(n m d) time, and
-        memory for a few matrices (n, m): give rows in blocks. Kernels without a closed form of the
-        gradient raise UnsupportedKernel.
+        Rows must be checked and dense, of one library and dtype; X must not be empty. Takes
+        O(n m d) time and the memory of a few (n, m) matrices, so pass blocks of rows. Raises
+        UnsupportedKernel if the gradient has no closed form.
         """
         raise UnsupportedKernel(
-            f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
-            "have one: smooth ones of x − y, Linear, Polynomial, DotExponential, DotProduct, "
+            f"Gradients in rows have no closed form for {type(self).__name__}. Kernels with "
+            "one: smooth kernels of x − y, Linear, Polynomial, DotExponential, DotProduct, "
             "SkewedChi2, and sums, products, powers, Exp, Columns and Mahalanobis of these."
         )
 
     def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
-        """Return the function that gives K, and the one from ∂E/∂K to gradients.
+        """Return a function that returns K, and a function from ∂E/∂K to gradients of E.
 
-        Gradients are in the rows X if ``wanted`` is None, else for Y = X in the logarithms of the
-        wanted numbers. All of them together cost as much as a few kernel matrices.
+        If ``wanted`` is None, gradients are in the rows X. Otherwise Y must be X, and gradients are
+        in the logarithms of the wanted numbers. Cost: a few kernel matrices in total.
         """
         if wanted is None:
             return cache(lambda: self.evaluate(X, Y)), lambda C: self.pullback(X, Y, C)
@@ -220,11 +220,11 @@ class Kernel(Value, abc.ABC):
         return K, lambda C: differences(self, X, C, wanted, back(C))
 
     def traced_numbers(self, X: Rows) -> Traced:
-        """Return `traced` for the numbers of the kernel whose gradients have a formula."""
+        """Return `traced` with the gradients in those numbers of the kernel that have a formula."""
         return cache(lambda: self.evaluate(X, X)), lambda _: {}
 
     def _traced_part(self, name: str, X: Rows, Y: Others, wanted: Wanted) -> Traced:
-        """Return `traced` of a part, with places as seen from this kernel."""
+        """Return `traced` of a part; paths of numbers start at this kernel."""
         part = self.parts[name]
         if wanted is None:
             return part.traced(X, Y, None)
@@ -252,7 +252,7 @@ class Kernel(Value, abc.ABC):
 
 
 def require_kernel(value: Any, who: str, name: str = "kernel") -> Any:
-    """Return a kernel, or refuse what is none."""
+    """Return ``value``; raise InvalidType if it is not a kernel."""
     if not isinstance(value, Kernel):
         raise InvalidType(
             f"{who}: {name} must be a Kernel; got {value!r} of type {type(value).__name__}. Pass a "
@@ -310,39 +310,39 @@ class Constant(Kernel):
 
 
 def _seen(kernel: Kernel, columns: Any) -> Any:
-    """Return the columns that the parts of a kernel see, for a kernel that sees these."""
+    """Return the columns that the parts of a kernel use, if the kernel uses ``columns``."""
     if columns is None or not isinstance(kernel, Columns):
         return columns
     return [columns[c] for c in kernel.columns if c < len(columns)]
 
 
 def spectral_within(self: Any, d: int) -> Frequencies | None:
-    """View of kernels whose frequencies are those of the kernel within."""
+    """Return the law of the frequencies of the inner kernel, which this kernel has too."""
     return self.kernel.spectral(d)
 
 
 def exact_within(self: Any, d: int) -> int | None:
-    """View of kernels whose features are those of the kernel within, each changed."""
+    """Return the number of exact features of the inner kernel, which this kernel has too."""
     return self.kernel.exact(d)
 
 
 class Combined(Kernel):
-    """A function of the values of other kernels of the same rows."""
+    """A kernel whose values are a function of the values of other kernels of the same rows."""
 
     @abc.abstractmethod
     def joined(self, *parts: Values) -> Array:
         """Return k, given functions that return the values of the parts."""
-        # NumPy adds and multiplies in place where no name holds what a function has returned.
+        # NumPy adds and multiplies in place if no variable refers to the result of a call.
 
     @abc.abstractmethod
     def back(self, C: Array, K: Values, *parts: Values) -> Iterable[Array]:
         """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
-    #: Whether K is kept while gradients are computed: not if parts give it in one operation.
+    #: Whether K is cached during gradients; False if one operation computes K from the parts.
     kept: ClassVar[bool] = True
 
     def slopes(self, C: Array, *parts: Values) -> dict[Place, float]:
-        """Return gradients in the logarithms of the kernel's own numbers that have a formula."""
+        """Return gradients in the logarithms of this kernel's fields that have a formula."""
         return {}
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -373,7 +373,7 @@ class Combined(Kernel):
 
 
 class Algebra(Combined):
-    """A sum, product, multiple or power of kernels: of what its parts are known to be, it is."""
+    """A sum, product, multiple or power of kernels; its views follow from those of its parts."""
 
     def series(self, d: int) -> PowerSeries | None:
         return self.folded(lambda part, _: part.series(d), *series.OF_SERIES)
@@ -389,7 +389,7 @@ class Algebra(Combined):
 
 
 def _enclosed(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
-    """Return how a part is written: in brackets if it is made by an operator that binds less."""
+    """Return a part as text, in brackets if its operator is one of ``looser``."""
     return f"({part.written(*how)})" if isinstance(part, looser) else part.written(*how)
 
 
@@ -438,7 +438,7 @@ class Sum(Algebra):
 
 @dataclass(frozen=True, repr=False)
 class Product(Algebra):
-    """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (positive: Schur).
+    """k(x, y) = left(x, y) · right(x, y); written ``left * right``.
 
     Parameters
     ----------
@@ -459,7 +459,7 @@ class Product(Algebra):
         return f"{left} {times} {_enclosed(self.right, how, Sum, Product, Scaled)}"
 
     def spectral(self, d: int) -> Frequencies | None:
-        # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
+        # Frequencies of an orthogonal block are dependent; the permutation makes pairs independent.
         draw = lambda m, rng, left, right: left() + right()[:, rng.permutation(m)]
         return spectral.composite(draw, operator.add, self.left.spectral(d), self.right.spectral(d))
 
@@ -515,10 +515,10 @@ class Scaled(Algebra):
 
 @dataclass(frozen=True, repr=False)
 class Power(Algebra):
-    """k(x, y) = kernel(x, y)^p for a whole number p; written ``kernel ** p`` (Schur).
+    """k(x, y) = kernel(x, y)^p for an integer p; written ``kernel ** p``.
 
-    ``(Linear() + 1.0) ** 3`` is the polynomial kernel of degree 3. Powers that are not whole
-    numbers do not keep a kernel positive.
+    ``(Linear() + 1.0) ** 3`` is the polynomial kernel of degree 3. Integer powers are positive
+    semi-definite by Schur's theorem; other powers need not be.
 
     Parameters
     ----------
@@ -561,13 +561,13 @@ class Transformed(Kernel):
 
     @abc.abstractmethod
     def inputs(self, X: Rows) -> Float[Array, "n e"]:
-        """Return the rows that the kernel within sees."""
+        """Return the transformed rows f(x), which the inner kernel receives."""
 
     def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        """Return gradients in the rows, given those in the rows that the kernel within sees."""
+        """Return gradients in the rows X, from gradients G in the transformed rows."""
         raise UnsupportedKernel(
-            f"Gradients in rows require the derivative of the rows' transformation; {self!r} has a "
-            "function of your own. Transform the rows first, and take gradients in those."
+            f"Gradients in rows require the derivative of the transformation; {self!r} has a "
+            "custom function. Transform the rows first, and take gradients in those."
         )
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -599,12 +599,12 @@ def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
 
 @dataclass(frozen=True)
 class Columns(Transformed):
-    """A kernel that looks at some columns only: k(x, y) = kernel(x[columns], y[columns]).
+    """A kernel of some of the columns: k(x, y) = kernel(x[columns], y[columns]).
 
     Parameters
     ----------
     kernel : Kernel
-        Its lengthscales, if it has one per column, belong to the chosen columns in their order.
+        One lengthscale per column is one per entry of ``columns``, in the same order.
     columns : tuple of int
         Column numbers from 0, each once.
 
@@ -635,17 +635,17 @@ class Columns(Transformed):
 
 
 def has_free(kernel: object) -> bool:
-    """Whether a kernel has numbers that are free."""
+    """Whether a kernel has free numbers, which a fit must choose."""
     numbers = kernel.get_params().values() if isinstance(kernel, Kernel) else ()
     return any(isinstance(v, Free) for n in numbers for v in (n if isinstance(n, tuple) else (n,)))
 
 
 def require_numbers(kernel: Kernel) -> None:
-    """Refuse a kernel that has free numbers where its values are needed."""
+    """Refuse a kernel with free numbers, which has no values before a fit."""
     if has_free(kernel):
         raise InvalidInput(
-            'A kernel with numbers that are free ("auto") has no values before a fit has found '
-            "them. Fit an estimator and take its kernel_, or give all numbers."
+            'A kernel with free numbers ("auto") has no values before a fit chooses the numbers. '
+            "Fit an estimator and use its kernel_, or pass all numbers."
         )
 
 
@@ -654,7 +654,7 @@ def _is_number(value: object) -> bool:
 
 
 def _as_kernel(value: object) -> Kernel | None:
-    """Coerce an operand of + to a kernel; return None if it is no number or kernel."""
+    """Coerce an operand of + to a kernel; None if it is neither a number nor a kernel."""
     if isinstance(value, Kernel):
         return value
     return Constant(value) if _is_number(value) else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Values with numbers that a fit may find, and the places of these numbers."""
+"""Dataclasses with numbers that a fit may choose, and the paths of these numbers."""
 
 import math
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from bochner._core.names import NamedArguments, replacement
 from bochner._core.shapes import Array
 from bochner.errors import InvalidInput
 
-#: The mark of a field that a fit may find.
+#: Annotation of a field that a fit may choose.
 TUNED = "tuned"
 
 
 class Value(NamedArguments):
-    """A dataclass whose fields are found and replaced by path, such as ``left__lengthscale``."""
+    """A dataclass whose nested fields have paths, such as ``left__lengthscale``."""
 
-    #: Fields that a fit may find: numbers, or tuples of such. A class whose fields are annotated
-    #: with :data:`TunedPositive` and the like has these.
+    #: Names of the fields that a fit may choose: numbers, or tuples of numbers. Default: the
+    #: fields with an annotation such as :data:`TunedPositive`.
     tunable: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -32,7 +32,7 @@ class Value(NamedArguments):
         cls.tunable = tuned or cls.tunable
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the fields by name; with ``deep`` also those of its parts, by path."""
+        """Return the fields by name; with ``deep`` also the fields of its parts, by path."""
         params: dict[str, Any] = {}
         for name in [f.name for f in fields(self)] if is_dataclass(self) else list[str]():
             params[name] = part = getattr(self, name)
@@ -41,7 +41,7 @@ class Value(NamedArguments):
         return params
 
     def replace(self, **changes: Any) -> Self:
-        """Return it with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
+        """Return a copy with other values, by path: ``k.replace(left__lengthscale=0.7)``."""
         params, of_parts = self.get_params(deep=False), dict[str, dict[str, Any]]()
         direct = {path: new for path, new in changes.items() if "__" not in path}
         for path, new in changes.items():
@@ -62,16 +62,16 @@ class Value(NamedArguments):
 
 @dataclass(frozen=True)
 class Free(Value):
-    """Number of a kernel that a fit chooses; ``"auto"`` is short for ``Free()``.
+    """A number of a kernel that a fit chooses; ``"auto"`` is short for ``Free()``.
 
-    A kernel with such a number is a specification: estimators choose the number and store the
-    kernel as ``kernel_``. Other numbers do not change. Each term of a sum without a weight gets a
-    weight, which is chosen too.
+    Estimators choose the free numbers of a kernel and store the result as ``kernel_``. Numbers that
+    are not free do not change. Each term of a sum without a weight gets a weight, which is chosen
+    as well.
 
     Parameters
     ----------
     start : float, optional
-        Positive. Start of the search, in addition to starts from the rows.
+        Positive. An additional start of the search. Default: only starts derived from the rows.
     low, high : float, optional
         Positive. Bounds of the number. Default: derived from the rows.
 
@@ -88,21 +88,21 @@ class Free(Value):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [value for value in (self.low, self.start, self.high) if value is not None]
-        if sorted(given) != given or (self.low is not None and self.low == self.high):
+        bounds = [value for value in (self.low, self.start, self.high) if value is not None]
+        if sorted(bounds) != bounds or (self.low is not None and self.low == self.high):
             raise InvalidInput(
                 "Free: low ≤ start ≤ high and low < high are required; got "
                 f"low={self.low}, start={self.start}, high={self.high}."
             )
 
     def __repr__(self) -> str:
-        named = (("start", self.start), ("low", self.low), ("high", self.high))
-        given = [f"{name}={value}" for name, value in named if value is not None]
-        return f"Free({', '.join(given)})" if given else "'auto'"
+        pairs = (("start", self.start), ("low", self.low), ("high", self.high))
+        fields = [f"{name}={value}" for name, value in pairs if value is not None]
+        return f"Free({', '.join(fields)})" if fields else "'auto'"
 
 
 def free_or(check: Check) -> Check:
-    """Return the check of a number, or of one per column; each may be free."""
+    """Return a check that also accepts "auto" and `Free`, for a number or for one per column."""
 
     def one(value: Any, who: str, name: str) -> Any:
         if isinstance(value, str) and value == "auto":
@@ -125,18 +125,18 @@ TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.one_or_each(p
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a hyperparameter: its path as in :meth:`Kernel.get_params`, and its column."""
+    """Path of a hyperparameter as in :meth:`Kernel.get_params`, and its column if it has one."""
 
     path: str
     column: int | None = None
 
     @property
     def name(self) -> str:
-        """The field."""
+        """Name of the field: the last part of the path."""
         return self.path.rpartition("__")[2]
 
     def within(self, part: str) -> "Place":
-        """Return the place as seen from the kernel whose field ``part`` has it."""
+        """Return the place relative to the kernel whose field ``part`` has this number."""
         return Place(f"{part}__{self.path}", self.column)
 
     def of(self, kernel: Value) -> Any:
@@ -146,7 +146,7 @@ class Place:
 
 
 def places_of(kernel: Value) -> list[Place]:
-    """Return the places of all numbers that could be found, from left to right."""
+    """Return the places of all numbers that a fit could choose, from left to right."""
     places: list[Place] = []
     params = kernel.get_params()
     for path, value in params.items():
@@ -163,7 +163,7 @@ def free_places(kernel: Value) -> list[Place]:
 
 
 def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
-    """Return the kernel with new values of some numbers."""
+    """Return the kernel with the numbers at these places replaced."""
     changes: dict[str, Any] = {}
     for place, value in numbers.items():
         if place.column is None:
@@ -177,7 +177,7 @@ def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
 def differences(
     kernel: Any, X: Array, C: Array, wanted: Callable[[Place], bool], known: dict[Place, float]
 ) -> dict[Place, float]:
-    """Return Σ C ∘ ∂K/∂log θ of wanted numbers θ: by central differences where it is not known."""
+    """Return Σ C ∘ ∂K/∂log θ of the wanted numbers θ; by differences if not in ``known``."""
     moved = lambda at, h: with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}).evaluate(X, X)
     others, h = (at for at in places_of(kernel) if wanted(at) and at not in known), 1e-4
     slope = lambda at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h)

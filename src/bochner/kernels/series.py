@@ -1,17 +1,17 @@
-"""Power series, Gegenbauer polynomials and radial kernels, which kernels are expanded into.
+"""Expansions of kernels: power series, Gegenbauer polynomials and radial kernels.
 
-P_l is the Gegenbauer polynomial of degree l **in dimension d**, P_l(1) = 1; α_l the number of
-independent harmonics of degree l; p_l = √α_l P_l, orthonormal for t = ⟨u, w⟩, w uniform on the
-sphere. Compute with p_l: its values are of order one, where P_l underflows and α_l overflows.
+P_l is the Gegenbauer polynomial of degree l **in dimension d**, P_l(1) = 1, and α_l the number of
+independent harmonics of degree l. p_l = √α_l P_l is orthonormal for t = ⟨u, w⟩, w uniform on the
+sphere. The code uses p_l, whose values are of order one; P_l may underflow and α_l overflow.
 d = 2: Chebyshev. d = 3: Legendre. d = 1: the sphere is {−1, 1}, and degrees above one are zero.
 
 A generalised zonal kernel depends on |x|, |y| and the angle between x and y:
 
     k(x, y) = Σ_l R_l(|x|, |y|) P_l(cos ∠(x, y)),
 
-each R_l a positive semi-definite kernel on [0, ∞) (α_l is inside it), R_l(0, ·) = 0 for l ≥ 1.
-Every kernel of ⟨x, y⟩, of |x − y|, and every |x|^p |y|^p K(cos) is one; sums and positive multiples
-are again. Han et al. (2022), definition 3.
+where each R_l is a positive semi-definite kernel on [0, ∞) that includes the factor α_l, and
+R_l(0, ·) = 0 for l ≥ 1. Kernels of ⟨x, y⟩, of |x − y| and of the form |x|^p |y|^p K(cos) are
+zonal in this sense, and so are sums and positive multiples. Han et al. (2022), definition 3.
 """
 
 import math
@@ -34,7 +34,7 @@ Terms = tuple[float, ...] | Callable[[np.ndarray], np.ndarray]
 
 
 def no_negative(value: Any, who: str, name: str) -> tuple[float, ...]:
-    """Return coefficients of a series as a tuple, none below zero."""
+    """Return the coefficients as a tuple; refuse negative ones."""
     values = each(finite)(value, who, name)
     if min(values) < 0:
         raise NotPositive(
@@ -45,7 +45,7 @@ def no_negative(value: Any, who: str, name: str) -> tuple[float, ...]:
 
 
 def terms_of(value: Any, who: str, name: str) -> Terms:
-    """Return the terms of a series, coefficients checked."""
+    """Return the terms of a series: a function as it is, or checked coefficients."""
     return value if callable(value) else no_negative(value, who, name)
 
 
@@ -56,16 +56,16 @@ class PowerSeries(NamedArguments):
     Parameters
     ----------
     terms : sequence of float, or callable
-        The coefficients of 1, t, t², …, zero or above. Or a function that returns log κ⁽ⁿ⁾(0) of
-        an integer array n, elementwise; −inf where there is no term. Logarithms, because n!
+        The coefficients of 1, t, t², …, nonnegative. Or a function that returns log κ⁽ⁿ⁾(0) of an
+        integer array n, elementwise, −inf for a missing term. Logarithms are used because n!
         overflows at n = 171: 1/(1 − t) is ``lambda n: gammaln(n + 1.0)``.
     degree : int, optional
-        Of a function, the largest n with a term. Default: None, no limit.
+        Largest n with a term, if ``terms`` is a function. Default: None, no limit.
 
     Notes
     -----
-    A function is summed until terms fall below rounding, relative to κ(|t|): for negative t digits
-    are lost as in every alternating series.
+    A function is summed until terms are below rounding error relative to κ(|t|). For negative t,
+    digits are lost as in every alternating series.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class PowerSeries(NamedArguments):
             object.__setattr__(self, "degree", degree)
 
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        """Return log κ⁽ⁿ⁾(0) for integers n, an array or one; −inf where there is no term."""
+        """Return log κ⁽ⁿ⁾(0) for an integer or an array n; −inf for a missing term."""
         n = np.asarray(n)
         if not callable(self.terms):
             inside = n < len(self.terms)
@@ -157,14 +157,14 @@ def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
 
 
 def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
-    """Return the logarithms ``logs(n)`` of the terms that matter in float64."""
+    """Return log terms ``logs(0..n)`` of a series; the terms beyond n are below rounding."""
     count, most = 32, 4096
     while count <= most:
         terms = logs(np.arange(count))
         if terms[-count // 4 :].max() < terms.max() - 40.0 or not np.isfinite(terms.max()):
             return terms
         count *= 2
-    raise InvalidInput(f"{required} it has not after {most} terms. Rescale X.")
+    raise InvalidInput(f"{required} it has not converged after {most} terms. Rescale X.")
 
 
 def horner(values: tuple[float, ...], t: Array) -> Array:
@@ -180,14 +180,14 @@ def horner(values: tuple[float, ...], t: Array) -> Array:
 
 
 def alpha(l: int, d: int) -> int:
-    """Return α_l, how many independent spherical harmonics of degree l there are in R^d; exact."""
+    """Return α_l, the exact number of independent spherical harmonics of degree l in R^d."""
     if l < 2:
         return 1 if l == 0 else d
     return math.comb(d + l - 1, l) - math.comb(d + l - 3, l - 2)
 
 
 def log_alpha(l: int, d: int) -> float:
-    """Return log α_l, −inf where there are none (d = 1, l ≥ 2)."""
+    """Return log α_l; −inf if α_l = 0 (d = 1, l ≥ 2)."""
     count = alpha(l, d)
     return math.log(count) if count else -math.inf
 
@@ -221,12 +221,12 @@ def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
 def angles(
     d: int, l: int, towards_zero: bool = False
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return angles θ and weights, of sum one, for means of degree l over a uniform direction."""
-    # Clenshaw-Curtis in θ, or in u with θ = πu², which gathers nodes at zero, where a kernel of the
-    # distance need not be smooth.
+    """Return nodes θ and weights with sum one, exact for means of degree l over the sphere."""
+    # Clenshaw-Curtis in θ, or in u with θ = πu²: the nodes are then dense near zero, where a kernel
+    # of the distance may not be smooth.
     if d == 1:
         return np.array([0.0, math.pi]), np.array([0.5, 0.5])
-    n = max(400, int(11.0 * math.sqrt(d))) + 2 * l  # in many dimensions θ gathers at 90°
+    n = max(400, int(11.0 * math.sqrt(d))) + 2 * l  # in high dimension θ concentrates at 90°
     n += n % 2  # Clenshaw-Curtis in [0, 1], n even [Trefethen (2008), section 2]
     j, k = np.arange(n + 1), np.arange(n // 2 + 1)
     terms = np.where(k == n // 2, 1.0, 2.0) / (4.0 * k * k - 1.0)
@@ -247,10 +247,10 @@ Radii = Float[np.ndarray, " _"]
 
 @dataclass(frozen=True, eq=False)
 class RadialKernels:
-    """The radial kernels of one kernel in one dimension."""
+    """The radial kernels R_l of a kernel in dimension d."""
 
     n_inputs: int  # dimension d of the sphere's space
-    #: A degree L and radii r_i, s_j, zero or above, to R_0(r_i, s_j), ..., R_L(r_i, s_j), with α_l.
+    #: From a degree L and radii r, s ≥ 0 to R_0(r_i, s_j), ..., R_L(r_i, s_j), which include α_l.
     matrices: Callable[[int, Radii, Radii], Float[np.ndarray, "q a b"]]
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
     #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), None for kernels without `monomials`.
@@ -273,7 +273,7 @@ def of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
             order = len(converged(logs, what))
         else:
             order = max((series.degree - l) // 2 + 1, 0)
-        # Without an envelope only r·s matters: powers of radii of one size do not overflow.
+        # Without an envelope only r·s matters: r and s of equal size avoid overflow of powers.
         c = 1.0 if decay or not largest else math.sqrt(s.max() / r.max())
         left, right = (_monomials(series, d, l, order, decay, t) for t in (c * r, s / c))
         return left.T @ right
@@ -283,10 +283,10 @@ def of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
 
 
 def of_exponential(d: int, scale: float, decay: float = 0.0) -> RadialKernels:
-    """R_l of e^{−decay (|x|² + |y|²)/2} e^{scale ⟨x, y⟩}, by Bessel functions."""
+    """Return R_l of e^{−decay (|x|² + |y|²)/2} e^{scale ⟨x, y⟩}, by Bessel functions."""
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
+        # e^{−z} of the Bessel function and the envelope form a square, so Gaussians never overflow.
         z, square = r[:, None] * s, 0.5 * decay * (r[:, None] - s) ** 2
         logs = np.stack([_log_bessel(l, d, scale * z) for l in range(degree + 1)])
         with np.errstate(over="ignore"):
@@ -303,8 +303,8 @@ def of_exponential(d: int, scale: float, decay: float = 0.0) -> RadialKernels:
 
 def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
     """Return log(α_l Γ(ν + 1) (2/z)^ν I_{l+ν}(z) e^{−z}), ν = d/2 − 1; z ≥ 0."""
-    # It is log(α_l (z/2)^l Γ(d/2)/Γ(l + d/2)) + log Λ − z, Λ = Γ(μ + 1)(2/z)^μ I_μ(z), μ = l + ν:
-    # by its series, all terms positive, where that is short; else by SciPy's Bessel function.
+    # = log(α_l (z/2)^l Γ(d/2)/Γ(l + d/2)) + log Λ − z, Λ = Γ(μ + 1)(2/z)^μ I_μ(z), μ = l + ν. Λ is
+    # computed by its positive series if that is short, else by SciPy's Bessel function.
     mu = l + 0.5 * d - 1.0
     power, peak = xlogy(l, 0.5 * z), 0.5 * (np.hypot(mu, z) - mu)
     short = peak <= 200.0
@@ -356,7 +356,7 @@ def _monomials(
 
 
 def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
-    """Return log Γ(a + j)/Γ(a) for j = 0..n: sums, which keep digits that two gammas lose."""
+    """Return log Γ(a + j)/Γ(a) for j = 0..n, as sums: differences of gammaln lose digits."""
     return np.concatenate([[0.0], np.cumsum(np.log(a + np.arange(n)))])
 
 
@@ -364,7 +364,7 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 
 
 def of_distance(profile: Callable[[Any], Any], scale: float, d: int) -> RadialKernels:
-    """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), to √α_l eps, by quadrature."""
+    """Return R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), to √α_l eps."""
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         theta, w = angles(d, degree, towards_zero=True)
@@ -382,8 +382,8 @@ def of_distance(profile: Callable[[Any], Any], scale: float, d: int) -> RadialKe
         R[:, i, j] = values
         if len(i) < R[0].size:
             R[:, j, i] = values
-        # A mean of k p_l, |k| ≤ 1, is right to about eps; functions below ten eps everywhere are
-        # noise, which √α_l would enlarge without bound.
+        # The error of a mean of k p_l, |k| ≤ 1, is about eps. Functions below 10 eps everywhere
+        # are rounding error, which √α_l would enlarge.
         large = np.abs(R).max(axis=(1, 2), initial=0.0) > 10.0 * np.finfo(float).eps
         roots = np.exp([0.5 * log_alpha(l, d) for l in range(len(R))])
         R *= np.where(large, roots, 0.0)[:, None, None]
@@ -426,6 +426,6 @@ def _multiplied_kernels(left: RadialKernels, right: RadialKernels) -> RadialKern
     return of_series(left.n_inputs, both, left.decay + right.decay)
 
 
-#: The series, and the radial kernels, of a sum, a product and a multiple, from those of the parts.
+#: Functions for the series, and the radial kernels, of a sum, a product and a multiple.
 OF_SERIES = summed, multiplied, weighted
 OF_RADIALS = _added_kernels, _multiplied_kernels, _scaled_kernels

@@ -1,9 +1,9 @@
-"""Spectral measures as values: the law of ω with k(x − y) = E cos ω·(x − y) (Bochner).
+"""Spectral measures: the law of ω with k(x − y) = E cos ω·(x − y) (Bochner).
 
-Every measure here is exact in any dimension. Two shapes cover nearly all kernels of this package:
+Every measure is exact in any dimension. Nearly all kernels of this package have one of two forms:
 
 * ω = s · z / ℓ, with z ~ N(0, I) and **one** s ≥ 0 for the whole vector. Then k(x, y) =
-  E exp(−s² r²/2), r = |(x − y)/ℓ|. One s for each coordinate would be another kernel.
+  E exp(−s² r²/2), r = |(x − y)/ℓ|. One s per coordinate would be a different kernel.
 * ω_j = c_j / ℓ_j, with independent c_j of one law.
 
 ω is in radians per unit of x.
@@ -25,7 +25,7 @@ Sample = Callable[..., Numbers]
 
 
 def unknown(*_: Any) -> Any:
-    """Refuse what has no closed form."""
+    """Raise UnsupportedKernel: the quantile or the density has no closed form."""
     raise UnsupportedKernel(
         "Quantiles and densities of frequencies have no closed form for ExponentialPower. Use "
         "Fourier(Orthogonal()), Fourier(IID()), Nystrom(...) or a Matern kernel."
@@ -34,19 +34,19 @@ def unknown(*_: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """Law of a number c, symmetric about zero, or of the factor s² of a Gaussian vector."""
+    """Law of a coordinate c, symmetric about zero, or of the factor s² of a Gaussian vector."""
 
-    second_moment: float | Numbers  # E c², E s², possibly infinite; an array where columns differ
+    second_moment: float | Numbers  # E c² or E s², possibly infinite; an array if columns differ
     sample: Sample  # (rng, size): independent values of c or s²
     quantile: Callable[[Numbers], Numbers] = unknown  # c or s² with P(value ≤ it) = u, u in (0, 1)
     #: Log density at c; or, from (q, d), of s·z in R^d where |s·z|² = q, z ~ N(0, I).
     log_density: Callable[..., Numbers] = unknown
-    fixed: bool = False  # whether s² is the same for every vector
-    discrete: bool = False  # whether c are whole numbers, and densities probabilities
+    fixed: bool = False  # whether s² is constant
+    discrete: bool = False  # whether c is an integer, and densities are probabilities
 
 
 def fixed(value: float = 1.0) -> Law:
-    """s² = v > 0 for every vector: a Gaussian of variance v."""
+    """Return the law of a constant s² = value: ω is Gaussian of this variance."""
     return Law(
         value,
         lambda _, m: np.full(m, value),
@@ -72,7 +72,7 @@ def inverse_chi2(dof: float) -> Law:
 
 
 def gamma_mixing(a: float) -> Law:
-    """s² ~ Gamma(shape a, rate a), of mean 1: a is the shape of the rational quadratic kernel."""
+    """Return the law s² ~ Gamma(shape a, rate a) of the rational quadratic kernel; mean 1."""
 
     def log_density(q: Numbers, d: int) -> Numbers:
         order, u = a - 0.5 * d, np.sqrt(2 * a * q)
@@ -114,7 +114,7 @@ SECH: Law = Law(
 
 
 def components(weights: Numbers, means: Numbers, deviations: Numbers) -> Law:
-    """Return the law of c = ±μ_q + σ_q ∘ z, z ~ N(0, I): q by its weight, a random sign."""
+    """Return the law of c = ±μ_q + σ_q ∘ z, z ~ N(0, I): q has probability weights[q]."""
 
     def sample(rng: np.random.Generator, size: tuple[int, int]) -> Numbers:
         q = rng.choice(len(weights), size[0], p=weights)
@@ -141,8 +141,8 @@ class Measure:
 
     law: Law
     scales: np.ndarray
-    #: What the law is of: the independent "coordinates" c_j, the one "factor" s² of c = s · z with
-    #: z ~ N(0, I), or whole "vectors" c (quantiles then take one number more than columns).
+    #: What has the law: independent "coordinates" c_j; the "factor" s² of c = s · z, z ~ N(0, I);
+    #: or "vectors" c, whose quantile takes d + 1 uniform numbers.
     of: str = "coordinates"
 
     @property
@@ -152,12 +152,12 @@ class Measure:
 
     @property
     def isotropic(self) -> bool:
-        """Whether c has the same law in all directions."""
+        """Whether the law of c is rotation invariant."""
         return self.of == "factor"
 
     @property
     def has_density(self) -> bool:
-        """Whether the frequencies have a density that is known."""
+        """Whether the density of the frequencies is known."""
         return self.law.log_density is not unknown and not self.law.discrete
 
     def place(self, place: "Place", m: int, rng: np.random.Generator) -> Numbers:
@@ -182,16 +182,16 @@ class Measure:
         return logs - np.log(self.scales).sum()
 
 
-#: From a measure, m and a generator to m frequencies, (d, m).
+#: Function from a measure, m and a generator to m frequencies, shape (d, m).
 Place = Callable[[Measure, int, np.random.Generator], Numbers]
 
 
 @dataclass(frozen=True, eq=False)
 class Composite:
-    """Law of frequencies that are made of those of other kernels."""
+    """Law of frequencies that are computed from the frequencies of other kernels."""
 
     parts: tuple["Frequencies", ...]
-    draw: Callable[..., Numbers]  # from m, a generator, and draws of each part, to (d, m)
+    draw: Callable[..., Numbers]  # from m, a generator and one sampler per part, to (d, m)
     moment: Callable[..., float]  # from E |ω|² of each part
 
     @property
@@ -201,7 +201,7 @@ class Composite:
 
     @property
     def isotropic(self) -> bool:
-        """Whether all frequencies that these are made of have such a law."""
+        """Whether the law of every part is rotation invariant."""
         return all(part.isotropic for part in self.parts)
 
     def place(self, place: Place, m: int, rng: np.random.Generator) -> Numbers:
@@ -215,6 +215,6 @@ Frequencies = Measure | Composite
 def composite(
     draw: Callable[..., Numbers], moment: Callable[..., float], *parts: Frequencies | None
 ) -> Composite | None:
-    """Return the law of frequencies that are made of others; None if a part has none."""
+    """Return the composite law of the parts; None if a part is None."""
     known = tuple(part for part in parts if part is not None)
     return Composite(known, draw, moment) if len(known) == len(parts) else None

@@ -1,4 +1,4 @@
-"""Kernels on the globe: of latitude and longitude in degrees, and their degree variances.
+"""Kernels of latitude and longitude in degrees, and their degree variances.
 
 An isotropic kernel on the sphere is k(x, y) = Σ_l (2l + 1) a_l P_l(cos θ), θ the great-circle angle
 and P_l the Legendre polynomials, with a_l ≥ 0 (Schoenberg 1942). By the addition theorem it is
@@ -25,7 +25,7 @@ from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal
 
-#: Kernels by name.
+#: Kernels of three columns by name.
 FAMILIES: dict[str, Kernel] = {
     "gaussian": Gaussian(),
     "exponential": Exponential(),
@@ -37,7 +37,7 @@ FAMILIES: dict[str, Kernel] = {
 
 
 def _family(value: Any, who: str, name: str) -> Kernel:
-    """Return the kernel, or the family of this name."""
+    """Return a kernel, given as it is or by name."""
     kernel = FAMILIES.get(value, value) if isinstance(value, str) else value
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
@@ -51,29 +51,29 @@ def _family(value: Any, who: str, name: str) -> Kernel:
 class OnSphere(Transformed):
     """A kernel of places on the globe, given as (latitude, longitude) in degrees.
 
-    k(x, y) = kernel(u/r, v/r), u and v the points of the unit sphere, r the lengthscale in radians:
-    the distance within is the chord 2 sin(θ/2), θ the great-circle angle.
+    k(x, y) = kernel(u/r, v/r), with the points u, v of the unit sphere and the lengthscale r in
+    radians. |u − v| is the chord 2 sin(θ/2), θ the great-circle angle.
 
     Parameters
     ----------
     kernel : Kernel or str, default "matern32"
-        Of rows in three columns; or a family by name ("gaussian", "exponential", "matern12",
-        "matern32", "matern52", "rational_quadratic"). A kernel with given degree variances is
-        ``Zonal(coefficients, power=0)``: Σ_l c_l P_l(cos θ).
-    lengthscale : float, default 10.0
-        In degrees of a great circle (111 km each), above 0: the lengthscale of a family by name,
-        and the unit of the lengthscale of the kernel within. With "auto" a fit finds it, as the
-        lengthscale of the kernel within, in degrees.
+        A kernel of three columns, or a family by name: "gaussian", "exponential", "matern12",
+        "matern32", "matern52" or "rational_quadratic". For given degree variances pass
+        ``Zonal(coefficients, power=0)``, which is Σ_l c_l P_l(cos θ).
+    lengthscale : float or "auto", default 10.0
+        Positive, in degrees of a great circle (111 km each): the lengthscale of a family by name,
+        and the unit of the lengthscale of a given kernel. "auto": a fit chooses the lengthscale of
+        the inner kernel, in degrees.
 
     Raises
     ------
     InvalidInput
-        When it is evaluated, if rows have not two columns, or a latitude is beyond ±90.
+        At evaluation, if rows do not have two columns, or a latitude is outside [−90, 90].
 
     Notes
     -----
-    The chord in place of the angle keeps every family positive definite; of the angle itself a
-    Matérn kernel is so only up to a smoothness of 1/2 (Gneiting 2013, *Strictly and non-strictly
+    Every family is positive definite as a function of the chord. As a function of the angle, a
+    Matérn kernel is so only up to smoothness 1/2 (Gneiting 2013, *Strictly and non-strictly
     positive definite functions on spheres*, table 1).
 
     Examples
@@ -85,12 +85,12 @@ class OnSphere(Transformed):
     True
     """
 
-    kernel: Annotated[Any, _family] = "matern32"  # a Kernel, from the check on
+    kernel: Annotated[Any, _family] = "matern32"  # the check replaces a name by its kernel
     lengthscale: Annotated[float, free_or(positive)] = 10.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.lengthscale, Free):  # a number of the kernel within, in degrees
+        if isinstance(self.lengthscale, Free):  # a free number of the inner kernel, in degrees
             within = self.kernel.replace(lengthscale=self.lengthscale)
             object.__setattr__(self, "kernel", within)
             object.__setattr__(self, "lengthscale", 1.0)
@@ -114,24 +114,24 @@ class OnSphere(Transformed):
 
 
 def named_on_sphere(kernel: Kernel | str) -> Kernel:
-    """Return a kernel of the globe as given, or of the family that a name says."""
+    """Return a kernel on the sphere, given as it is or by the name of its family."""
     kernel = "gaussian" if isinstance(kernel, str) and kernel == "auto" else kernel
     return OnSphere(kernel) if isinstance(kernel, str) else kernel
 
 
 def is_on_sphere(kernel: Kernel) -> bool:
-    """Whether a kernel is one of places on the globe, as far as its structure tells."""
+    """Whether every leaf of the kernel is `OnSphere` or constant."""
     return all(isinstance(leaf, OnSphere | Constant) for leaf, _ in kernel.leaves())
 
 
 def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
-    """Return a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ up to a degree, to 1e-15 k(x, x), by quadrature."""
+    """Return a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ for l ≤ degree; errors are about 1e-15 k(x, x)."""
     if not is_on_sphere(kernel):
         raise UnsupportedKernel(
-            "SphericalHarmonics requires a kernel of places on the globe, or sums and products; "
+            "SphericalHarmonics requires an OnSphere kernel, or sums and products of these; "
             f"got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, longitude) in degrees."
         )
-    degrees = np.array([1.0, 30.0, 120.0])  # values in two directions must agree
+    degrees = np.array([1.0, 30.0, 120.0])  # an isotropic k is equal along a meridian and equator
     value = kernel(np.zeros((1, 2)), np.stack([np.zeros_like(degrees), degrees], axis=1))[0]
     if not np.allclose(value, _at(kernel, degrees), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
         raise UnsupportedKernel(
@@ -144,36 +144,36 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     if variances.min() < -1e-12 * float(np.abs(values).sum()):
         raise NotPositive(
             f"SphericalHarmonics: degree variances must be zero or above; got {variances.min():.3g}"
-            f" at degree {int(np.argmin(variances))} of {kernel!r}, no kernel on the sphere."
+            f" at degree {int(np.argmin(variances))} : {kernel!r} is not a kernel on the sphere."
         )
     return np.maximum(variances, 0.0)
 
 
 def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
-    """Return k of the north pole and places at these angles from it, in degrees."""
+    """Return k between the north pole and points at these angles from it, in degrees."""
     places = np.stack([90.0 - angles, np.zeros_like(angles)], axis=1)
     return kernel(np.array([[90.0, 0.0]]), places)[0]
 
 
 def with_lengthscale(kernel: Any, within: Any) -> OnSphere:
-    """Return the kernel with another kernel of the same family on the unit sphere."""
+    """Return ``kernel`` with the lengthscale of ``within``, the same family on the unit sphere."""
     ratio = float(within.lengthscale) / float(kernel.kernel.lengthscale)
     return OnSphere(kernel.kernel, math.degrees(ratio))
 
 
 def on_unit_sphere(kernel: Kernel) -> Kernel:
-    """Return the inner kernel, of points of the unit sphere."""
+    """Return the inner kernel as a kernel of points of the unit sphere."""
     within = kernel.kernel if isinstance(kernel, OnSphere) else kernel
     length = within.get_params(deep=False).get("lengthscale")
     if not isinstance(kernel, OnSphere) or not isinstance(length, float | int):
         raise UnsupportedKernel(
-            "Lengthscales on the globe are known of OnSphere of a stationary kernel with one "
-            f"lengthscale; got {kernel!r}. Pass lengthscales yourself, and SphericalHarmonics()."
+            "Lengthscales on the globe require OnSphere of a stationary kernel with one "
+            f"lengthscale; got {kernel!r}. Pass lengthscales, and SphericalHarmonics()."
         )
     return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
 
 
-#: All columns of any rows.
+#: Column numbers of rows of any width.
 ALL = range(1 << 31)
 
 
@@ -196,9 +196,8 @@ def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
                 return part.kernel
         if columns is ALL or set(columns) & set(globe):
             raise UnsupportedKernel(
-                "Kernels of places on the globe and further columns must use latitude and "
-                f"longitude in OnSphere alone; got {part!r}. Name its columns, as in "
-                "Columns(kernel, (2,))."
+                "With further columns, latitude and longitude must be used by OnSphere only; "
+                f"got {part!r}. Name the columns of other kernels, as in Columns(kernel, (2,))."
             )
         return Columns(part, tuple(3 + c - sum(g < c for g in globe) for c in columns))
 
@@ -206,7 +205,7 @@ def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
 
 
 def of_degrees(variances: Float[Array, " l"], X: Float[Array, "n 2"]) -> Float[Array, "n n"]:
-    """Return Σ_l (2l + 1) a_l P_l(cos θ) of all pairs of places."""
+    """Return Σ_l (2l + 1) a_l P_l(cos θ) of all pairs of rows (latitude, longitude)."""
     l = np.arange(len(variances))
     coefficients = tuple(float(c) for c in (2 * l + 1) * variances)
     return Zonal(coefficients, power=0)(unit_vectors(X))

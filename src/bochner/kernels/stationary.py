@@ -1,4 +1,4 @@
-"""Kernels of the difference x − y alone, with a lengthscale for all columns or one for each.
+"""Kernels of the difference x − y, with one lengthscale or one per column.
 
 Below, r = |(x − y)/ℓ| is the Euclidean distance in units of the lengthscale, s = r², and
 δ_j = (x_j − y_j)/ℓ_j. Formulas and spectral measures: Rahimi & Recht (2007), figure 1;
@@ -27,48 +27,48 @@ Compiled = tuple[str, float]
 
 
 class Stationary(Kernel):
-    """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
+    """A kernel of x − y with k(x, x) = 1: the Fourier transform of a probability measure.
 
-    Bochner: k(x, y) = E cos ω·(x − y), ω drawn from the spectral measure. Most are `Radial` or
-    `CoordinateWise`.
+    Bochner's theorem: k(x, y) = E cos ω·(x − y), ω from the spectral measure. Most subclasses are
+    `Radial` or `CoordinateWise`.
     """
 
     lengthscale: Lengthscale
 
     @abc.abstractmethod
     def spectral(self, d: int) -> spectral.Measure:
-        """Return the law of the frequencies ω in R^d, for d columns."""
+        """Return the law of the frequencies ω in R^d."""
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         self.per_axis(X.shape[1])
         return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
 
     def per_axis(self, d: int) -> Any:
-        """Return the numbers of each of d columns; refuse another number of columns."""
+        """Return one lengthscale per column; refuse a d that does not fit."""
         return per_column(self.lengthscale, d, type(self).__name__, "lengthscale")
 
 
 class Compilable(Stationary):
-    """A stationary kernel with a lengthscale, and perhaps a compiled loop."""
+    """A stationary kernel with a lengthscale, which may have a compiled loop."""
 
     lengthscale: TunedNumbers
-    #: Whether k has a bounded derivative at distance zero, which gradients in rows need.
+    #: Whether k is differentiable at distance zero, as gradients in rows require.
     smooth: ClassVar[Any] = False
-    #: Name and parameter of the compiled loop for NumPy arrays, None if there is none.
+    #: Name and parameter of the compiled loop for NumPy arrays; None without a loop.
     compiled: ClassVar[Any] = None
 
     @property
     def looped(self) -> bool:
-        """Whether two more matrices by a compiled loop take less time than formulas of slopes."""
+        """Whether central differences by the compiled loop are faster than formulas of slopes."""
         return self.compiled is not None and isinstance(self.lengthscale, float)
 
     @abc.abstractmethod
     def block(self, X: Rows, Y: Others) -> Pairs:
-        """Return all pairs of rows, which are in units of the lengthscale already."""
+        """Return k of all pairs of rows in units of the lengthscale."""
 
     @abc.abstractmethod
     def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        """Return gradients as `pullback`, of rows in units of the lengthscale and in these."""
+        """Return `pullback` for rows in units of the lengthscale."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return self.unit_values(*self.in_units(X, Y))
@@ -83,13 +83,13 @@ class Compilable(Stationary):
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         if not self.smooth:
             raise UnsupportedKernel(
-                f"Gradients in rows require a kernel smooth where rows are equal; got {self!r}. "
+                f"Gradients in rows require a kernel that is smooth at x = y; got {self!r}. "
                 "Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above 1."
             )
         return _divide(self, self.unit_pullback(*self.in_units(X, Y), C))
 
     def in_units(self, X: Rows, Y: Others) -> tuple[Array, Array]:
-        """Return rows less the mean of Y, in units of the lengthscale."""
+        """Return X and Y minus the mean row of Y, divided by the lengthscale."""
         self.per_axis(X.shape[1])
         U, V = distances.centred(X, Y)
         X = _divide(self, U)
@@ -104,9 +104,9 @@ class Radial(Compilable):
         """Return k as a function of s = r², elementwise."""
 
     def with_slope(self, s: Array) -> tuple[Array, Array]:
-        """Return k and ∂k/∂s; any finite slope where s = 0 if the kernel is not smooth.
+        """Return k and ∂k/∂s; at s = 0 any finite slope if the kernel is not smooth.
 
-        By central differences in log s, of NumPy arrays, unless a family has a formula.
+        This default uses central differences in log s, for NumPy arrays only.
         """
         h = 2e-4
         up, down = (self.profile(s * np.exp(step)) for step in (h, -h))
@@ -151,18 +151,18 @@ class Radial(Compilable):
 
 
 class CoordinateWise(Compilable):
-    """A stationary kernel that is a product of one-dimensional kernels of one kind."""
+    """A stationary kernel that is a product over columns of one 1-D kernel."""
 
     @abc.abstractmethod
     def rate(self, delta: Pairs) -> Pairs:
-        """Return ∂ log k/∂δ of one column, for differences δ in units of its lengthscale."""
+        """Return ∂ log k/∂δ for differences δ of one column, in units of its lengthscale."""
 
     def traced_numbers(self, X: Rows) -> Traced:
         K, back = super().traced_numbers(X)
         return K, back if self.looped else lambda C: column_slopes(self, X, C * K())
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
-        """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of its numbers."""
+        """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of this column."""
         delta = gap / self.per_axis(d)[j]
         return {"lengthscale": -delta * self.rate(delta)}
 
@@ -234,8 +234,8 @@ class Exponential(Radial):
 
     See Also
     --------
-    Matern : From this kernel to the Gaussian.
-    Laplace : Of the L1 distance.
+    Matern : Smoothness from this kernel to the Gaussian.
+    Laplace : Kernel of the L1 distance.
 
     Examples
     --------
@@ -261,14 +261,14 @@ class Exponential(Radial):
 
 @dataclass(frozen=True)
 class RationalQuadratic(Radial):
-    """k(x, y) = (1 + r²/(2a))^(−a), r = |(x − y)/ℓ|; Gaussians of many lengthscales.
+    """k(x, y) = (1 + r²/(2a))^(−a), r = |(x − y)/ℓ|; a mixture of Gaussians of many lengthscales.
 
     Spectral measure: ω = (z/ℓ)√τ, z ~ N(0, I), one τ ~ Gamma(a, rate a).
 
     Parameters
     ----------
     shape : float, default 1.0
-        a > 0; small a has heavy tails, a → ∞ is the Gaussian.
+        a > 0. A small a gives heavy tails; a → ∞ is the Gaussian kernel.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 
@@ -365,7 +365,7 @@ class Cauchy(CoordinateWise):
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a kernel of unit lengthscale, k(x, y) = unit(x/ℓ, y/ℓ), and ℓ; others with ones."""
+    """Return a kernel with unit lengthscale, and ℓ (d,); kernels that are not radial have ℓ = 1."""
     leaf, _ = next(kernel.leaves(Scaled))
     if not isinstance(leaf, Radial):
         return kernel, np.ones(d)
@@ -374,16 +374,18 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
 
 
 def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array) -> Rows:
-    """Return Σ_j M_ij rate(x_ik − y_jk, k) of each row i and column k, with rates ∂ log k."""
+    """Return Σ_j M_ij rate(x_ik − y_jk, k) of each row i and column k; rate is ∂ log k/∂x."""
     xp, d = array_namespace(M), X.shape[1]
     gap = lambda k: X[:, k][:, None] - Y[:, k][None, :]
     return xp.stack([xp.sum(M * rate(gap(k), k), axis=1) for k in range(d)], axis=1)
 
 
 def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
-    """Return Σ R ∘ ∂ log k/∂ log θ of the numbers θ of each column; R is ∂E/∂k times k."""
+    """Return Σ R ∘ ∂ log k/∂ log θ of each number θ of a kernel, with R = k ∘ ∂E/∂k."""
     slopes: dict[Place, float] = {}
-    for rows in slices(len(X), max(1, (1 << 16) // len(X))):  # whose arrays stay in the cache
+    for rows in slices(
+        len(X), max(1, (1 << 16) // len(X))
+    ):  # arrays of this size stay in the cache
         for j in range(X.shape[1]):
             gap = X[rows, j, None] - X[None, :, j]
             for name, slope in kernel.log_slopes(gap, j, X.shape[1]).items():
@@ -393,14 +395,14 @@ def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
 
 
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
-    """Return one number for each of d columns, or refuse another number of them."""
+    """Return one number per column; refuse a tuple whose length is not d."""
     d = integer(d, who, "the number of columns", least=1)
     if not isinstance(value, tuple):
         return (value,) * d
     if len(value) != d:
         raise InvalidInput(
             f"{who}: {name} must be one number or one per column; got {len(value)} for {d} "
-            f"columns. Pass {d} of them, or one for all."
+            f"columns. Pass {d} numbers, or one."
         )
     return value
 
@@ -419,7 +421,7 @@ def _divide(kernel: Stationary, X: Array) -> Array:
 
 
 def refuse_sparse(kernel: Kernel, *matrices: Any) -> None:
-    """Refuse sparse rows where the distance is a sum over columns."""
+    """Refuse sparse rows, for kernels that are sums or products over columns."""
     if any(map(is_sparse, matrices)):
         raise InvalidInput(
             f"{type(kernel).__name__}: X must be dense; got a sparse matrix. Pass X.toarray(), or "

@@ -1,4 +1,4 @@
-"""Stationary families with a shape: Matérn, exponential power, periodic, spectral mixture."""
+"""Stationary kernels: Matérn, exponential power, periodic and spectral mixture."""
 
 import math
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class Matern(stationary.Radial):
     Parameters
     ----------
     smoothness : float, default 1.5
-        ν > 0. ½, 3/2 and 5/2 are the fastest. Values that are neither ½, 3/2, ..., 13/2 nor
-        above 30 use a Bessel function of SciPy, about 0.4 µs per pair; distances of another array
-        library are copied to NumPy and back.
+        ν > 0. ½, 3/2 and 5/2 are the fastest. ½, 3/2, ..., 13/2 and values above 30 have formulas
+        for all array libraries. Other values use SciPy's Bessel function, about 0.4 µs per pair,
+        and distances of other array libraries are copied to NumPy and back.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 
@@ -60,7 +60,7 @@ class Matern(stationary.Radial):
     def with_slope(self, s: Array) -> tuple[Array, Array]:
         if not self.smooth:
             return super().with_slope(s)
-        # −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s), for (u^ν K_ν)' = −u^ν K_{ν−1}
+        # k' = −ν/(2(ν − 1)) times k of smoothness ν − 1 at √(2ν s): (u^ν K_ν)' = −u^ν K_{ν−1}
         if self.smoothness not in (1.5, 2.5):
             ratio = self.smoothness / (self.smoothness - 1.0)
             return self.profile(s), -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
@@ -103,13 +103,13 @@ def _half_integer(smoothness: float, s: Array) -> Array:
 
 
 def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
-    """Return the definition, by logarithms in float64; beyond u = 1e5 every value is zero."""
+    """Return k(s) for any smoothness, by logarithms in float64; it is zero beyond u = 1e5."""
     u = np.minimum(np.sqrt(2.0 * smoothness * s), 1e5)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bessel = kve(smoothness, u)
         constant = (1.0 - smoothness) * math.log(2.0) - gammaln(smoothness)
         k = np.exp(constant + smoothness * np.log(u) + np.log(bessel) - u)
-    near = ~np.isfinite(bessel)  # K_ν(u) overflows: there k = 1 − u²/(4(ν − 1)) to the last digit
+    near = ~np.isfinite(bessel)  # K_ν(u) overflows, and k = 1 − u²/(4(ν − 1)) to rounding
     k[near] = 1.0 - (u[near] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)
     return np.minimum(k, 1.0)
 
@@ -125,7 +125,7 @@ def _gaussians(smoothness: float) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True)
 class ExponentialPower(stationary.Radial):
-    """k(x, y) = exp(−r^γ), r = |(x − y)/ℓ|: from rough (γ → 0) to the Gaussian (γ = 2).
+    """k(x, y) = exp(−r^γ), r = |(x − y)/ℓ|: rough for small γ, Gaussian for γ = 2.
 
     γ = 1 is `Exponential`; γ = 2 is ``Gaussian(lengthscale / √2)``. Also called powered
     exponential or stretched exponential kernel.
@@ -136,7 +136,7 @@ class ExponentialPower(stationary.Radial):
     Parameters
     ----------
     power : float, default 1.0
-        γ in (0, 2]: above 2 it is not positive.
+        γ in (0, 2]. The function is not positive semi-definite for γ > 2.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 
@@ -173,14 +173,14 @@ class ExponentialPower(stationary.Radial):
 
 
 def stable(power: float) -> spectral.Law:
-    """s² = 2A, A positive b-stable, b = γ/2 in (0, 1): k = E exp(−s² r²/2) = exp(−r^γ)."""
-    # A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential, with
+    """Return the law s² = 2A, A positive γ/2-stable: E exp(−s² r²/2) = exp(−r^γ), 0 < γ < 2."""
+    # With b = γ/2, A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E ~ Exp(1), and
     # a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ)/sin(θ)^(1/(1−b)) [Kanter (1975)].
     b = 0.5 * power
 
     def sample(rng: np.random.Generator, m: int) -> np.ndarray:
         theta = rng.uniform(0, math.pi, m)
-        small = np.minimum(theta, math.pi - theta)  # whose sine keeps its digits near π
+        small = np.minimum(theta, math.pi - theta)  # sin(small) = sin(θ), accurate near π
         first, second = np.log(np.sin(b * theta)), np.log(np.sin((1 - b) * theta))
         log_a = b / (1 - b) * first + second - np.log(np.sin(small)) / (1 - b)
         with np.errstate(over="ignore"):
@@ -190,7 +190,7 @@ def stable(power: float) -> spectral.Law:
 
 
 def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
-    """Return Skellam's law e^(−κ) I_|c|(κ) of differences of Poisson numbers, for each column."""
+    """Return Skellam's law P(c) = e^(−κ) I_|c|(κ) of each column, κ its ``concentration``."""
     kappa = np.array(concentration)
 
     def quantile(u: np.ndarray) -> np.ndarray:
@@ -214,12 +214,12 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
 
 
 def harmonics(concentration: float) -> Float[np.ndarray, " c"]:
-    """Return e^(−κ) I_c(κ), κ = 1/ℓ²: the weights of harmonics c = 0, 1, ..., of either sign."""
+    """Return the weights e^(−κ) I_c(κ), κ = 1/ℓ², of the harmonics c and −c, c = 0, 1, ...."""
     return np.asarray(ive(np.arange(int(40 + 12 * concentration**0.5)), concentration))
 
 
 def steps_of(period: float, h: float) -> int:
-    """Return the whole number of frequencies h nearest to the frequency of a period, 2π/p."""
+    """Return the positive integer c for which c · h is nearest to the frequency 2π/p."""
     return max(1, round(2 * math.pi / (period * h)))
 
 
@@ -227,27 +227,27 @@ def steps_of(period: float, h: float) -> int:
 class Periodic(stationary.Stationary):
     """k(x, y) = exp(−2 Σ_j sin²(π(x_j − y_j)/p_j)/ℓ_j²): MacKay's kernel of periodic functions.
 
-    Spectral measure: ω_j = 2πc_j/p_j with whole numbers c_j of probability
-    e^(−1/ℓ²) I_|c|(1/ℓ²): the Fourier series is exact.
+    Spectral measure: ω_j = 2πc_j/p_j with integers c_j of probability e^(−1/ℓ²) I_|c|(1/ℓ²), the
+    coefficients of the Fourier series.
 
     Parameters
     ----------
     period : float or one per column, default 1.0
         p > 0, in the units of X.
     lengthscale : float or one per column, default 1.0
-        ℓ > 0, without a unit: how smooth within a period. Large ℓ is nearly a single wave beside
-        a constant.
+        ℓ > 0, dimensionless: the smoothness within a period. For large ℓ the kernel is nearly a
+        constant plus a cosine.
 
     See Also
     --------
-    FourierSeries : Periodic, with weights of your own.
+    FourierSeries : A periodic kernel with given weights.
 
     Notes
     -----
-    One periodic column among others: ``Columns(Periodic(24.0), (0,)) * Columns(...)``.
+    With one periodic column among others: ``Columns(Periodic(24.0), (0,)) * Columns(...)``.
 
-    Rows are reduced modulo the period in float64, which is exact: any number of periods apart, k
-    is the kernel of the numbers as they are stored, in float32 as well.
+    Rows are reduced modulo the period in float64 without rounding. k is therefore accurate for
+    rows many periods apart, also if X is float32.
 
     Examples
     --------
@@ -309,7 +309,7 @@ Components = tuple[float | tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class SpectralMixture(stationary.Stationary):
-    """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
+    """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): Gaussian mixture as spectrum.
 
     Spectral measure: ω = ±μ_q + σ_q ∘ z, z ~ N(0, I), component q with probability w_q
     [Wilson & Adams (2013), eq. 12, with frequencies in radians per unit of x].
@@ -317,16 +317,16 @@ class SpectralMixture(stationary.Stationary):
     Parameters
     ----------
     weights : sequence of float
-        Positive; divided by their sum, so that k(x, x) = 1 (multiply the kernel by a variance).
+        w_q > 0, divided by their sum: k(x, x) = 1. Multiply the kernel by a variance if needed.
     means : sequence, one entry for each weight
-        μ_q: a number for all columns, or one per column; a wave of period p has 2π/p.
+        μ_q: a number for all columns, or one per column; period p corresponds to 2π/p.
     scales : sequence, one entry for each weight
         σ_q > 0: a number for all columns, or one per column; 1/lengthscale of component q.
 
     Notes
     -----
-    A fit can find each number that is for all columns: "auto" or ``Free()``. Means are above zero,
-    as their sign does not matter; they start at the peaks of the spectrum of the targets.
+    Numbers that hold for all columns can be free: "auto" or ``Free()``. A fit chooses positive
+    means, as the sign does not matter, and starts at the peaks of the spectrum of the targets.
 
     Examples
     --------
@@ -357,7 +357,7 @@ class SpectralMixture(stationary.Stationary):
         return spectral.Measure(law, np.ones(d), of="vectors")
 
     def per_axis(self, d: int) -> list[list[tuple[float, ...]]]:
-        """Return the means and the scales of each component, one of each for each of d columns."""
+        """Return the means and the scales of each component, one per column."""
         every = (("means", self.means), ("scales", self.scales))
         of_all = stationary.per_column
         return [[of_all(v, d, "SpectralMixture", name) for v in values] for name, values in every]
@@ -372,7 +372,7 @@ class SpectralMixture(stationary.Stationary):
             sizes = [w * (fall * xp.cos(angle)) for w, fall, angle, *_ in waves]
             return sum(sizes[1:], sizes[0]) / sum(self.weights[1:], self.weights[0])
 
-        # Angles of many turns have no digits in float32.
+        # Angles of many turns lose their digits in float32.
         A = in_float64(X)
         B = A if Y is X else in_float64(Y)
         return distances.by_blocks(block, *distances.centred(A, B), X.dtype)
@@ -388,7 +388,7 @@ class SpectralMixture(stationary.Stationary):
 
 
 def _within(X: Rows, periods: tuple[float, ...]) -> Rows:
-    """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
+    """Return sign(X) (|X| mod period) in float64, without rounding; |X| < period is unchanged."""
     X = in_float64(X)
     xp = array_namespace(X)
     period = xp.asarray(periods, dtype=X.dtype, device=device(X))
@@ -396,7 +396,7 @@ def _within(X: Rows, periods: tuple[float, ...]) -> Rows:
 
 
 def _part(turns: Array, dtype: Any) -> Array:
-    """Return turns less the whole ones, from −½ to ½."""
+    """Return ``turns`` minus the nearest integer, in [−½, ½]."""
     xp = array_namespace(turns)
     return xp.astype(turns - xp.round(turns), dtype, copy=False)
 

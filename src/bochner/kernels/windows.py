@@ -1,6 +1,6 @@
-"""Kernels of sequences and of sets: a kernel of every window of one with every window of the other.
+"""Kernels of sequences and of sets: sums of a kernel over all pairs of windows.
 
-A row holds a sequence: its steps in order.
+A row is a sequence: the values of its steps in order.
 """
 
 import operator
@@ -19,7 +19,7 @@ from bochner.kernels.algebra import SAME_ROWS
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Columns, Kernel, Part
 
-#: Averages of windows, and the power of their number that sums are divided by.
+#: Averages over windows: the exponent p of the divisor s(x) = (number of windows)^p.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
 
 
@@ -28,34 +28,34 @@ class Windows(Kernel):
     """A kernel of sequences: k(x, y) = Σ_i Σ_j kernel(x_i, y_j)/(s(x) s(y)), over all windows.
 
     This is a convolution kernel (Haussler 1999, *Convolution kernels on discrete structures*). A
-    sequence of L steps of some channels has L − width + 1 windows. With windows of one step
-    a sequence is a set, for example of nodes of a graph: the order does not matter.
+    sequence of L steps has L − width + 1 windows. With windows of one step the order does not
+    matter, and a sequence is a set, for example of the nodes of a graph.
 
     Parameters
     ----------
     kernel : Kernel
-        Of a window: a row of width · channels columns, step after step.
+        Kernel of windows: rows of width · channels columns, step by step.
     width : int, default 1
-        Steps of a window.
+        Number of steps of a window.
     channels : int, default 1
         Number of values per step.
     average : {"mean", "root", "sum"}, default "mean"
-        s(x): the number of windows of x, its square root, or 1. With "mean" long and short
-        sequences have the same norm; with "sum" predictions are sums over windows, such as an
-        energy over atoms.
+        s(x): the number of windows of x, its square root, or 1. With "mean" the norm does not grow
+        with the length. With "sum" predictions are sums over windows, such as an energy over
+        atoms.
     lengths : bool, default False
-        Whether sequences differ in length: the first column of a row is then the number of steps,
-        and columns after these steps are ignored. :meth:`rows` creates rows of this form.
+        Whether sequences differ in length. If True, the first column of a row is the number of
+        steps, and columns after these steps are ignored. :meth:`rows` creates such rows.
 
     Raises
     ------
     InvalidInput
-        When it is evaluated, if rows have not whole steps, or fewer than a window has.
+        At evaluation, if rows do not have whole steps, or have fewer steps than a window.
 
     Notes
     -----
-    A sequence shorter than the window has none, and k = 0 with every other. One value takes as
-    many of ``kernel`` as there are pairs of windows; features take as many as there are windows.
+    A sequence shorter than a window has no windows, and its kernel values are 0. One value of k
+    takes one evaluation of ``kernel`` per pair of windows; features take one per window.
     ``Normalised(Windows(...))`` is the cosine.
 
     Examples
@@ -75,14 +75,14 @@ class Windows(Kernel):
 
     @property
     def columns(self) -> int:
-        """Columns of a window."""
+        """Number of columns of a window."""
         return self.width * self.channels
 
     def exact(self, d: int) -> int | None:
         return self.kernel.exact(self.columns)
 
     def count(self, n_columns: int) -> int:
-        """Return how many windows the longest sequence in rows of ``n_columns`` columns has."""
+        """Return the largest number of windows of a sequence in rows of ``n_columns`` columns."""
         steps, rest = divmod(n_columns - self.lengths, self.channels)
         if rest or steps < self.width:
             first = "one column for the number of steps and " if self.lengths else ""
@@ -97,9 +97,9 @@ class Windows(Kernel):
         return self.lengths + i * self.channels
 
     def positions(self, X: Rows) -> Iterator[tuple[Any, Array, Array]]:
-        """Yield for each position the rows with a window there, the windows and 1/s(x).
+        """Yield, for each position, the rows that have a window, these windows, and 1/s(x).
 
-        Libraries other than NumPy yield all rows; a row without a window has zeros.
+        For array libraries other than NumPy all rows are yielded, with zeros if without a window.
         """
         shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):
@@ -112,12 +112,12 @@ class Windows(Kernel):
                     yield rows, U[rows], shares[rows]
             else:
                 has = n_windows > i
-                # Zero the padding, which would otherwise shift the mean of the rows.
+                # Set the padding to zero, as it would shift the mean of the rows.
                 windows = U if is_sparse(U) else _where(has[:, None], U)
                 yield slice(None), windows, _where(has, shares)
 
     def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
-        """Return Σ_i f(x_i)/s(x) over the windows of each row, f a function of windows."""
+        """Return Σ_i f(x_i)/s(x) over the windows of each row, f = ``of_windows``, shape (n, D)."""
         if not isinstance(X, np.ndarray):
             return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
         parts = (self._flat(X[rows]) for rows in self._pieces(X))
@@ -125,7 +125,7 @@ class Windows(Kernel):
         return np.concatenate(sums)
 
     def _shares(self, X: Rows) -> tuple[Array, Any]:
-        """Return 1/s(x) and the number of windows of each row, one number if all have as many."""
+        """Return 1/s(x), and the number of windows of each row, a scalar if all are equal."""
         most, power = self.count(X.shape[1]), AVERAGES[self.average]
         first = dense(X[:, :1])[:, 0]
         if not self.lengths:
@@ -135,11 +135,11 @@ class Windows(Kernel):
         return xp.where(n_windows > 0.0, n_windows, 0.0 * n_windows + 1.0) ** -power, n_windows
 
     def _pieces(self, X: Float[np.ndarray, "n d"]) -> list[slice]:
-        """Return parts of the rows with some thousand windows each."""
+        """Return slices of the rows, each with at most 2,048 windows or one row."""
         return list(slices(max(1, X.shape[0]), max(1, 2048 // self.count(X.shape[1]))))
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all windows of the rows (zeros where there is none), 1/s(x), each first one."""
+        """Return all windows (zeros for a row without), their 1/s(x), and each row's first."""
         shares, n_windows = self._shares(X)
         counts = np.maximum(n_windows + 0 * shares, 1).astype(int)
         starts = np.cumsum(counts) - counts
@@ -150,7 +150,7 @@ class Windows(Kernel):
         return np.where(per_window[:, None] > 0, U, 0 * U), per_window, starts
 
     def inputs(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m e"]:
-        """Return at most 4,096 windows as rows, evenly spread over the positions."""
+        """Return every j-th window as a row, at most 4,096 in total."""
         windows, shares, _ = self._flat(dense(X))
         U = windows[shares > 0]
         return U[:: max(1, -(-len(U) // 4096))]
@@ -183,7 +183,7 @@ class Windows(Kernel):
         return self.back(X, of_windows)
 
     def back(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
-        """Return gradients in rows, given those in the windows at each position."""
+        """Return gradients in rows; ``of_windows`` returns those in the windows of a position."""
         total = array_namespace(X).zeros_like(X)
         for i, (rows, U, share) in enumerate(self.positions(X)):
             total[rows, self.start(i) : self.start(i) + self.columns] += of_windows(rows, U, share)
@@ -195,21 +195,21 @@ class Windows(Kernel):
         Parameters
         ----------
         sequences : array (n, L, channels), or sequence of n arrays (L_i, channels)
-            Of one channel also (n, L), and arrays (L_i,).
+            With one channel also (n, L), or n arrays (L_i,).
         steps : int, optional
-            Largest length that the rows can hold. Default: the largest given length.
-            Only with ``lengths``.
+            Largest length that the rows can store; only with ``lengths``. Default: the largest
+            length of ``sequences``.
 
         Returns
         -------
         rows : (n, d)
-            d = L · channels; with ``lengths`` 1 + steps · channels, zero behind the last step.
+            d = L · channels, or 1 + steps · channels with ``lengths``; zeros after the last step.
 
         Raises
         ------
         InvalidInput
-            If an array is not of whole steps, lengths differ without ``lengths``, or a sequence is
-            longer than ``steps``.
+            If an array is not of shape (L_i, channels), a sequence is longer than ``steps``, or
+            lengths differ and ``lengths`` is False.
         """
         shape: tuple[int, ...] = getattr(sequences, "shape", ())
         if len(shape) == 3 and shape[2] == self.channels and not self.lengths:
@@ -227,7 +227,7 @@ class Windows(Kernel):
         if max(lengths) > most:
             raise InvalidInput(
                 f"Windows.rows: there is room for {most} steps; got a sequence of {max(lengths)}. "
-                "Make the rows of the fit with steps= as many as the longest will have."
+                "Pass the largest length as steps= when you make the rows of the fit."
             )
         out = np.zeros((len(parts), self.lengths + most * self.channels), np.result_type(*parts))
         for row, part in zip(out, parts, strict=True):
@@ -249,24 +249,24 @@ class Windows(Kernel):
 
 
 def _where(condition: Array, values: Array) -> Array:
-    """Return values where a condition holds, and zeros elsewhere."""
+    """Return ``values`` with zeros where ``condition`` is False."""
     return array_namespace(values).where(condition, values, 0.0 * values)
 
 
 def sequences_of(kernel: object) -> Windows | None:
-    """Return the kernel of sequences within a kernel; None if its rows are not sequences."""
+    """Return the first `Windows` in a kernel; None if there is none."""
     every = kernel.leaves(SAME_ROWS) if isinstance(kernel, Kernel) else ()
     return next((leaf for leaf, _ in every if isinstance(leaf, Windows)), None)
 
 
 def windows_of(kernel: object, n_columns: int) -> int:
-    """Return the number of windows per row of ``n_columns``; 1 for kernels of rows."""
+    """Return the number of windows per row of ``n_columns`` columns; 1 without `Windows`."""
     windows = sequences_of(kernel)
     return 1 if windows is None else windows.count(n_columns)
 
 
 def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
-    """Return sequences as rows of ``n_columns`` columns, if given; other X unchanged."""
+    """Return X as rows, of ``n_columns`` columns if given; X that has no sequences is unchanged."""
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
     first = getattr(X[0], "ndim", 0) if several and len(X) else 0
     if getattr(X, "ndim", 0) != 3 and first not in (1, 2):
@@ -286,13 +286,13 @@ def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> A
 
 
 def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "length letters"]]:
-    """Return texts as sequences: a step for each letter, a channel for each letter there is.
+    """Return texts as sequences: one step per letter, one channel per letter of the alphabet.
 
     Parameters
     ----------
     texts : sequence of str
     letters : str
-        The alphabet, each letter once. Steps of letters that are not in it are zero.
+        The alphabet, each letter once. Letters outside the alphabet give zeros.
 
     Returns
     -------
@@ -301,7 +301,7 @@ def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "lengt
     Raises
     ------
     InvalidInput
-        If the texts are one text, or a letter is there twice.
+        If ``texts`` is a string, or ``letters`` has a letter twice.
 
     Examples
     --------
@@ -312,7 +312,7 @@ def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "lengt
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(
             f"one_hot: texts must be a sequence of strings; got {type(texts).__name__}. "
-            "Pass [text] if it is one."
+            "Pass [text] for a single text."
         )
     if not isinstance(letters, str) or not letters or len(set(letters)) < len(letters):
         raise InvalidInput(
@@ -323,7 +323,7 @@ def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "lengt
 
 
 def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
-    """Return the spectrum kernel of texts: the number of pairs of positions with the same word.
+    """Return the spectrum kernel of texts, which counts pairs of positions with equal words.
 
     k(x, y) = Σ_w c_w(x) c_w(y), c_w the number of occurrences of the word w of ``width`` letters
     in a text (Leslie, Eskin and Noble 2002, *The spectrum kernel*). Its features are these counts,
@@ -332,11 +332,11 @@ def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
     Parameters
     ----------
     width : int
-        Letters of a word.
+        Number of letters of a word.
     n_letters : int
-        Of the alphabet: channels of :func:`one_hot`.
+        Number of letters of the alphabet: the channels of :func:`one_hot`.
     average : {"sum", "mean", "root"}, default "sum"
-        As in :class:`Windows`: "mean" counts shares of all words.
+        As in :class:`Windows`; "mean" gives the relative frequencies of words.
 
     Examples
     --------

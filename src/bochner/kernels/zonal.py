@@ -1,4 +1,4 @@
-"""Kernels of the angle between rows, and of their norms."""
+"""Kernels of the angle between rows and of their norms."""
 
 import abc
 import math
@@ -25,17 +25,16 @@ TOO_LONG = ", because rows are too long. Rescale X."
 
 # --- Kernels of the angle between rows, times a power of their norms: signs, ReLU layers, networks
 #
-# θ is the angle between x and y, and φ = π − θ. Both come from half-chords of the unit rows
-# u, v, θ = 2 atan2(|u − v|, |u + v|): the arccosine of an inner product loses half the digits
-# near 0 and π.
-# A row of zeros stands at a right angle to every row, itself too.
+# θ is the angle between x and y, and φ = π − θ. With the unit rows u, v, θ = 2 atan2(|u − v|,
+# |u + v|): the arccosine of an inner product loses half the digits near 0 and π.
+# A row of zeros has θ = π/2 with every row, also with itself.
 
 SMALL = 1.0
-"""Angles below which differences of sines are summed as series: larger ones cancel little."""
+"""Below this angle, differences of sines are computed by series, without cancellation."""
 
 
 class Angle(NamedTuple):
-    """Angles of pairs: θ, φ = π − θ, sin²(θ/2), sin θ and cos θ, each without cancellation."""
+    """Angles θ, φ = π − θ, sin²(θ/2), sin θ and cos θ of pairs, without cancellation errors."""
 
     theta: Array
     phi: Array
@@ -45,10 +44,10 @@ class Angle(NamedTuple):
 
     @classmethod
     def of_chords(cls, minus: Array, plus: Array) -> "Angle":
-        """Return the angles of squared chords |u − v|² and |u + v|²; of zero and zero, 90°."""
+        """Return the angles from squared chords |u − v|² and |u + v|²; 90° if both are zero."""
         xp = array_namespace(minus)
-        none = minus + plus == 0
-        minus, plus = (xp.where(none, xp.ones_like(c), c) for c in (minus, plus))
+        zero = minus + plus == 0
+        minus, plus = (xp.where(zero, xp.ones_like(c), c) for c in (minus, plus))
         a, b, scale = xp.sqrt(minus), xp.sqrt(plus), 1.0 / (minus + plus)
         small = 2.0 * xp.atan2(xp.minimum(a, b), xp.maximum(a, b))
         large, acute = math.pi - small, a < b
@@ -57,7 +56,7 @@ class Angle(NamedTuple):
 
     @classmethod
     def of(cls, theta: Array) -> "Angle":
-        """Return the angles θ, from 0 to π."""
+        """Return the `Angle` of θ in [0, π]."""
         xp = array_namespace(theta)
         return cls.of_chords(xp.sin(0.5 * theta) ** 2, xp.cos(0.5 * theta) ** 2)
 
@@ -76,11 +75,11 @@ def _of_angle(kernel: "Homogeneous | Zonal", d: int) -> RadialKernels:
 
 @lru_cache(maxsize=64)
 def _coefficients(kernel: "Homogeneous | Zonal", d: int, l: int) -> Float[np.ndarray, " k"]:
-    """Return c_0, ..., c_l, zero where a series is below the error of quadrature."""
+    """Return c_0, ..., c_l; coefficients below the quadrature error are zero."""
     c = kernel.gegenbauer_coefficients(d, l)
     if isinstance(kernel, Zonal):
         return c
-    # Quadrature of degree l has nodes in proportion to l, whose roundings add up as their root.
+    # The number of nodes grows like l, and rounding errors like its square root.
     noise = 10.0 * np.finfo(float).eps * (1 + l / 16) ** 0.5
     noise = noise * np.exp([0.5 * series.log_alpha(k, d) for k in range(l + 1)])
     noise *= max(1.0, float(c.max()))
@@ -107,7 +106,7 @@ class Homogeneous(Kernel):
         """Return K(θ), elementwise."""
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d, to √α_k eps."""
+        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; errors are √α_k eps."""
         theta, w = series.angles(d, l)  # c_k = α_k E K(θ) P_k(cos θ) [Han et al. (2022), eq. 8]
         values, p = w * self.profile(Angle.of(theta)), orthonormals(l, d, np.cos(theta))
         sizes = (math.sqrt(series.alpha(k, d)) for k in range(l + 1))
@@ -132,8 +131,8 @@ class Homogeneous(Kernel):
 class Angular(Homogeneous):
     """k(x, y) = 1 − 2θ/π, the sign kernel: E sgn(ω·x) sgn(ω·y), ω ~ N(0, I).
 
-    Equal rows have 1, rows at a right angle 0, opposite rows −1. It is not the arc-cosine kernel of
-    order 0, which is 1 − θ/π = (1 + k)/2.
+    k is 1 for equal directions, 0 for orthogonal rows and −1 for opposite rows. The arc-cosine
+    kernel of order 0 is 1 − θ/π = (1 + k)/2.
 
     Examples
     --------
@@ -145,7 +144,7 @@ class Angular(Homogeneous):
     degree = 0
 
     def profile(self, angle: Angle) -> Array:
-        # Each digit kept at both ends, and K(π) = −K(0): one formula for both sides of 90°.
+        # φ − θ is accurate at θ = 0 and at θ = π, and K(π) = −K(0) holds exactly.
         return (angle.phi - angle.theta) * (1.0 / math.pi)
 
 
@@ -163,8 +162,8 @@ class ArcCosine(Homogeneous):
 
     Parameters
     ----------
-    order : {1, 0, 2}
-        p.
+    order : {0, 1, 2}, default 1
+        p, the power of the ReLU.
 
     See Also
     --------
@@ -250,7 +249,7 @@ class NeuralTangent(Homogeneous):
 
 
 def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
-    """Return X's rows divided by their norms, rows of zeros as they are, and the norms."""
+    """Return the rows of X divided by their norms, and the norms; zero rows are unchanged."""
 
     def over(A: Array, v: Array) -> Array:
         """Return A with row i divided by v_i; rows with v_i = 0 do not change."""
@@ -263,13 +262,13 @@ def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
         largest = abs(X).max(axis=1).toarray().reshape(-1).astype(X.dtype)
     else:
         largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
-    scaled = over(X, largest)  # so that squares neither vanish nor overflow
+    scaled = over(X, largest)  # prevents underflow and overflow of squares
     norms = xp.sqrt(squared_norms(scaled))
     return over(scaled, norms), norms * largest
 
 
 def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
-    """Return K times these norms to the power of the kernel's degree; refuse an overflow."""
+    """Return K times the norms to the power p of the kernel; refuse an overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         for r in norms if kernel.degree else ():
             K *= r**kernel.degree
@@ -277,12 +276,12 @@ def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
 
 
 def _step(angle: Angle) -> Array:
-    """κ_0 = 1 − θ/π."""
+    """Return κ_0 = 1 − θ/π."""
     return angle.phi * (1.0 / math.pi)
 
 
 def _squared_relu(angle: Angle) -> Array:
-    """(3 sin θ cos θ + (π − θ)(1 + 2 cos² θ))/π = (w + ½ w cos w − 3/2 sin w)/π, w = 2φ."""
+    """Return (3 sin θ cos θ + φ(1 + 2 cos² θ))/π = (w + ½ w cos w − 3/2 sin w)/π, w = 2φ."""
     xp = array_namespace(angle.phi)
     closed = 3.0 * angle.sin * angle.cos + angle.phi * (1.0 + 2.0 * angle.cos * angle.cos)
     J = xp.where(angle.phi < SMALL, _odd(2.0 * angle.phi, _SQUARED, 2.0 * SMALL), closed)
@@ -292,32 +291,32 @@ def _squared_relu(angle: Angle) -> Array:
 def _layer(angle: Angle, obtuse: bool = True) -> Angle:
     """Return the angle between the rows after a ReLU layer: cos θ' = κ_1(cos θ), θ' ≤ 90°."""
     # κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π, so sin²(θ'/2) = sin²(θ/2) −
-    # (sin θ − θ cos θ)/(2π), right to 2e-15 for all θ; cosines lose half the digits near 0.
+    # (sin θ − θ cos θ)/(2π), with error 2e-15 for all θ; cosines lose half the digits near 0.
     xp = array_namespace(angle.theta)
     closed = angle.sin - angle.theta * angle.cos
     lune = xp.where(angle.theta < SMALL, _odd(angle.theta, _LUNE, SMALL), closed)
     half = xp.clip(angle.half - lune * (0.5 / math.pi), min=0.0, max=0.5)
     cos = 1.0 - 2.0 * half
-    if obtuse:  # Towards θ = π half is ½, and κ_1 its distance from there.
+    if obtuse:  # near θ = π, 1 − 2 half cancels
         cos = xp.where(angle.phi < SMALL, _odd(angle.phi, _LUNE, SMALL) * (1.0 / math.pi), cos)
     theta = 2.0 * xp.asin(xp.sqrt(half))
     return Angle(theta, math.pi - theta, half, 2.0 * xp.sqrt(half * (1.0 - half)), cos)
 
 
 _LUNE = tuple((-1) ** (k + 1) * 2 * k / math.factorial(2 * k + 1) for k in range(10))
-"""sin x − x cos x = Σ_k terms[k] x^(2k+1), which is x³/3 near zero."""
+"""Coefficients of x^(2k+1) in sin x − x cos x, which is x³/3 near zero."""
 
 _SQUARED = tuple((-1) ** k * (k - 1) / math.factorial(2 * k + 1) * (k > 0) for k in range(13))
-"""x + ½ x cos x − 3/2 sin x, which is x⁵/120 near zero."""
+"""Coefficients of x^(2k+1) in x + ½ x cos x − 3/2 sin x, which is x⁵/120 near zero."""
 
 
 def _odd(x: Array, terms: tuple[float, ...], largest: float) -> Array:
-    """Return Σ_k terms[k] x^(2k+1) for x up to ``largest``; beyond, any number."""
+    """Return Σ_k terms[k] x^(2k+1) for x ≤ largest; larger x are clipped."""
     x = array_namespace(x).clip(x, max=largest)
     return horner(terms, x * x) * x
 
 
-# --- Zonal kernels by their own coefficients, and generalised ones by their own radial functions
+# --- Zonal kernels with given coefficients or radial functions -----------------------------------
 
 RadialFunction = Callable[[np.ndarray], np.ndarray]
 
@@ -326,20 +325,20 @@ RadialFunction = Callable[[np.ndarray], np.ndarray]
 class Zonal(Kernel):
     """k(x, y) = |x|^p |y|^p Σ_l c_l P_l(cos θ), P_l the Gegenbauer polynomial for d columns.
 
-    On the sphere these are all continuous kernels of ⟨x, y⟩ [Schoenberg (1942)].
+    Every continuous kernel of ⟨x, y⟩ on the sphere is the limit of such sums [Schoenberg (1942)].
 
     Parameters
     ----------
     coefficients : tuple of float
-        c_0, c_1, ..., zero or above, for one number of columns: in another dimension the
-        same c_l give another function.
+        c_0, c_1, ..., nonnegative. The same c_l give a different function for another number of
+        columns, because P_l depends on d.
     power : int, default 1
-        p ≥ 0; irrelevant on the unit sphere. For a row of zeros the kernel is 0; if p = 0 it is
-        c_0, the mean over directions.
+        p ≥ 0. It has no effect on unit rows. For a row of zeros k is 0 if p > 0, and c_0, the mean
+        over directions, if p = 0.
 
     See Also
     --------
-    GeneralizedZonal : Weights that depend on the radius.
+    GeneralizedZonal : Coefficients that depend on the norms.
 
     Examples
     --------
@@ -358,8 +357,8 @@ class Zonal(Kernel):
     zonal = _of_angle
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        given = self.coefficients[: 2 if d == 1 else None][: l + 1]
-        return np.pad(np.array(given), (0, l + 1 - len(given)))
+        c = self.coefficients[: 2 if d == 1 else None][: l + 1]
+        return np.pad(np.array(c), (0, l + 1 - len(c)))
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
@@ -395,9 +394,9 @@ class Monomials(NamedArguments):
     coefficients : tuple of float
         a_i.
     powers : tuple of int
-        n_i, one for each coefficient; zero or above.
+        n_i ≥ 0, one per coefficient.
     decay : float, default 0.0
-        Zero or above; 1 for the Gaussian kernel.
+        Nonnegative; 1 for the Gaussian kernel.
 
     Examples
     --------
@@ -416,7 +415,7 @@ class Monomials(NamedArguments):
         super().__post_init__()
         if len(self.coefficients) != len(self.powers):
             raise InvalidInput(
-                "Monomials: coefficients and powers must be of one length; got "
+                "Monomials: coefficients and powers must have the same length; got "
                 f"{len(self.coefficients)} and {len(self.powers)}."
             )
 
@@ -426,10 +425,10 @@ class Monomials(NamedArguments):
         return np.asarray(self.coefficients) * t[:, None] ** np.asarray(self.powers) * envelope
 
 
-def _functions(given: Any, who: str, name: str) -> tuple[RadialFunction, ...]:
-    functions = tuple(given) if isinstance(given, list | tuple) else (given,)
+def _functions(value: Any, who: str, name: str) -> tuple[RadialFunction, ...]:
+    functions = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not functions or not all(map(callable, functions)):
-        raise InvalidType(f"{who}: {name} must be callables of radii, at least one; got {given!r}.")
+        raise InvalidType(f"{who}: {name} must be one or more functions of radii; got {value!r}.")
     return functions
 
 
@@ -437,14 +436,14 @@ def _functions(given: Any, who: str, name: str) -> tuple[RadialFunction, ...]:
 class GeneralizedZonal(Kernel):
     """k(x, y) = Σ_l ⟨h_l(|x|), h_l(|y|)⟩ P_l(cos θ), P_l the Gegenbauer polynomial for d columns.
 
-    Always positive semi-definite [Han et al. (2022), definition 3].
+    k is always positive semi-definite [Han et al. (2022), definition 3].
 
     Parameters
     ----------
     radial_functions : tuple of callables
         h_0, h_1, ...: each takes radii, a float64 NumPy array (n,), and returns (n,) or (n, s).
-        For l ≥ 1 the value at radius zero is taken as zero, as there is no direction there.
-        `Monomials` prints as code and can be saved.
+        For l ≥ 1 the value at radius zero is set to zero, as a row of zeros has no direction.
+        `Monomials` can be saved in a model file.
 
     Examples
     --------
@@ -457,7 +456,7 @@ class GeneralizedZonal(Kernel):
     radial_functions: Annotated[tuple[RadialFunction, ...], _functions]
 
     def radial(self, degree: int, t: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n s"]:
-        """Return h_l at radii t, l = ``degree``; zero at t = 0 for l ≥ 1, and beyond the last."""
+        """Return h_l(t), l = degree, (n, s); zero beyond the last l, and at t = 0 for l ≥ 1."""
         t = np.asarray(t, dtype=np.float64)
         if degree >= len(self.radial_functions):
             return np.zeros((len(t), 1))
@@ -465,7 +464,7 @@ class GeneralizedZonal(Kernel):
         if h.ndim not in (1, 2) or len(h) != len(t) or not bool(np.isfinite(h).all()):
             raise InvalidInput(
                 f"GeneralizedZonal: radial_functions[{degree}] must return finite numbers, one row "
-                f"for each of {len(t)} radii; got shape {h.shape}, or numbers not finite."
+                f"for each of {len(t)} radii; got shape {h.shape}, or NaN or infinite numbers."
             )
         h = h[:, None] if h.ndim == 1 else h
         return h * (t > 0)[:, None] if degree else h
@@ -493,7 +492,7 @@ class GeneralizedZonal(Kernel):
         return sum(xp.sum(h * h, axis=1) for h in H)
 
     def _factors(self, radii: Array, like: Array) -> list[Array]:
-        """Return h_0, h_1, ... of the radii, in their library and dtype."""
+        """Return h_0, h_1, ... at the radii, in the library and dtype of ``like``."""
         t = to_numpy(radii).astype(np.float64)
         return [moved(self.radial(l, t), like=like) for l in range(len(self.radial_functions))]
 
