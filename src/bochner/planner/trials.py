@@ -299,7 +299,8 @@ def _steps(
     row = per_row - square * known**2
     row += square * D**2 * task.multiplication_seconds(precision) / unit
     other = trial.seconds - trial.n_rows * per_row - task.eigen_seconds(known)
-    kept = min(task.n_rows, kept_rows(task.sample.X.shape[1]))
+    kept = kept_rows(task.sample.X.shape[1])
+    kept = task.n_rows if task.n_rows <= 2 * kept else kept  # a few further rows are not timed
     steps = {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
         "other": max(other, 0.0),
