@@ -176,7 +176,8 @@ def _solved(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> S
 def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
     """Return the kernel, for numbers also compared among near rows, and the curves of columns."""
     share = given_share(spec, rows)
-    tuning, curves = choose_for_matrix(spec.features, rows, share, spec.fit_intercept)
+    shortens, asked = share is None and not spec.features.of_classes, spec.features
+    tuning, curves = choose_for_matrix(asked, rows, share, spec.fit_intercept, shortens=shortens)
     searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(rows.X)
     if searched and share is None and len(rows) > 4096 and not spec.features.of_classes:
         tuning = among_near_rows(spec, rows, (tuning, curves, rows))[0]
