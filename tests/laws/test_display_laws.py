@@ -362,7 +362,7 @@ def test_table_and_plot_show_the_largest():
     assert lines[0].startswith("mean of the background")
     assert lines[1].startswith(first)
     assert lines[-1].split() == ["prediction", f"{found.predictions[1, 0]:.4g}"]
-    assert "2 others" in found.table(1, most=1)
+    assert "2 others" in found.table(1, top=1)
     assert str(found) == found.table(0)
     ax = found.plot(Figure().subplots(), row=1).ax_
     drawn = sorted(bar.get_width() for bar in ax.patches)

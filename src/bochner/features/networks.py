@@ -231,14 +231,14 @@ class NeuralMap(FeatureMap):
         xp = array_namespace(u)
         below, tangent = u, [u]  # features of Σ_h, and blocks of K_h without their factors
         for h, W in enumerate(self.ramps):
-            added = abs(times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
+            A = abs(times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
             if self.steps:
                 V = self.steps[h]
                 transform = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
                 picks = taken(transform, self.picks[h], axis=1)
-                tangent += [added, xp.sign(times(below, V)) * picks * (2 * V.shape[1]) ** -0.5]
+                tangent += [A, xp.sign(times(below, V)) * picks * (2 * V.shape[1]) ** -0.5]
             if not self.steps or h + 1 < len(self.ramps):  # not used after the last layer
-                below = xp.concat([0.5**0.5 * below, added], axis=1)
+                below = xp.concat([0.5**0.5 * below, A], axis=1)
         last = _joined(tangent, _weights(len(self.ramps))) if self.steps else below
         last *= length[:, None]  # in place: a tenth less time
         return last

@@ -264,9 +264,9 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     ask.require_width(count, "Explicit", "all of {!r}", kernel)
     rows = np.array([*combinations_with_replacement(range(d + 1), most)], dtype=np.int32)
     degrees = (rows < d).sum(axis=1)
-    kept = np.argsort(degrees, kind="stable")
-    kept = kept[present[degrees[kept]]]
-    columns, n = rows[kept], degrees[kept]
+    order = np.argsort(degrees, kind="stable")
+    order = order[present[degrees[order]]]
+    columns, n = rows[order], degrees[order]
     # log Π e_j!: the i-th copy of a column in a sorted row contributes i.
     copies, log_factorials = np.ones(count), np.zeros(count)
     for i in range(1, most):

@@ -207,8 +207,8 @@ class SpectrumDisplay(Display):
     @property
     def effective_dimension(self) -> float:
         """Effective dimension d_λ = Tr G(G + λI)⁻¹, λ = alpha."""
-        kept = self.eigenvalues[self.eigenvalues > 0]
-        return float((kept / (kept + self.alpha)).sum())
+        values = self.eigenvalues[self.eigenvalues > 0]
+        return float((values / (values + self.alpha)).sum())
 
     @staticmethod
     def from_estimator(model: KernelEstimator, X: Array | None = None) -> "SpectrumDisplay":
@@ -327,12 +327,12 @@ class CalibrationDisplay(Display):
         """Return the calibration of probabilities, in nonempty bins of equal width."""
         index = np.minimum((p * n_bins).astype(int), n_bins - 1)
         count = np.bincount(index, minlength=n_bins)
-        kept = count > 0
-        means = (np.bincount(index, a, n_bins)[kept] / count[kept] for a in (p, events * 1.0))
+        full = count > 0
+        means = (np.bincount(index, a, n_bins)[full] / count[full] for a in (p, events * 1.0))
         expected, observed = means
-        variance = np.bincount(index, p * (1 - p), n_bins)[kept] / count[kept]
-        spread = TWO_SIDED * np.sqrt(variance / count[kept])
-        return CalibrationDisplay(expected, observed, spread, count[kept], "probability")
+        variance = np.bincount(index, p * (1 - p), n_bins)[full] / count[full]
+        spread = TWO_SIDED * np.sqrt(variance / count[full])
+        return CalibrationDisplay(expected, observed, spread, count[full], "probability")
 
     @staticmethod
     def of_levels(levels: Any, inside: Array, kind: str) -> "CalibrationDisplay":
@@ -489,17 +489,17 @@ class MapDisplay(Display):
         axes = {name: np.asarray(axis) for name, axis in axes.items()}
         return MapDisplay(axes, mean, std, targets[0] if targets else "y", globe)
 
-    def plot(self, ax: Any = None, what: str = "mean") -> Self:
+    def plot(self, ax: Any = None, quantity: str = "mean") -> Self:
         """Draw the map, or for one column a curve with a 95 % band; return the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-        what : {"mean", "deviation"}, default "mean"
+        quantity : {"mean", "deviation"}, default "mean"
         """
-        one_of(what, "MapDisplay.plot", "what", ("mean", "deviation"))
+        one_of(quantity, "MapDisplay.plot", "quantity", ("mean", "deviation"))
         ax = self._axes(ax)
-        values = self.mean if what == "mean" else self.deviation
+        values = self.mean if quantity == "mean" else self.deviation
         if values is None:
             raise InvalidInput(
                 "MapDisplay.plot: the map has no deviations; create it with deviation=True."
@@ -508,7 +508,7 @@ class MapDisplay(Display):
         if len(names) == 1:
             places = self.axes[names[0]]
             ax.plot(places, values)
-            if what == "mean" and self.deviation is not None:
+            if quantity == "mean" and self.deviation is not None:
                 half = 1.96 * self.deviation
                 ax.fill_between(places, values - half, values + half, alpha=0.3)
             ax.set(xlabel=names[0], ylabel=self.name)
@@ -516,10 +516,10 @@ class MapDisplay(Display):
             labels = names[::-1] if self.globe else names  # longitude first
             first, second = (self.axes[name] for name in labels)
             values = values if self.globe else values.T
-            quantity, colours = "mean", "viridis"
-            if what == "deviation":
-                quantity, colours = "standard deviation of the mean", "magma"
+            label, colours = "mean", "viridis"
+            if quantity == "deviation":
+                label, colours = "standard deviation of the mean", "magma"
             mesh = ax.pcolormesh(first, second, values, cmap=colours, rasterized=True)
-            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {quantity}")
+            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {label}")
             ax.set(xlabel=labels[0], ylabel=labels[1])
         return self

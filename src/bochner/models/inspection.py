@@ -76,8 +76,8 @@ class Inspection:
             (encoder, list(range(end - len(encoder.feature_names), end)))
             for encoder, end in zip(encoders, ends, strict=True)
         )
-        kept = tuple(column for column in columns if column[1])  # without dropped columns
-        return Inspection(model, kept, to_numpy(rows))
+        encoded = tuple(column for column in columns if column[1])  # without dropped columns
+        return Inspection(model, encoded, to_numpy(rows))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,8 +163,8 @@ class ImportanceDisplay(Display):
         """Numbers of the columns, the most important first."""
         return np.argsort(-self.share, kind="stable")
 
-    def table(self, most: int = COLUMNS) -> tuple[list[str], list[list[str]], str]:
-        """Return header, lines and a last line for the ``most`` most important columns."""
+    def table(self, top: int = COLUMNS) -> tuple[list[str], list[list[str]], str]:
+        """Return header, lines and a last line for the ``top`` most important columns."""
         several = len(self.outputs) > 1
         header = ["share", *self.outputs] if several else ["importance", "error", "share"]
         shares = [
@@ -172,13 +172,13 @@ class ImportanceDisplay(Display):
             for share in self.share
         ]
         lines = []
-        for j in self.order[:most]:
+        for j in self.order[:top]:
             values = [f"{v:.3g}" for v in self.importance[j]]
             cells = [shares[j], *values]
             if not several:
                 cells = [*values, f"± {self.error[j, 0]:.1g}", shares[j]]
             lines.append([self.columns[j], *cells])
-        rest = self.order[most:]
+        rest = self.order[top:]
         tail = f"{len(rest)} others, {shares[rest[0]]} at most" if len(rest) else ""
         return ["column", *header], lines, tail
 
@@ -196,12 +196,12 @@ class ImportanceDisplay(Display):
         if tail:
             yield paragraph(tail)
 
-    def plot(self, ax: Any = None, *, most: int = COLUMNS) -> Self:
+    def plot(self, ax: Any = None, *, top: int = COLUMNS) -> Self:
         """Draw a bar for each of the most important columns; return the display.
 
         Whiskers are two standard errors. For several outputs the shares are drawn.
         """
-        ax, order = self._axes(ax), self.order[:most][::-1]
+        ax, order = self._axes(ax), self.order[:top][::-1]
         single = len(self.outputs) == 1
         values = self.importance[order, 0] if single else self.share[order]
         _bars(ax, self.columns, order, values, 2 * self.error[order, 0] if single else None)
@@ -370,17 +370,17 @@ class ContributionDisplay(Display):
     outputs: tuple[str, ...]
     unit: str
 
-    def table(self, row: int = 0, output: int = 0, most: int = COLUMNS) -> str:
+    def table(self, row: int = 0, output: int = 0, top: int = COLUMNS) -> str:
         """Return base, largest contributions, sum of the others, and prediction of a row."""
-        return columns(self._lines(row, output, most))
+        return columns(self._lines(row, output, top))
 
-    def _lines(self, row: int, output: int, most: int) -> list[list[str]]:
+    def _lines(self, row: int, output: int, top: int) -> list[list[str]]:
         values, error = self.contributions[row, :, output], self.error[row, :, output]
         order = np.argsort(-np.abs(values), kind="stable")
-        rest = values[order[most:]]
+        rest = values[order[top:]]
         return [
             ["mean of the background", f"{self.base[output]:.4g}", ""],
-            *([self.columns[j], f"{values[j]:+.3g}", f"± {error[j]:.1g}"] for j in order[:most]),
+            *([self.columns[j], f"{values[j]:+.3g}", f"± {error[j]:.1g}"] for j in order[:top]),
             *([[f"{len(rest)} others", f"{rest.sum():+.3g}", ""]] if len(rest) else []),
             [self.unit, f"{self.predictions[row, output]:.4g}", ""],
         ]
@@ -398,11 +398,11 @@ class ContributionDisplay(Display):
             ("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1
         )
 
-    def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = COLUMNS) -> Self:
+    def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, top: int = COLUMNS) -> Self:
         """Draw a bar for each of the largest contributions to a row; return the display."""
         ax = self._axes(ax)
         values = self.contributions[row, :, output]
-        order = np.argsort(-np.abs(values), kind="stable")[:most][::-1]
+        order = np.argsort(-np.abs(values), kind="stable")[:top][::-1]
         _bars(ax, self.columns, order, values[order], 2 * self.error[row, order, output])
         ax.axvline(0, color="gray")
         ax.set_xlabel(

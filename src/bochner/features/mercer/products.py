@@ -289,9 +289,9 @@ def _sines(
     # log S of each product, ∫ S dω = (2π)^d k(0).
     constant = len(unit) * math.log(2 * math.pi)
     of_leaf = lambda leaf, _: leaf.spectral(len(unit)).log_density(W) + constant
-    added = lambda *logs: logsumexp(logs, axis=0)
+    add = lambda *logs: logsumexp(logs, axis=0)
     times = lambda scale, logs: logs + math.log(scale)
-    weights: Array = kernel.folded(of_leaf, added, lambda *_: None, times)
+    weights: Array = kernel.folded(of_leaf, add, lambda *_: None, times)
     best = np.argsort(-weights, kind="stable")[:width]
     chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
     return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
@@ -504,18 +504,18 @@ class HermiteMap(Products):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients of φ(x)·C, by the rule g_k' = step √k g_{k−1}."""
-        xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
+        xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._lowered)
         _, decay, _, _ = mehler(self.spread)
         G = moved(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
             xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
-            for v, less, factor in self._less
+            for v, less, factor in self._lowered
         ]
         G = xp.concat([G[:J, :] + xp.stack(steps, axis=0), G[J:, :]], axis=0)
         return xp.permute_dims(moved(self.axes, like=X) @ G, (1, 0))
 
     @cached_property
-    def _less(self) -> list[tuple[Array, Array, Array]]:
+    def _lowered(self) -> list[tuple[Array, Array, Array]]:
         """For each axis: indices of features, of those one degree lower, and factors step √k."""
         blocks, (_, _, steps, _) = [], mehler(self.spread)
         for j, step in zip(range(self.indices.shape[1]), steps, strict=False):

@@ -383,10 +383,10 @@ class ExactProcess(ProcessLaw):
         return values
 
     def scores(self) -> Both | None:
-        unseen = len(self.representation) - EVIDENCE_ROWS
-        if unseen < ENOUGH:
+        n_unused = len(self.representation) - EVIDENCE_ROWS
+        if n_unused < ENOUGH:
             return None
-        m = min(unseen, MOST_SCORES)
+        m = min(n_unused, MOST_SCORES)
         left_out = [factor.left_out(m) for factor in self.factors]
         errors = np.stack([e[:, i] for i, (e, _) in enumerate(left_out)], axis=1)
         slack = np.hstack([slack for _, slack in left_out])
@@ -700,8 +700,8 @@ class FeatureProcess(ProcessLaw):
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
-        unseen = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
-        return self.left_out(self.without_landmarks(unseen))
+        unused = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
+        return self.left_out(self.without_landmarks(unused))
 
     def without_landmarks(self, sample: RowSample) -> RowSample:
         """Return the rows that are not landmarks."""
