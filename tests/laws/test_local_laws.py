@@ -1,5 +1,7 @@
 """Local fits: the kernel within leaves and landmarks across them; leaves against features; places; near rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gallery import maker, table, unit_table
@@ -7,7 +9,10 @@ from naive import dual
 from tolerance import assert_close
 
 import bochner as bo
+from bochner.data.sample import RowSample
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern, Monotone
+from bochner.models.representations import exact
+from bochner.selection.record import KernelComparison, Tuning
 
 KERNEL = Matern(1.5, lengthscale=0.8)
 BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
@@ -169,6 +174,23 @@ def test_columns_that_matter_among_near_rows_alone_are_found(few):
     found = bo.KernelRidge(random_state=0).fit(X[:6000], y[:6000])
     assert isinstance(found.choice_.method, bo.LocalKernel)
     assert np.std(found.predict(X[6000:]) - y[6000:]) < 0.15
+
+
+@pytest.mark.parametrize("right", ["race", "simple", "near"])
+def test_of_kernels_of_classes_the_one_of_least_log_loss_is_taken(right):
+    rng = np.random.default_rng(0)
+    X, w = rng.uniform(-2, 2, (300, 2)), np.ones(300)
+    y = np.where((X**2).sum(axis=1) < 2, 1.0, -1.0)[:, None]
+    rows, spec = RowSample(X, y, w, rng.random(300)), bo.KernelRidgeClassifier()._spec()
+    spec = replace(spec, features=replace(spec.features, of_classes=True))
+    race, simple, near = (Gaussian(1.0 if right == k else 0.02) for k in ("race", "simple", "near"))
+    simple = simple if right == "simple" else Gaussian(0.03)
+    compared = [KernelComparison(2, race, 0.5, taken=True), KernelComparison(1, simple, 0.54)]
+    tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(near, 1e-3)
+    known = exact._solved(spec, near, exact._some_rows(rows), 1e-3)
+    best = exact._of_least_log_loss(spec, rows, tuning, other, known)
+    assert best.kernel == {"race": race, "simple": simple, "near": near}[right]
+    assert right == "near" or best.chosen.kernel == best.kernel
 
 
 def test_leaves_become_smaller_where_rows_are_many():

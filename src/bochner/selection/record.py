@@ -67,9 +67,9 @@ class Tuning(HtmlResult):
     error : float
         Relative squared error on held-out rows, or relative log loss for classes; 1 is the loss of
         the best constant, and NaN means that no rows were held out. The choice by some of these
-        rows is judged on the others. Candidates are fitted to at most 2,048 rows: the fit to all
-        rows, whose errors ``solution_.path`` has, is mostly better. Log losses have Platt's
-        targets and are never 0; for few rows without an error they are too large.
+        rows is judged on the others. It is of fits to at most 2,048 rows, and was .65 to 2 times
+        the error of the fit to all rows; leave-one-out errors in ``solution_.path``, .9 to 1.2
+        times. Log losses have Platt's targets and are never 0; for few errors they are too large.
     criterion : {"loo", "evidence"}
     estimator : estimator or None
         Of :func:`bochner.tune`: with this kernel, not fitted.
