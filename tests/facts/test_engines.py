@@ -307,7 +307,7 @@ def test_what_must_go_in_order_is_refused(dask):
         (bo.KernelSGDRegressor(Gaussian(1.0)), "takes one step after the other"),
         (bo.KernelRidge(Gaussian(1.0), method="exact"), "compares each row with all"),
     ):
-        with pytest.raises(InvalidInput, match=rf"{message}.*must come to one process"):
+        with pytest.raises(InvalidInput, match=rf"{message}.*one process must read all"):
             model.fit_blocks(blocks(), where=dask)
 
 

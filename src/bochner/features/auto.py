@@ -1,4 +1,4 @@
-"""Auto: choose a feature method by its measured error on the rows."""
+"""Auto: choose a feature method by its error on the rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ from bochner.solvers.ridge import eigen as ridge
 from bochner.solvers.ridge.solution import NO_ERROR, SAME, SAME_FLOAT32, best_of, pooled
 from bochner.sums.moments import Moments
 
-PAIRS = 1000  # Pairs of rows that errors of the kernel matrix are predicted from
+PAIRS = 1000  # Pairs of rows for the prediction of errors of the kernel matrix
 
 
 def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     """Return an estimate of ‖ZZᵀ − K‖_F/‖K‖_F from pairs of neighbouring rows and the diagonal."""
-    # Rows are in random order: a pair weighs n − 1, an entry of the diagonal one.
+    # Rows are in random order, so pairs represent all off-diagonal entries: weight n − 1 to 1.
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
     Z, V = to_numpy(phi.features(first)).astype(float), to_numpy(phi.features(second)).astype(float)
@@ -45,18 +45,18 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
 
 # --- The error of a fit to all rows with a map, predicted from a sample of rows with targets -----
 #
-# Leave-one-out errors of the sample are extrapolated to all rows at every penalty of the path, and
-# the fit chooses its own penalty: maps are compared by the least of these errors.
+# Leave-one-out errors of the sample are extrapolated to all rows at every penalty of the path. Maps
+# are compared by their smallest extrapolated error.
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets of sampled rows, and the fit to all rows that the sample represents."""
+    """Targets and weights of sampled rows, and the size of the fit to all rows."""
 
     y: Float[Array, "m t"]
     w: Float[Array, " m"]  # weights, positive
-    n_rows: int  # rows of the fit, m or more
-    share: float | None = None  # a given per-row penalty (alpha/n); None where the fit chooses it
+    n_rows: int  # number of rows of the fit, at least m
+    share: float | None = None  # alpha/n if it is fixed; None if the fit chooses alpha
 
 
 def left_out(
@@ -67,9 +67,9 @@ def left_out(
     dtype: Any = np.float64,
     ratio: float = 1.0,
 ) -> tuple[ridge.Eigen, Float[Array, " a"], Float[Array, " a"]]:
-    """Return the spectrum, penalties (one if a share is given) and their errors; O(m D² + D³).
+    """Return the spectrum of Z, penalties, and the leave-one-out mean squared error of each.
 
-    Errors are leave-one-out mean squared errors of ridge regression on features.
+    With ``share`` there is one penalty. Takes O(m D² + D³) time.
     """
     moments = Moments.of(Z, y, w)
     eigen = ridge.decompose(moments)
@@ -81,48 +81,48 @@ def left_out(
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
     errors = pooled(ridge.left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
-        return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
+        return left_out(Z, y, w, share, ratio=ratio)  # float32 overflows near the best penalty
     return eigen, alphas, errors
 
 
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
-    """Return the predicted mean squared error of a fit to all rows, and its penalty over ‖G‖."""
+    """Return the predicted mean squared error of a fit to all rows, and its penalty/‖G‖."""
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
-    # Of float32 for speed: the errors of two maps differ by far more than its rounding.
-    about = targets.y, targets.w, targets.share
-    eigen, alphas, errors = left_out(Z, *about, np.float32, ratio)
+    # float32 for speed: differences between maps are far larger than its rounding errors.
+    options = targets.y, targets.w, targets.share
+    eigen, alphas, errors = left_out(Z, *options, np.float32, ratio)
     errors, alphas = ridge.extrapolate(eigen, errors, alphas, ratio)
     best = best_of(errors, "loo", SAME_FLOAT32)
     variance = float(eigen.power.max()) / eigen.weight
     return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * eigen.top))
 
 
-# --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------
+# --- Auto: the best method for a kernel, or with targets for a fit, on a sample of rows ----------
 #
-# All candidates have the same width, and none may cost much more than the cheapest.
+# All candidates have the same width, and a limited cost relative to the cheapest.
 
-#: A candidate is measured if its predicted error is at most this many times the least.
+#: A candidate is measured if its predicted error is at most PROMISING times the smallest.
 PROMISING = 3.0
-LEAST = 1e-6  # Rounding of a kernel matrix in float32: errors below it are equal
-ROWS_A_FEATURE, MANY = 4, 2048  # Rows per feature, and rows, of which errors are extrapolated
-NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
-#: Landmarks where rows are dense, beside pivots, for a learner with targets.
+LEAST = 1e-6  # Rounding error of a kernel matrix in float32; smaller errors count as equal
+ROWS_A_FEATURE, MANY = 4, 2048  # Rows per feature for the full width; limit of sampled rows
+NARROWED = 3 / 8  # Share of the width at which maps are compared if there are too few rows
+#: Landmarks by k-means, an additional candidate for fits with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Draw every candidate, and keep the cheapest whose error is about the smallest.
+    """Draw every candidate, and choose the cheapest whose error is close to the smallest.
 
     Parameters
     ----------
     candidates : tuple of Method, optional
-        Default: all that :func:`bochner.features.rules.contenders` names and that serve the kernel.
+        Default: those of :func:`bochner.features.rules.contenders` that support the kernel.
     budget : float, default 4
         Largest cost of a candidate (features and moments), relative to the cheapest.
     sample : int, default 1000
-        Rows on which the error of the kernel matrix is measured; none of them is a landmark.
+        Number of rows for the error of the kernel matrix. These rows are not used as landmarks.
 
     See Also
     --------
@@ -132,15 +132,16 @@ class Auto(Method):
     Notes
     -----
     The error ‖ZZᵀ − K‖_F / ‖K‖_F is predicted from a thousand pairs of rows. Candidates with at
-    most three times the least prediction are measured on the sample, and the cheapest within a
-    tenth of the least error is taken. If D is at least the number of different rows, Nyström with
-    all of them is exact and is taken. Without rows the choice is ``Fourier(Orthogonal())``.
+    most three times the smallest prediction are measured on the sample. The cheapest candidate
+    within 10 % of the smallest error is chosen. If D is at least the number of distinct rows,
+    Nyström with all of them is exact and is chosen. Without rows, ``Fourier(Orthogonal())`` is.
 
     With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
-    and by k-means, the most accurate other map, and the cheapest. Leave-one-out errors of half of
-    the sampled rows, at most 2048 or 1.5 D, none of them a landmark, are extrapolated; the cheapest
-    within 2 % of the least is taken. With fewer than four such rows per feature, maps of three
-    eighths of the width are compared; with fewer than 1.5 the error of the kernel matrix decides.
+    and by k-means, the most accurate other map, and the cheapest. The leave-one-out errors of half
+    of the rows, at most 2048 or 1.5 D, which are not used as landmarks, are extrapolated. The
+    cheapest candidate within 2 % of the smallest error is chosen. With fewer than four of these
+    rows per feature, maps of 3/8 of the width are compared. With fewer than 1.5, or fewer than 512
+    rows, the error of the kernel matrix decides.
 
     Examples
     --------
@@ -166,46 +167,46 @@ class Auto(Method):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One row of the comparison; None for numbers that are not computed."""
+    """One candidate of the comparison; None for values that are not computed."""
 
     method: Method
-    predicted: float  # Relative error of the kernel matrix, and the error that was measured
-    error: float | None
+    predicted: float  # Predicted relative error of the kernel matrix
+    error: float | None  # Measured relative error of the kernel matrix
     multiplications: float  # Per row
     extrapolated: float | None = None  # Mean squared error of a fit to all rows
-    penalty: float | None = None  # Of this fit, as a share of ‖G‖
+    penalty: float | None = None  # Penalty of this fit divided by ‖G‖
 
 
 @dataclass(frozen=True, eq=False)
 class Choice(HtmlResult):
     """The chosen method, the candidates, and the reason."""
 
-    map: FeatureMap | None  # None if the rows are nearest neighbours only
+    map: FeatureMap | None  # None if the fit uses nearest neighbours only
     method: Method
-    candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
-    reason: str  # A sentence
+    candidates: tuple[Candidate, ...]  # Candidates that were drawn; empty without a comparison
+    reason: str  # One sentence
 
     def __str__(self) -> str:
         return self.reason
 
     def _html_parts(self) -> Iterator[str]:
-        """Return the reason, and the candidates with the errors of each."""
+        """Yield the reason, and a table of the candidates with their errors."""
         yield paragraph(self.reason)
         if not self.candidates:
             return
-        said = lambda value: "–" if value is None else f"{value:.3g}"
+        text = lambda value: "–" if value is None else f"{value:.3g}"
         columns = {
             "method": [str(c.method) for c in self.candidates],
-            "predicted kernel error": [said(c.predicted) for c in self.candidates],
-            "measured": [said(c.error) for c in self.candidates],
-            "multiplications a row": [f"{c.multiplications:,.0f}" for c in self.candidates],
-            "squared error": [said(c.extrapolated) for c in self.candidates],
+            "predicted kernel error": [text(c.predicted) for c in self.candidates],
+            "measured": [text(c.error) for c in self.candidates],
+            "multiplications per row": [f"{c.multiplications:,.0f}" for c in self.candidates],
+            "squared error": [text(c.extrapolated) for c in self.candidates],
         }
-        marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
-        yield html_table(tuple(columns), list(zip(*columns.values(), strict=True)), marked=marked)
+        best = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
+        yield html_table(tuple(columns), list(zip(*columns.values(), strict=True)), marked=best)
 
 
-#: A candidate and the map that was drawn.
+#: A candidate and its map.
 Row = tuple[Candidate, FeatureMap]
 
 
@@ -217,33 +218,33 @@ def best_candidate(
     targets: Targets | None,
     usual: tuple[Method, ...],
 ) -> Choice:
-    """Pick a candidate of ``method``, or a usual one; ``targets`` are of the rows of ``ask``."""
+    """Return the choice among the candidates of ``method`` (default ``usual``) for ``ask``."""
     D = ask.n_features
     if (X := ask.X) is None:
         pairs = Fourier(Orthogonal(), "pair" if D > 1 else "phase")
         phi = draw(pairs, kernel, replace(ask, n_features=width_of(pairs, D)))
-        return Choice(phi, pairs, (), f"{pairs}: there were no rows to measure on.")
+        return Choice(phi, pairs, (), f"{pairs}: there were no rows to measure errors on.")
     n = X.shape[0]
     large = n > 4 * D or (is_sparse(X) and n * X.shape[1] > FEW_CELLS)
     if method.candidates is None and not large:
-        different = np.unique(to_numpy(X), axis=0).astype(np.float64)
-        if len(different) <= D:
+        distinct = np.unique(to_numpy(X), axis=0).astype(np.float64)
+        if len(distinct) <= D:
             reason = (
-                f"Nystrom: {D} features hold all {len(different)} different rows, so the fit is "
+                f"Nystrom: {D} features are exact for {len(distinct)} distinct rows, so the fit is "
                 "that of the exact kernel."
             )
-            return Choice(NystromMap(kernel, different), Nystrom(), (), reason)
+            return Choice(NystromMap(kernel, distinct), Nystrom(), (), reason)
     fewest = max(512, int(ROWS_A_FEATURE * NARROWED * D))
     judged = None if targets is None or n // 2 < fewest else targets
     options = method.candidates or (usual if judged is None else (*usual, CENTRES))
     m = max(2, min(method.sample, n // 4)) if judged is None else min(n // 2, max(MANY, fewest))
-    # Errors are measured on rows outside the draw: features of landmarks are exact at landmarks.
+    # Errors are measured on rows that are not landmarks, where Nyström features would be exact.
     order = ask.stream("auto").permutation(n)
     kept, others = np.sort(order[:m]), np.sort(order[m:])
-    narrow = judged is not None and m < ROWS_A_FEATURE * D  # no wider than the rows allow
-    asked = replace(ask, X=X[others], n_features=int(NARROWED * D) if narrow else D)
+    narrow = judged is not None and m < ROWS_A_FEATURE * D  # few rows: compare narrower maps
+    request = replace(ask, X=X[others], n_features=int(NARROWED * D) if narrow else D)
     sample = kept if judged is None else kept[:: max(1, m // method.sample)]
-    rows, most = _candidates(draw, method, options, kernel, asked, X[sample])
+    rows, most = _candidates(draw, method, options, kernel, request, X[sample])
     if judged is None:
         (best, phi), reason = _by_kernel(rows, most, X[kept], kernel)
     else:
@@ -257,7 +258,7 @@ def best_candidate(
 def _candidates(
     draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, kept: Array
 ) -> tuple[list[Row], float]:
-    """Return the candidates that serve the kernel, and the multiplications that are allowed."""
+    """Return the candidates that support the kernel, and the largest allowed cost."""
     candidates: list[Row] = []
     refused: list[InvalidInput] = []
     for number, option in enumerate(options, start=1):
@@ -267,19 +268,19 @@ def _candidates(
         if isinstance(phi, InvalidInput):
             refused.append(phi)
             continue
-        # Of the map, 20 for an elementary function, and of the moments D².
+        # Cost of the map, of elementary functions (20 each), and of the moments (D²).
         D = float(phi.n_features)
         cost = phi.multiplications + 20.0 * D + D * D
         candidates.append((Candidate(option, paired_error(phi, kept), None, cost), phi))
     if not candidates:
-        others = (other for other in refused if not isinstance(other, UnsupportedKernel))
-        none = UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
-        raise next(others, none)
+        errors = (error for error in refused if not isinstance(error, UnsupportedKernel))
+        none = UnsupportedKernel(f"Auto: no candidate supports {kernel!r}. Use Nystrom().")
+        raise next(errors, none)
     return candidates, method.budget * min(c.multiplications for c, _ in candidates)
 
 
 def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
-    """Return the cheapest row whose error is within this factor of the least."""
+    """Return the cheapest row whose error is at most ``factor`` times the smallest."""
     limit = factor * min(error for error, _ in rows)
     close = [pair for pair in rows if pair[0] <= limit]
     least = min(row[0].multiplications for _, row in close)
@@ -292,7 +293,7 @@ def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
 
 
 def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
-    """Return the cheapest row whose kernel matrix is about as good as the best, and the reason."""
+    """Return the cheapest row of about the smallest kernel error, and the reason."""
     affordable = [c for c, _ in rows if c.multiplications <= most]
     limit = PROMISING * min(max(c.predicted, LEAST) for c in affordable)
     K = to_numpy(kernel(X, X))
@@ -301,8 +302,8 @@ def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[
             rows[i] = replace(c, error=relative_error(phi, X, K)), phi
     measured = [(max(row[0].error, LEAST), row) for row in rows if row[0].error is not None]
     best = _cheapest(measured, 1.1)
-    said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
-    against = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best[0])
+    text = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
+    against = ", ".join(f"{c.method} {text(c)}" for c, _ in rows if c is not best[0])
     return best, (
         f"{best[0].method}: relative error {best[0].error:.2g} of the kernel matrix of "
         f"{X.shape[0]} rows" + (f", against {against}." if against else ".")
@@ -310,7 +311,7 @@ def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[
 
 
 def width_of(method: Method, n_features: int) -> int:
-    """Return the largest width of the method within this one; this one where there is none."""
+    """Return the largest valid width up to n_features; n_features itself if there is none."""
     return n_features - n_features % method.granularity or n_features
 
 
@@ -318,7 +319,7 @@ def width_of(method: Method, n_features: int) -> int:
 
 
 def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tuple[Row, str]:
-    """Return the cheapest row whose extrapolated error is about the least, and the reason."""
+    """Return the cheapest row with about the smallest extrapolated error, and the reason."""
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
     for i, (c, phi) in enumerate(rows):
         if c in finalists:
@@ -332,13 +333,13 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
     return best, (
         f"{best[0].method}: mean squared error {best[0].extrapolated:.3g} of a fit to "
         f"{targets.n_rows:,} rows, extrapolated from leave-one-out errors of {X.shape[0]:,}"
-        + (f", against {against}; the cheapest within 2 % of the least" if against else "")
-        + (f". Not compared, for their cost or kernel matrix: {rest}." if rest else ".")
+        + (f", against {against}; the cheapest within 2 % of the smallest" if against else "")
+        + (f". Not compared because of cost or kernel error: {rest}." if rest else ".")
     )
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
-    """Return up to four: methods with landmarks, the most accurate other, and the cheapest."""
+    """Return up to four: Nyström methods, the most accurate other method, and the cheapest."""
     order = sorted(
         candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, LEAST))
     )

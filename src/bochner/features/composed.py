@@ -1,4 +1,4 @@
-"""Maps made of maps: sums, products, multiples, of other inputs, cut to their best directions."""
+"""Maps made of other maps, for combined kernels, transformed rows, and compression."""
 
 import math
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class LinearMap(FeatureMap):
     kernel: Kernel
     inputs: int
 
-    below_kernel = True  # exact, so below
+    below_kernel = True  # the features are exact
 
     @property
     def n_features(self) -> int:
@@ -49,7 +49,7 @@ class LinearMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Concatenate(FeatureMap):
-    """[φ₁(x), φ₂(x), …]: features of a sum of kernels."""
+    """Features [φ₁(x), φ₂(x), …] of a sum of kernels."""
 
     kernel: Kernel
     parts: tuple[FeatureMap, ...]
@@ -71,7 +71,7 @@ class Concatenate(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class TensorProduct(FeatureMap):
-    """φ₁(x) ⊗ φ₂(x): features of a product of kernels, D₁·D₂ of them."""
+    """The D₁·D₂ features φ₁(x) ⊗ φ₂(x) of a product of kernels."""
 
     kernel: Kernel
     left: FeatureMap
@@ -95,15 +95,15 @@ class TensorProduct(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class DerivedMap(FeatureMap):
-    """Features of a kernel made from one kernel: of changed rows, with a factor, of windows."""
+    """Features of a kernel with one inner kernel: scaled, of transformed rows or of windows."""
 
     kernel: Scaled | algebra.Modulated | algebra.Normalised | Windows | Changed
     inner: FeatureMap
-    inputs: int | None = None  # columns of X; None: as many as the inner map takes
+    inputs: int | None = None  # columns of X; None: those of the inner map
 
     @cached_property
     def reach(self) -> float:
-        if isinstance(self.kernel, algebra.Mahalanobis):  # steps in other units
+        if isinstance(self.kernel, algebra.Mahalanobis):  # frequencies per unit of X
             return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
         other = isinstance(self.kernel, Changed) and not isinstance(self.kernel, Columns)
         return 0.0 if other else self.inner.reach
@@ -143,10 +143,10 @@ class DerivedMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class SketchedProduct(FeatureMap):
-    """D random numbers of φ₁(x) ⊗ φ₂(x): a product of kernels at any width.
+    """D random features from φ₁(x) ⊗ φ₂(x), for a product of kernels at any width.
 
-    z_t = D^(−½) (H s₁∘φ₁(x))_{i_t} (H s₂∘φ₂(x))_{j_t}, t = 1, …, D, with H the Hadamard matrix of
-    signs, random signs s and random rows i, j: the TensorSRHT [Ahle et al. (2020), definition 15].
+    z_t = D^(−½) (H s₁∘φ₁(x))_{i_t} (H s₂∘φ₂(x))_{j_t}, t = 1, …, D, with the Hadamard matrix H,
+    random signs s and random rows i, j: the TensorSRHT [Ahle et al. (2020), definition 15].
     The variance of an entry is about (|u|²|u'|² + 2⟨u, u'⟩²)(|v|²|v'|² + 2⟨v, v'⟩²)/D.
     """
 
@@ -155,7 +155,7 @@ class SketchedProduct(FeatureMap):
     right: FeatureMap  # φ₂, as well
     left_signs: Int[Array, " D1"]  # s₁, int8
     right_signs: Int[Array, " D2"]  # s₂
-    rows: Int[Array, "2 D"]  # i and j: each walks through all rows before it repeats one
+    rows: Int[Array, "2 D"]  # i and j: concatenated permutations of the rows of H
 
     below_kernel = False
 
@@ -164,7 +164,7 @@ class SketchedProduct(FeatureMap):
         if not isinstance(left, np.ndarray):
             return self._sampled(left, right)
         Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
-        for rows in slices(len(Z), 512):  # which stay in a core's own cache
+        for rows in slices(len(Z), 512):  # 512 rows stay in the cache of a core
             Z[rows] = self._sampled(left[rows], right[rows])
         return Z
 
@@ -175,19 +175,19 @@ class SketchedProduct(FeatureMap):
         return first
 
 
-# --- How the D features of a map are shared among the parts of its kernel ------------------------
+# --- Widths of the parts of a kernel -------------------------------------------------------------
 
 
 def shares(
     parts: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
 ) -> tuple[int, ...]:
-    """Split D: exact parts get their exact number, others in proportion to their kernels' size.
+    """Return the width of each part: its exact number, or a share of D by the size of its kernel.
 
-    Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ.
+    The variance of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, smallest for Dᵢ ∝ aᵢ.
     """
     exact = {i: part.exact(ask.n_inputs) for i, part in enumerate(parts)}
     if None in exact.values() or sum(width or 0 for width in exact.values()) > ask.n_features:
-        for i, part in enumerate(parts):  # of wide products a sketch is better
+        for i, part in enumerate(parts):  # wide products are sketched instead
             inner = part.kernel if isinstance(part, Scaled) else part
             if isinstance(inner, Power | Product) and (exact[i] or 0) > ask.n_features // 4:
                 exact[i] = None
@@ -207,7 +207,7 @@ def shares(
 
 
 def _least(kernel: Kernel, d: int, method: Method) -> int:
-    """Return the least width of a part: the sum over its terms with exact features."""
+    """Return the smallest width of a part: the sum of the smallest widths of its terms."""
     through = Sum, Scaled, Columns, algebra.Mahalanobis, algebra.Modulated, algebra.Normalised
     return sum(
         leaf.exact(len(columns)) or 1 if isinstance(leaf, Linear | Constant) else method.granularity
@@ -216,13 +216,13 @@ def _least(kernel: Kernel, d: int, method: Method) -> int:
 
 
 def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
-    """Return k(x, x) of some rows, of one row of ones where there are none."""
+    """Return k(x, x) of the first 256 rows; without rows, of one row of ones."""
     rows = np.ones((1, ask.n_inputs)) if ask.X is None else ask.X[:256]
     return arrays.to_numpy(kernel.diag(rows)).astype(np.float64)
 
 
 def series(kernel: algebra.Exp, method: Method, ask: Request) -> dict[str, Kernel]:
-    """Return 1, k, k²/2, …, up to where the rest is below a tenth of 1/√D of the whole."""
+    """Return the terms 1, k, k²/2, … of exp(k), until the remainder is below 0.1/√D of the sum."""
     most, allowed = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
     left, inner = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
     total, term, n = left.mean(), np.ones_like(left), 0
@@ -236,9 +236,9 @@ def series(kernel: algebra.Exp, method: Method, ask: Request) -> dict[str, Kerne
 
 
 def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
-    """Return the terms of (a + b)(c + d) or (a + b)ᵖ, or {} to take one sketch.
+    """Return the terms of (a + b)(c + d) or (a + b)ᵖ; {} if one sketch is used instead.
 
-    Measured, the error is 0.56 to 0.99 times the error of one sketch.
+    The measured error is 0.56 to 0.99 times the error of one sketch.
     """
     width = kernel.exact(ask.n_inputs)
     if width is not None and width <= ask.n_features:
@@ -258,7 +258,7 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
 
 
 def divisible_width(width: int, kernel: Kernel, method: Method, ask: Request) -> int:
-    """Return the largest width that the method can have within this one."""
+    """Return the largest valid width of the method up to ``width``; refuse zero."""
     least, who = ask.n_features - width + method.granularity, type(method).__name__
     ask.require_width(least, who, "some beside the exact parts of {!r}", kernel)
     return width - width % method.granularity
@@ -266,7 +266,7 @@ def divisible_width(width: int, kernel: Kernel, method: Method, ask: Request) ->
 
 # --- Boxes and principal axes of rows -------------------------------------------------------------
 
-#: Covariances, and axes in O(d³), are of at most this many columns; of more, of as many rows.
+#: Largest number of columns for a covariance and O(d³) axes; beyond, the limit of sampled rows.
 MOST_COLUMNS = 2048
 
 
@@ -278,7 +278,7 @@ def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
 
 
 def box_of_rows(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Return the least and the largest value of each column."""
+    """Return the smallest and the largest value of each column."""
     faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
     least, largest = (np.array(side) for side in zip(*faces, strict=True))
     return least.min(axis=0), largest.max(axis=0)
@@ -287,7 +287,7 @@ def box_of_rows(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array
 def given_box(
     who: str, box: tuple[tuple[float, float], ...], d: int
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Return the corners of a box that was given for d columns."""
+    """Return the lower and upper corner of a user's box; refuse another number of columns."""
     if len(box) != d:
         raise InvalidInput(
             f"{who}: box must have a pair for each column; got {len(box)} for {d} columns."
@@ -297,7 +297,7 @@ def given_box(
 
 
 def row_sample(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    """Return at most this many different rows at random, dense, in float64."""
+    """Return at most ``most`` random rows, without replacement, dense, in float64."""
     n = X.shape[0]
     chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
     return dense(X[chosen]).astype(np.float64, copy=False)
@@ -315,7 +315,7 @@ def mean_and_covariance(
 def axes_of_rows(
     X: Float[Array, "n d"], scales: Float[Array, " d"], centred: bool, count: int
 ) -> Float[Array, "d c"]:
-    """Return at most ``count`` principal axes of scales · X, about the mean where ``centred``."""
+    """Return at most ``count`` principal axes of scales · X, about the mean if ``centred``."""
     n, d = X.shape
     if d <= MOST_COLUMNS:
         mean, moments = mean_and_covariance(X)
@@ -334,13 +334,13 @@ def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]
     largest = max(float(np.abs(rows * scales).max()) for rows in dense_blocks(X))
     if not largest <= 1e150:
         raise UnsupportedKernel(
-            f"{who} requires rows up to 1e+150 lengthscales, for squares to be numbers; got "
+            f"{who} requires rows up to 1e+150 lengthscales, as larger squares overflow; got "
             f"{largest:.3g}. Take a larger lengthscale, or another method."
         )
 
 
 def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """Return eigenvalues, none below zero, from the largest, and eigenvectors as columns."""
+    """Return nonnegative eigenvalues in descending order, and eigenvectors as columns."""
     values, vectors = np.linalg.eigh(matrix)
     return np.maximum(values[::-1], 0.0), with_signs(vectors[:, ::-1])
 
@@ -348,9 +348,9 @@ def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Flo
 def eigenfunctions(
     K: Float[Array, "M M"], share: Float[Array, " M"], least: float = 0.0
 ) -> tuple[Float[Array, " m"], Float[Array, "M m"]]:
-    """Return eigenvalues above ``least`` and rounding, from the largest, and weights C.
+    """Return eigenvalues above ``least`` and rounding in descending order, and coefficients C.
 
-    The functions k(x, nodes) C extend the eigenvectors of k on nodes that weigh ``share``.
+    The eigenfunctions are k(x, nodes) C, for nodes with quadrature weights ``share``.
     """
     root = np.sqrt(share)
     values, V = principal_axes(root[:, None] * K * root)
@@ -359,14 +359,14 @@ def eigenfunctions(
 
 
 def with_signs(vectors: Float[Array, "d c"]) -> Float[Array, "d c"]:
-    """Return columns with positive largest entries, so that LAPACK's signs do not matter."""
+    """Return the columns with signs that make their largest entries positive, as LAPACK's vary."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1.0, 1.0)
 
 
-# --- Compression: a wider map cut to the D directions that carry most of it ----------------------
+# --- Compression: the D principal components of a wider map --------------------------------------
 #
-# With Z′ = φ′(X), (n, D′), and V the D eigenvectors of largest eigenvalue of the Gram matrix Z′ᵀZ′,
+# With Z′ = φ′(X), (n, D′), and V the eigenvectors of the D largest eigenvalues of Z′ᵀZ′,
 #
 #     φ(x) = Vᵀ φ′(x),   Z Zᵀ = Z′ V Vᵀ Z′ᵀ ⪯ Z′ Z′ᵀ,
 #
@@ -378,24 +378,24 @@ MethodField = Annotated[Method, kind_of("a value such as HermiteMercer() or Nyst
 
 @dataclass(frozen=True)
 class Compressed(Method):
-    """The D principal components of ``width`` times as many features of ``method``.
+    """The D principal components of ``width`` · D features of ``method``.
 
     Parameters
     ----------
     method : Method
         Method of the wider map.
     width : int, default 4
-        D′/D. With 4, deterministic maps come within two per cent of the least error of rank D.
+        D′/D. With 4, deterministic maps are within 2 % of the smallest error of rank D.
 
     See Also
     --------
-    Projected : Fewer columns before the features are made.
+    Projected : Projection of the rows, before the features.
 
     Notes
     -----
-    Supports the kernels of ``method``, and requires rows. Z Zᵀ ⪯ K if so for the wider map.
-    Choose it over :class:`HermiteMercer` or :class:`Nystrom` if D limits a solver or the
-    memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): O(n D′ D) more.
+    Supports the kernels of ``method``, and requires rows. Z Zᵀ ⪯ K if this holds for the wider
+    map. Use it with :class:`HermiteMercer` or :class:`Nystrom` if D limits a solver or the memory;
+    random features gain little. Drawing takes O(n D′²), φ(X) an additional O(n D′ D).
 
     Examples
     --------
@@ -413,19 +413,19 @@ class Compressed(Method):
 
 @dataclass(frozen=True, eq=False)
 class ProjectedMap(FeatureMap):
-    """φ(x) = Vᵀ φ′(Px): a map of fewer columns, cut to fewer features, or both."""
+    """φ(x) = Vᵀ φ′(Px): a map of projected rows, of principal components, or of both."""
 
     kernel: Kernel
     inner: FeatureMap  # φ′
-    #: P, as it multiplies rows from the right; lengthscales of single columns are in it.
+    #: P, which multiplies rows from the right; it includes lengthscales per column.
     projection: Float[Array, "d k"] | None = None
-    #: V, orthonormal columns by decreasing energy on the rows it was drawn from.
+    #: V, with orthonormal columns by decreasing variance on the rows of the draw.
     directions: Float[Array, "m D"] | None = None
 
-    unbiased = False  # directions are of the features that were drawn, and leave some out
+    unbiased = False  # principal components omit directions
 
     @property
-    def below_kernel(self) -> bool:  # the kernel of projected rows is another
+    def below_kernel(self) -> bool:  # projected rows have another kernel
         return self.projection is None and self.inner.below_kernel
 
     @cached_property
@@ -434,12 +434,12 @@ class ProjectedMap(FeatureMap):
         return self.inner.reach * (1.0 if P is None else float(np.linalg.norm(P, 2)))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        def turned(X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        def mapped(X: Float[Array, "n d"]) -> Float[Array, "n D"]:
             P, V = self.projection, self.directions
             Z = self.inner.features(X if P is None else X @ moved(P, like=X))
             return Z if V is None else times(Z, V)
 
-        return with_far_rows(self, X, turned)
+        return with_far_rows(self, X, mapped)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         P, V = self.projection, self.directions
@@ -451,29 +451,29 @@ class ProjectedMap(FeatureMap):
 
 @dataclass(frozen=True)
 class Projected(Method):
-    """Features by ``method`` of a few combinations of the columns: k(x, y) ≈ k(Px, Py).
+    """Features by ``method`` of projected rows: k(x, y) ≈ k(Px, Py).
 
     Parameters
     ----------
     method : Method
         Method for the features of d′ columns.
     n_components : int
-        d′; at most d combinations are taken.
+        d′, limited to d.
     how : {"pca", "jl"}, default "pca"
-        "pca": the principal axes of the rows (of their second moments, where the kernel is not one
-        of differences). "jl": independent normal numbers of variance 1/d′, which keep all
-        distances to a factor 1 ± √(8 log(n)/d′) [Johnson and Lindenstrauss (1984)].
+        "pca": the principal axes of the rows (about the origin if the kernel is not stationary).
+        "jl": independent normal numbers of variance 1/d′, which preserve all distances to a factor
+        1 ± √(8 log(n)/d′) [Johnson and Lindenstrauss (1984)].
 
     See Also
     --------
-    Compressed : Principal components of more features.
+    Compressed : Principal components of the features.
 
     Notes
     -----
-    Supports kernels of the Euclidean distance or of the inner product that ``method`` serves in d′
-    columns. The errors of the features and of the projection add up; certificates measure both.
-    Choose it where few combinations of many columns matter. Cost of φ(X): O(n d d′) and the cost
-    of ``method``; sparse rows stay sparse until they are projected.
+    Supports kernels of the Euclidean distance or of the inner product that ``method`` supports in
+    d′ columns. The errors of the features and of the projection add up; certificates include both.
+    Use it if few linear combinations of many columns matter. Cost of φ(X): O(n d d′) plus the cost
+    of ``method``. Sparse rows stay sparse until the projection.
 
     Examples
     --------
@@ -491,6 +491,6 @@ class Projected(Method):
 
 
 def rotatable(kernel: Kernel, d: int) -> bool:
-    """Whether the kernel is made of kernels of distances or inner products."""
+    """Whether every leaf of the kernel is a kernel of distances or of inner products."""
     every = isotropic(kernel, d)[0].leaves((Combined, algebra.Normalised))
     return all(leaf.zonal(d) is not None for leaf, _ in every)

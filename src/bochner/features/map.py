@@ -1,4 +1,4 @@
-"""Feature maps, values that turn rows into columns; methods, which say how; and requests."""
+"""Base classes of feature maps and of methods, and the requests that methods receive."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from bochner.kernels.kernel import Kernel
 
 
 class Method(NamedArguments, ABC):
-    """How a kernel's features are made; :func:`bochner.draw` turns it and a kernel into a map.
+    """Method for the features of a kernel; :func:`bochner.draw` draws the feature map.
 
-    A frozen value; ``str`` leaves out what is at its default.
+    A frozen dataclass; ``str`` omits parameters that have their default value.
 
     Examples
     --------
@@ -33,19 +33,19 @@ class Method(NamedArguments, ABC):
     """
 
     def __str__(self) -> str:
-        """Return the code that makes it, arguments at their defaults left out."""
+        """Return the method as code, without arguments that have their default value."""
         return _brief(self)
 
-    #: Whether there are features, and not the exact kernel.
+    #: Whether the method has features; False for fits with the exact kernel.
     has_features: ClassVar[bool] = True
-    #: Numbers per feature that a map takes at least; by default a vector of all columns and one.
+    #: Least number of floats that a map stores per feature; None: number of columns plus one.
     numbers_each: int | None = None
-    #: The number that the width of a map of this method is a multiple of.
+    #: The number of features must be a multiple of this number.
     granularity: int = 1
 
 
 def kind_of(known: str, *kinds: type) -> Callable[[Any, str, str], Any]:
-    """Return the check of a field that is a value of these kinds, ``known`` in words."""
+    """Return a check that a field is an instance of ``kinds``; ``known`` describes them."""
 
     def checked(value: Any, who: str, name: str) -> Any:
         if not isinstance(value, kinds):
@@ -62,39 +62,39 @@ def _brief(value: Any) -> str:
         return repr(value)
     words = []
     for field in fields(value):
-        given = getattr(value, field.name)
+        entry = getattr(value, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        if default is MISSING or not bool(given == default):
-            words.append(f"{field.name}={_brief(given)}")
+        if default is MISSING or not bool(entry == default):
+            words.append(f"{field.name}={_brief(entry)}")
     return f"{type(value).__name__}({', '.join(words)})"
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a map is asked to be, and the random streams of its parts."""
+    """Width, seed and rows of a map to be drawn, for a kernel or a part of it."""
 
     n_inputs: int  # d
     n_features: int  # D
     seed: int
-    path: tuple[str, ...] = ()  # of the part of the kernel that is drawn
+    path: tuple[str, ...] = ()  # names of parts, from the kernel down to the part that is drawn
     X: Array | None = None  # rows of data, if there are any
 
     def stream(self, purpose: str) -> np.random.Generator:
-        """Return the generator of this part of the kernel."""
+        """Return the random generator of this part of the kernel for a purpose."""
         return stream(self.seed, "draw", *self.path, purpose)
 
     def part(self, name: str, n_features: int) -> "Request":
-        """Return the request for a part of the kernel: its own width and stream."""
+        """Return the request for a part of the kernel, with another width and random stream."""
         return replace(self, n_features=n_features, path=(*self.path, name))
 
     def rows(self, who: str, what: str) -> Array:
-        """Return the rows, or say what the method takes from them."""
+        """Return the rows; without rows raise an error that names their use, ``what``."""
         if self.X is None or self.X.shape[0] == 0:
             raise InvalidInput(f"draw: {who} takes {what} from rows of data; got none. Pass X=...")
         return self.X
 
     def require_width(self, least: int, who: str, what: str, kernel: Any = None) -> None:
-        """Refuse fewer features than ``least``; ``{!r}`` in ``what`` is the kernel."""
+        """Refuse fewer features than ``least``; ``what`` is the reason, {!r} the kernel."""
         if self.n_features < least:
             raise InvalidInput(
                 f"{who} requires n_features of at least {least:,}, {what.format(kernel)}; got "
@@ -103,10 +103,10 @@ class Request:
 
 
 class FeatureMap(ABC):
-    """A map φ with φ(x)·φ(y) ≈ k(x, y): ``phi(X)`` gives Z with Z @ Z.T ≈ K.
+    """A map φ with φ(x)·φ(y) ≈ k(x, y): ``phi(X)`` returns Z with Z @ Z.T ≈ K.
 
-    A frozen value drawn from a kernel by :func:`bochner.draw`. It does not
-    change later, and the same rows give the same features for any block size.
+    :func:`bochner.draw` draws it for a kernel. It is immutable, and the features of a row do not
+    depend on the block of rows that is passed.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class FeatureMap(ABC):
     kernel: Kernel
 
     def __init_subclass__(cls) -> None:
-        # A dataclass writes out all of its arrays, thousands of numbers, unless it has a text.
+        # The repr of a dataclass would print all of its arrays.
         if "__repr__" not in vars(cls):
             cls.__repr__ = FeatureMap.__repr__  # type: ignore[method-assign]
 
@@ -131,31 +131,31 @@ class FeatureMap(ABC):
 
     @property
     def n_inputs(self) -> int:
-        """Number d of columns of X, by a field of shape d, ``inputs``, or the first part."""
+        """Number d of columns of X: from ``inputs``, a field with side d, or the first part."""
         return _size(self, "d")
 
     @property
     def n_features(self) -> int:
-        """Columns D of φ(X): side D of a field, or the columns of the first part."""
+        """Number D of columns of φ(X): from a field with side D, or the first part."""
         return _size(self, "D")
 
     @property
     def below_kernel(self) -> bool:
         """Whether Z Zᵀ ⪯ K for any rows: then k(x, x) − |φ(x)|² ≥ 0 bounds every error.
 
-        By default only of maps made of such maps: errors of others have both signs.
+        Default: True if the map has parts and all of them have the property.
         """
         parts = parts_of(self)
         return bool(parts) and all(part.below_kernel for part in parts)
 
     @property
     def reach(self) -> float:
-        """Typical frequency |ω|, which decides when float32 angles lose accuracy; 0 if none."""
+        """Typical |ω|; if |ω||x| is large, angles need float64. 0 without frequencies."""
         return max((part.reach for part in parts_of(self)), default=0.0)
 
     @property
     def multiplications(self) -> float:
-        """Multiplications per row of a matrix product that takes equal time."""
+        """Cost of φ(x) per row, in multiplications of a matrix product of equal time."""
         if parts := parts_of(self):
             arrays = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
             arrays = (value for value in arrays if getattr(value, "ndim", 0) == 2)
@@ -174,26 +174,26 @@ class FeatureMap(ABC):
         return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
 
     def unwhitened(self) -> tuple["FeatureMap", Any]:
-        """Return the cheapest map of the same functions φ(x)·β, and the landmarks or None."""
+        """Return the cheapest map with the same functions φ(x)·β, and its landmarks or None."""
         return self, None
 
     def with_jitter(self, jitter: float | None) -> "FeatureMap":
-        """Return the map with another jitter, where it has landmarks."""
+        """Return the map with another jitter; maps without landmarks are unchanged."""
         return self
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        """Return e(x) = k(x, x) − E|φ(x)|² of rows, the truncation error; None if unknown.
+        """Return the truncation error e(x) = k(x, x) − E|φ(x)|² per row; None if unknown.
 
-        More features do not lower this bias. Where the mean K̃ of Z Zᵀ over draws is below K,
-        ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. Zero for unbiased maps.
+        More features do not lower this bias. If the mean K̃ of Z Zᵀ over draws is below K, then
+        ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. It is zero for unbiased maps.
         """
         return np.zeros(X.shape[0]) if self.unbiased else None
 
     def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return e(x) = k(x, x) − |φ(x)|², or zero if that is negative, in float64.
+        """Return e(x) = max(k(x, x) − |φ(x)|², 0) per row, in float64.
 
-        For a map below its kernel it bounds every error, of rows seen before or not:
-        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: as φ(X).
+        If `below_kernel`, e bounds the errors of all rows, also of new ones:
+        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: that of φ(X).
         """
         X = arrays.in_float64(self._checked(X))
         Z = self.features(X)
@@ -203,13 +203,13 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return φ of checked rows: floating point, two-dimensional, d columns."""
+        """Return φ(X) of checked rows, shape (n, D)."""
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return the gradient of φ(x_i)·c_i in x_i, for each row i: the derivative transposed.
+        """Return the gradient of φ(x_i)·c_i in x_i for each row i, shape (n, d).
 
-        X are checked dense rows, C (n, D) coefficients in their library and precision. The cost is
-        about twice the cost of φ(X). Without a closed form UnsupportedKernel is raised.
+        X must be checked dense rows; C (n, D) has coefficients in the same library and dtype.
+        Takes about twice the time of φ(X). Raises UnsupportedKernel without a closed form.
         """
         raise UnsupportedKernel(
             f"{type(self).__name__} has no closed form of gradients in rows. These have: Fourier, "
@@ -219,14 +219,14 @@ class FeatureMap(ABC):
         )
 
     def gradient(self, X: Tabular, coef: Float[Array, " D *t"]) -> Float[Array, "n d *t"]:
-        """Return the gradients of φ(x)·β in x at rows; each β costs about twice φ(X).
+        """Return the gradients of φ(x)·β in x at the rows of X.
 
         Parameters
         ----------
         X : (n, d)
-            Rows, as φ takes them.
+            Rows.
         coef : (D,) or (D, t)
-            β, or one for each of t functions.
+            β, or one β for each of t functions; each takes about twice the time of φ(X).
 
         Returns
         -------
@@ -251,7 +251,7 @@ class FeatureMap(ABC):
     def gradients(
         self, X: Float[Array, "n d"], coef: Float[np.ndarray, "D t"]
     ) -> Float[Array, "n d t"]:
-        """Return the gradients of φ(x)·β in x of checked rows, for each column β."""
+        """Return the gradients of φ(x)·β in x of checked rows, for each column β of ``coef``."""
         xp, shape = arrays.array_namespace(X), (X.shape[0], self.n_features)
         columns = (xp.broadcast_to(arrays.moved(beta, like=X), shape) for beta in coef.T)
         return xp.stack([self.pullback(X, C) for C in columns], axis=2)
@@ -272,8 +272,8 @@ class FeatureMap(ABC):
         Parameters
         ----------
         X : (n, d)
-            NumPy array, torch tensor or any array of the standard; SciPy CSR where the first
-            step is a projection. float32 stays float32; other real types become float64.
+            NumPy array, torch tensor or any array of the array API standard, or SciPy CSR if the
+            map starts with a projection. float32 stays float32; other real dtypes become float64.
 
         Raises
         ------
@@ -283,12 +283,12 @@ class FeatureMap(ABC):
         return self.features(self._checked(X))
 
 
-#: Bias up to this share of what is measured leaves that a matter of noise.
+#: A bias below this share of a measured error is negligible.
 SMALL_BIAS = 0.1
 
 
 def _size(phi: FeatureMap, side: str) -> int:
-    """Return d or D of a map: of its own arrays, or of its first part."""
+    """Return d or D of a map: from its arrays, else from its first part."""
     name, axis = _field_of(type(phi), side)
     if name and (value := getattr(phi, name)) is not None:
         return value if axis is None else value.shape[axis]
@@ -298,7 +298,7 @@ def _size(phi: FeatureMap, side: str) -> int:
 
 @cache
 def _field_of(cls: Any, side: str) -> tuple[str, int | None]:
-    """Return the first field whose shape has a side, and which one; "" without such a field."""
+    """Return the first field whose shape has a side, and the axis; "" without such a field."""
     for field in fields(cls):
         if side == "d" and field.name == "inputs":
             return field.name, None
@@ -310,26 +310,26 @@ def _field_of(cls: Any, side: str) -> tuple[str, int | None]:
 
 
 def parts_of(phi: Any) -> list[FeatureMap]:
-    """Return the maps that a map is made of."""
+    """Return the feature maps that are fields of a map, or entries of its tuples."""
     values = [getattr(phi, field.name) for field in fields(phi)] if is_dataclass(phi) else []
     listed = [value if isinstance(value, tuple) else (value,) for value in values]
     return [part for parts in listed for part in parts if isinstance(part, FeatureMap)]
 
 
 def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
-    """Return A W in the library and precision of A."""
+    """Return A W in the library and dtype of A."""
     if isinstance(A, np.ndarray):
         return product(A, W)
     return A @ arrays.moved(W, like=A)
 
 
 def in_double(X: Array) -> tuple[Any, Array]:
-    """Return the functions of X's library, and X in float64."""
+    """Return the array namespace of X, and X in float64."""
     return arrays.array_namespace(X), arrays.in_float64(X)
 
 
 def same_arrays(a: Any, b: Any) -> bool:
-    """Whether two maps are of one kind and hold equal values, so that their features are equal."""
+    """Whether two maps have the same class and equal arrays, so that their features are equal."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(same_arrays, a, b))
     if not isinstance(a, FeatureMap):
@@ -340,22 +340,21 @@ def same_arrays(a: Any, b: Any) -> bool:
 
 # --- float32 rows far from the origin ------------------------------------------------------------
 #
-# An angle ω·x is rounded in proportion to |ω| |x|: rows 10⁶ from the origin, of spread one, have
-# angles that are off by a tenth in float32, also where differences are exact. A kernel of x − y has
-# no origin; but a shift of the origin would have to be chosen from rows, and maps of equal seeds
-# drawn from other rows would differ. The angles of such rows are computed in float64 instead, and
-# their features rounded. Which rows these are depends on each row alone.
+# The rounding error of an angle ω·x is proportional to |ω| |x|. In float32 it is 0.1 for rows at
+# 10⁶ with spread one, even if differences of rows are exact. A shifted origin would depend on the
+# rows, and so would maps with equal seeds. Instead, features of such rows are computed in float64
+# and rounded. Whether a row is far depends on this row only.
 
 
 def reach_of(W: Float[Array, "d m"]) -> float:
-    """Return the median |ω| of nonzero frequencies, because the largest may be unbounded."""
+    """Return the median |ω| of the nonzero frequencies; heavy-tailed laws have no bound."""
     lengths = norms(W, axis=0)
-    turning = lengths[lengths > 0]
-    return float(np.median(turning)) if turning.size else 0.0
+    nonzero = lengths[lengths > 0]
+    return float(np.median(nonzero)) if nonzero.size else 0.0
 
 
 def norms(A: Float[Array, "..."], axis: int) -> Array:
-    """Return Euclidean norms along an axis; squares of very large numbers do not overflow."""
+    """Return Euclidean norms along an axis, without overflow of squares."""
     largest = float(np.abs(A).max(initial=0.0)) or 1.0
     return largest * np.linalg.norm(A / largest, axis=axis)
 
@@ -363,17 +362,17 @@ def norms(A: Float[Array, "..."], axis: int) -> Array:
 def with_far_rows(
     phi: FeatureMap, X: Float[Array, "n d"], features: Callable[[Array], Array]
 ) -> Float[Array, "n D"]:
-    """Return ``features(X)``, in float64 and then rounded of rows that are far away."""
+    """Return ``features(X)``; features of far rows are computed in float64 and rounded."""
     if arrays.precision(X) == np.float64 or X.shape[0] == 0 or (reach := phi.reach) == 0.0:
         return features(X)
     xp = arrays.array_namespace(X)
     squares = arrays.squared_norms(arrays.in_float64(X))
-    # From |ω| |x| = 1024 radians on, float32 angles are off by 6e-5.
-    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+    # At |ω| |x| = 1024 radians, float32 angles have an error of 6e-5.
+    with np.errstate(over="ignore"):  # lengthscales may be too small for float32
         far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0
     if not bool(xp.any(far)):
         return features(X)
-    if not (isinstance(X, np.ndarray) or arrays.is_sparse(X)):  # no rows are picked by a condition
+    if not (isinstance(X, np.ndarray) or arrays.is_sparse(X)):  # boolean masks are not portable
         precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
         return xp.where(far[:, None], precise, features(X))
     if far.all():
@@ -384,7 +383,7 @@ def with_far_rows(
 
 
 def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
-    """Return ``count`` numbers below ``size``: random permutations of all, in sequence."""
+    """Return ``count`` integers below ``size``, as concatenated random permutations."""
     rounds = [rng.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate([np.empty(0, np.int64), *rounds])[:count]
 
@@ -392,7 +391,7 @@ def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
 def capped_shares(
     weights: Float[Array, " k"], caps: Float[Array, " k"] | float, total: float
 ) -> Float[Array, " k"]:
-    """Return shares of a total by weight, none above its cap."""
+    """Return shares of ``total`` in proportion to weights, each at most its cap."""
     free, share = np.ones(len(weights), dtype=bool), np.zeros(len(weights))
     while (mass := weights[free].sum()) > 0:
         share[free] = weights[free] / mass * (total - share[~free].sum())
@@ -403,5 +402,5 @@ def capped_shares(
     return share
 
 
-#: ``draw_map`` of the rules: the map of a kernel by a method.
+#: Type of ``rules.draw_map``: from a method, a kernel and a request to a map.
 Draw = Callable[[Method, Kernel, Request], FeatureMap]

@@ -1,9 +1,9 @@
-"""From kernel and method to feature map: a table of identities.
+"""Rules that draw the feature map of a kernel by a method.
 
-A method serves some kernels whole, by rules of its own. Every other kernel is taken apart by rules
-of all methods: a sum concatenates, a scale multiplies by its root, a product is a tensor product
-(sketched where it is too wide), columns and linear maps of the input go in front. A method that
-cannot serve a part is refused, with the names of those that can.
+Each method has rules for some kernels. Other kernels are split by rules of all methods: features of
+a sum are concatenated, features of a multiple are scaled, and features of a product are a tensor
+product, or a sketch of one that is too wide. Transformations are applied to the rows first. If a
+method does not support a part, the error names the methods that do.
 """
 
 from collections.abc import Callable
@@ -48,16 +48,16 @@ Serves = type[Kernel] | UnionType | Callable[[Any, Kernel, int], bool]
 
 
 class Rule(NamedTuple):
-    """A method, the kernels that it serves as they are, the function that draws, and their name."""
+    """A method, the kernels that it supports directly, and the function that draws the map."""
 
     method: type[Method]
-    kernels: Serves  # Types, or a function of a method, a kernel and the number of columns
+    kernels: Serves  # Types, or a function of method, kernel and number of columns
     draw: Callable[[Any, Any, Request], FeatureMap]
-    needs: str = ""  # In words; {0} is replaced by the method
-    first: bool = False  # Whether it comes before exact features: it takes kernels as they are
+    needs: str = ""  # The kernels in words; {0} is the method
+    first: bool = False  # Whether the rule is used even if exact features fit
 
     def serves(self, method: Method, kernel: Kernel, d: int) -> bool:
-        """Return whether the method serves a kernel of d columns as it is by this rule."""
+        """Return whether this rule draws a kernel of d columns by the method."""
         if self.method not in type(method).__mro__:  # isinstance takes three times as long
             return False
         if isinstance(self.kernels, (type, UnionType)):
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
 
 
 def _derived(method: Method, kernel: Any, ask: Request) -> FeatureMap:
-    """Return the features of the kernel within, changed."""
+    """Draw the features of the inner kernel, for transformed rows, and wrap them."""
     d = kernel.inputs(np.ones((1, ask.n_inputs))).shape[1]
     X = None if ask.X is None else kernel.inputs(ask.X)
     inner = draw_map(method, kernel.kernel, replace(ask, n_inputs=d, X=X))
@@ -82,9 +82,9 @@ def _added(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel
 
 
 def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> FeatureMap:
-    """Return all products of the factors' features if they fit or must, else a sketch of them.
+    """Draw the products of all features of the factors if D allows, else a sketch of the products.
 
-    Products of maps with Z Zᵀ ⪯ K keep this property: narrower maps are multiplied exactly.
+    Factors with Z Zᵀ ⪯ K are drawn narrower instead, as exact products keep this property.
     """
     if terms := composed.expansion(kernel, ask):
         return _added(method, kernel, ask, terms)
@@ -95,17 +95,17 @@ def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> Featur
     others, left = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
 
     def draw_factors(rest: int) -> tuple[FeatureMap, ...]:
-        """Draw the factors: exact ones as they are, of the others each of this width."""
+        """Draw the factors: exact ones in their exact width, others in width ``rest``."""
         sizes = (rest if width is None else width for width in exact)
         parts = zip(factors.items(), sizes, strict=True)
         maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
         first = next(maps)
         if isinstance(kernel, Power) and first.below_kernel:
-            return (first,) * len(exact)  # nothing random in it that could be taken twice
+            return (first,) * len(exact)  # deterministic maps can be repeated
         return (first, *maps)
 
-    # Measured: with four features or more for the only other factor, it is up to twice as accurate
-    # as a sketch, whose noise grows with all norms.
+    # With one factor that is not exact, of at least 4 features, the product is up to twice as
+    # accurate (measured) as a sketch, whose noise grows with all norms.
     if others == 1 and left >= 4:
         return _tensor(kernel, draw_factors(composed.divisible_width(left, kernel, method, ask)))
     if others == 0 and left >= 1:
@@ -116,14 +116,14 @@ def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> Featur
     if all(phi.below_kernel for phi in maps):
         root = int(max(left, 1) ** (1 / max(others, 1)) + 1e-9)
         even = max(root - root % method.granularity, method.granularity)
-        narrow = attempted(draw_factors, even)  # refused if exact parts of a factor are wider
+        narrow = attempted(draw_factors, even)  # fails if exact parts of a factor are wider
         if isinstance(narrow, tuple) and prod(phi.n_features for phi in narrow) <= ask.n_features:
             return _tensor(kernel, narrow)
     return _sketch(kernel, maps, ask)
 
 
 def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
-    """Return all products of the features of maps, two at a time."""
+    """Return the tensor product of the maps, as nested products of two."""
     if len(maps) == 1:
         return maps[0]
     first = _tensor(reduce(Product, (phi.kernel for phi in maps[:-1])), maps[:-1])
@@ -131,9 +131,9 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
 
 
 def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
-    """Sketch pairs of factors, then pairs of sketches: noise grows least in a balanced tree.
+    """Return a sketch of the product of the maps, as a balanced tree, which has the least noise.
 
-    The first columns of a wider sketch are the narrower sketch, up to a factor.
+    The first columns of a wider sketch are a multiple of the narrower sketch.
     """
     if len(maps) == 1:
         return maps[0]
@@ -150,7 +150,7 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
 
 
 def _compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the wider map, and the directions of its largest variance on the rows."""
+    """Draw the wider map and its principal components on the rows."""
     X = ask.rows("Compressed", "its directions")
     inner = draw_map(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
     if inner.n_features <= ask.n_features:
@@ -165,7 +165,7 @@ def _compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> Fe
 
 
 def _projected(method: composed.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw features of combinations of the columns."""
+    """Draw the projection P, and the map of the projected rows."""
     plain, lengths = isotropic(kernel, ask.n_inputs)
     d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
     if method.how == "jl":
@@ -180,7 +180,7 @@ def _projected(method: composed.Projected, kernel: Kernel, ask: Request) -> Feat
 
 
 def _spectral(method: Method, kernel: Kernel, d: int) -> bool:
-    """Whether the frequencies of the kernel are drawn directly; sums are split first."""
+    """Whether a Fourier method draws the frequencies of the kernel itself, without splitting it."""
     if kernel.exact(d) or isinstance(kernel, Sum | Scaled | Normalised | Transformed):
         return False
     law = kernel.spectral(d)
@@ -188,7 +188,7 @@ def _spectral(method: Method, kernel: Kernel, d: int) -> bool:
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
-    """Return whether the kernel has the method's radial functions; a sum without them is split."""
+    """Return whether the method draws the kernel itself; other sums are split."""
     if isinstance(next(kernel.leaves(Scaled))[0], GeneralizedZonal):
         return isinstance(kernel, GeneralizedZonal)
     if not _rotation_invariant(method, kernel, d) or method.radial == "optimal":
@@ -201,12 +201,12 @@ _rotation_invariant = lambda _, kernel, d: isotropic(kernel, d)[0].zonal(d) is n
 _series = lambda _, kernel, d: sketch.powers(kernel, d) is not None
 _exact = lambda _, kernel, d: kernel.exact(d) is not None
 _FINITE = (
-    "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
+    "a kernel with finitely many exact features: FourierSeries, Polynomials, Polynomial, "
     "Linear or Constant"
 )
 _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
 
-#: Every rule. The first one that serves a kernel is taken.
+#: All rules. The first rule that applies is used.
 RULES: tuple[Rule, ...] = (
     Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
     Rule(composed.Compressed, Kernel, _compressed, "any kernel", True),
@@ -231,7 +231,7 @@ RULES: tuple[Rule, ...] = (
         FourierGrid,
         lambda _method, kernel, d: d <= MOST_COLUMNS and equispaced.has_weights(kernel, d),
         draw_grid,
-        f"{_DENSITY}, or a Periodic one, in one to three columns",
+        f"{_DENSITY}, or a Periodic kernel, in one to three columns",
     ),
     Rule(
         networks.Positive,
@@ -260,19 +260,19 @@ RULES: tuple[Rule, ...] = (
         "NeuralTangent(depth) or NNGP(depth)",
     ),
     Rule(Gegenbauer, _radial_functions, radial.draw_gegenbauer, ROTATION_INVARIANT),
-    # terms of the kernel's own expansion
+    # terms of an expansion of the kernel
     Rule(MercerHarmonic, _rotation_invariant, radial.draw_harmonics, ROTATION_INVARIANT),
     Rule(
         sphere.SphericalHarmonics,
         lambda _method, kernel, _d: is_on_sphere(kernel),
         sphere.draw_spherical,
-        "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
+        "OnSphere(kernel), of rows (latitude, longitude) in degrees",
     ),
     Rule(
         products.HermiteMercer,
-        # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
+        # Multiples and kernels of some columns are split, as their part may be Gaussian.
         lambda _, k, d: (
-            d <= composed.MOST_COLUMNS  # whose principal axes it needs
+            d <= composed.MOST_COLUMNS  # for principal axes
             and not isinstance(k, Scaled | Transformed)
             and bool(products.columnwise(k, d))
         ),
@@ -299,11 +299,11 @@ RULES: tuple[Rule, ...] = (
     Rule(sketch.Maclaurin, _series, sketch.draw_maclaurin, sketch.POWER_SERIES),
     Rule(sketch.TensorSketch, _series, sketch.draw_tensorsketch, sketch.POWER_SERIES),
     Rule(sketch.PolySketch, _series, sketch.draw_polysketch, sketch.POWER_SERIES),
-    # every method: features of the kernel's own, and kernels made of others
+    # rules of all methods: exact features, and kernels with parts
     Rule(Method, Basis, products.draw_basis),
     Rule(Method, Scaled | Modulated | Normalised | Transformed | Windows, _derived),
     Rule(Method, Sum, lambda m, k, a: _added(m, k, a, k.parts)),
-    # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
+    # exp(k) = Σ kⁿ/n!, truncated below the noise of D features
     Rule(Method, Exp, lambda m, k, a: _added(m, k, a, composed.series(k, m, a))),
     Rule(Method, Product | Power, _multiplied),
     Rule(Method, _exact, lambda _, kernel, ask: composed.LinearMap(kernel, ask.n_inputs)),
@@ -311,33 +311,34 @@ RULES: tuple[Rule, ...] = (
 
 
 def rule_for(method: Method, kernel: Kernel, d: int) -> Rule | None:
-    """Return the rule by which a method draws the map of a kernel of d columns, if there is one."""
+    """Return the first rule of a method for a kernel of d columns; None without a rule."""
     rule = next((rule for rule in RULES if rule.serves(method, kernel, d)), None)
-    whole = isinstance(method, composed.Projected)
-    return None if whole and rule is not None and rule.method is Method else rule
+    # A projection of the parts of a kernel is not a projection of the kernel.
+    splits = rule is not None and rule.method is Method
+    return None if splits and isinstance(method, composed.Projected) else rule
 
 
 def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
-    """Return the error for a kernel without a rule, with the methods that serve it."""
+    """Return the error for a kernel without a rule, with the methods that support the kernel."""
     name = type(method).__name__
     needs = [rule.needs for rule in RULES if isinstance(method, rule.method) and rule.needs]
     if not needs:
         return InvalidInput(
             f"{name} makes no features: it is a method of KernelRidge or GaussianProcessRegressor. "
-            'Take Nystrom(), or "auto".'
+            'Pass Nystrom() or "auto".'
         )
     others = (rule for rule in RULES if rule.needs and not rule.first)
     served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
     names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(served)]
-    who = f"{', '.join(names)} and Nystrom(...) serve" if names else "Nystrom(...) serves"
+    who = f"{', '.join(names)} and Nystrom(...) support" if names else "Nystrom(...) supports"
     return UnsupportedKernel(
-        f"{name} requires {needs[-1].format(method)}, or sums, products and multiples of such; got "
-        f"{kernel!r} for d = {d}. {who} it."
+        f"{name} requires {needs[-1].format(method)}, or sums, products and multiples of them; got "
+        f"{kernel!r} for d = {d}. {who} this kernel."
     )
 
 
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts."""
+    """Draw the map of ``kernel`` by ``method``: by its own rule, or from the maps of its parts."""
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]
     rule = rule_for(method, kernel, ask.n_inputs)
@@ -347,8 +348,8 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         return rule.draw(method, kernel, ask)
     width = kernel.exact(ask.n_inputs)
     if width is not None and width <= ask.n_features:
-        own = (rule for rule in RULES if rule.method is Method)
-        rule = next(rule for rule in own if rule.serves(method, kernel, ask.n_inputs))
+        exact = (rule for rule in RULES if rule.method is Method)
+        rule = next(rule for rule in exact if rule.serves(method, kernel, ask.n_inputs))
         return rule.draw(method, kernel, ask)
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
     require_room(
@@ -367,7 +368,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
 
 
 def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
-    """Pick among the candidates of ``method``, for ``targets`` of the rows of ``ask`` if given."""
+    """Choose among the candidates of ``method``, by the errors of ``targets`` if given."""
     return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
 
 
@@ -375,22 +376,22 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
 
 
 def contenders(d: int) -> tuple[Method, ...]:
-    """Return the methods that can be best for some kernel of d columns."""
-    few = d <= 2048  # Else principal axes take too long, and independent frequencies are as good
+    """Return the methods that can be the best one for a kernel of d columns."""
+    few = d <= 2048  # Beyond, principal axes are slow, and IID is as good as Orthogonal
     named = {
         MercerHarmonic(): few,
         products.HermiteMercer(): few,
         Fourier(Orthogonal()): True,
-        Fourier(Structured()): d >= 128,  # where transforms can be faster than a product
-        Fourier(QMC()): d <= 20,  # Beyond, Sobol points are behind orthogonal ones
+        Fourier(Structured()): d >= 128,  # Below, a matrix product is faster than transforms
+        Fourier(QMC()): d <= 20,  # Beyond, orthogonal frequencies are more accurate
         Fourier(IID()): d > 20 and few,
     }
     angles = networks.Sign(), networks.ReLU(0), networks.ReLU(1), networks.ReLU(2)
     others = networks.NeuralTangentFeatures(), fourier.HistogramSampling(), Nystrom()
-    return *(method for method, taken in named.items() if taken), *angles, *others
+    return *(method for method, good in named.items() if good), *angles, *others
 
 
-#: Names of methods, accepted wherever a method is.
+#: Methods by name, which all `method` parameters accept.
 NAMED: dict[str, Method] = {
     "auto": Auto(),
     "fourier": Fourier(Orthogonal()),
@@ -408,7 +409,7 @@ NAMED: dict[str, Method] = {
 
 
 def as_method(method: Method | str) -> Method:
-    """Return the method, or the method of this name."""
+    """Return a method, given as it is or by name."""
     name = WORDS.get(method, method) if isinstance(method, str) else ""
     named = NAMED.get(name, method)
     if not isinstance(named, Method):
@@ -440,14 +441,14 @@ def draw(
         "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform", "grid",
         "leverage".
     n_features : int, default 1024
-        D. A map has fewer features if fewer are exact (Linear, Constant, enough landmarks).
-        :func:`bochner.required_features` finds the D of a tolerance.
+        D. The map has fewer features if these are exact (Linear, Constant, enough landmarks).
+        :func:`bochner.required_features` returns the D of a tolerance.
     X : (n, d), optional
-        Rows of data, for Nyström's landmarks, "auto" and other methods.
+        Rows of data. Required by methods that use them, such as Nystrom and "auto".
     n_inputs : int, optional
         d, if X is not given.
     random_state : int, Generator, RandomState or None
-        The same seed gives the same map everywhere.
+        The same seed gives the same map on every machine.
 
     Returns
     -------
@@ -457,7 +458,7 @@ def draw(
     Raises
     ------
     UnsupportedKernel
-        If the method cannot serve the kernel; the message names those that can.
+        If the method does not support the kernel; the message names methods that do.
     InvalidInput
         If an argument is invalid.
 
@@ -491,7 +492,7 @@ def draw(
 
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
-    """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
+    """Return the map of all features of a kernel with at most 2²⁰; refuse other kernels."""
     ask = Request(n_inputs, sketch.MOST_EXACT, 0)
     phi = attempted(draw_map, products.Explicit(), kernel, ask)
     if isinstance(phi, FeatureMap) and phi.n_features <= ask.n_features and phi.below_kernel:
@@ -499,5 +500,5 @@ def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     raise UnsupportedKernel(
         f"{kernel!r} of {n_inputs} columns has no exact finite features, or more than "
         f"{sketch.MOST_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "
-        "sums, products and powers have some."
+        "sums, products and powers have exact features."
     )

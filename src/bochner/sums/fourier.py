@@ -1,12 +1,12 @@
 """Sums of Fourier modes over rows, sufficient for ridge regression on equispaced frequencies.
 
-With angles θ_n of the rows and whole k, the sums
+With angles θ_n of the rows and integer vectors k, the sums
 
     t(k) = Σ w_n e^{−i k·θ_n},  |k_a| ≤ 2 m_a,    b(k) = Σ w_n (y_n − o) e^{−i k·θ_n},  |k_a| ≤ m_a,
 
-hold ZᵀZ, whose entry of waves j and l is t(j − l), and Zᵀy, for any number of rows
-(Greengard, Rachh and Barnett 2022, section 3). o is an origin near the mean of the targets, so
-that squares keep their digits.
+determine ZᵀZ, whose entry of modes j and l is t(j − l), and Zᵀy, for any number of rows
+(Greengard, Rachh and Barnett 2022, section 3). o is near the mean of the targets, to avoid
+cancellation in squares.
 """
 
 import math
@@ -40,7 +40,7 @@ def nufft(
     finufft = package("finufft", "A fit on Fourier modes", "'bochner[grid]'")
     transform = getattr(finufft, f"nufft{angles.shape[1]}d{1 if waves else 2}")
     columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
-    # relative errors that finufft may be asked for: the finest that float64 has, and the coarsest
+    # bounds of the relative error that finufft accepts
     eps = min(max(error, 1e-14), 1e-4)
     sign = -1 if waves else 1
     return transform(*columns, values, *waves, eps=eps, isign=sign).reshape(shape)
@@ -48,18 +48,18 @@ def nufft(
 
 @dataclass(frozen=True, eq=False)
 class WaveSums:
-    """Mergeable sums of waves over (X, y, w).
+    """Mergeable sums of Fourier modes over (X, y, w).
 
     Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
     """
 
-    rows: int  # n, rows of positive weight
+    rows: int  # n, number of rows with positive weight
     weight: float  # W = Σ w
-    origin: Float[Array, " t"]  # o, what is taken off the targets
+    origin: Float[Array, " t"]  # o, subtracted from the targets
     total: Float[Array, " t"]  # Σ w (y − o)
     squares: Float[Array, " t"]  # Σ w (y − o)²
-    gram: Array  # real and imaginary parts of t, of k in rising order
-    cross: Array  # sums of b
+    gram: Array  # real and imaginary parts of t(k), k ascending
+    cross: Array  # real and imaginary parts of b(k), per target
 
     def about(self, origin: Float[Array, " t"]) -> "WaveSums":
         """Return the same sums with another origin of the targets."""
@@ -93,13 +93,13 @@ class WaveSums:
 
 @dataclass(frozen=True, eq=False)
 class BoxPlaces:
-    """Places in a box: θ = spacing (x − centre), moved to within ±π where it is beyond."""
+    """Rows in a box: θ = spacing (x − centre), moved into ±π."""
 
     centre: Float[Array, " d"]
     spacing: Float[Array, " d"]
-    # Of the box: rows further from the centre are not summed. Infinite where all rows are.
+    # Half the size of the box; rows outside it cannot be summed. Infinite on periodic axes.
     half: Float[Array, " d"]
-    # Angles that rows are moved by whole multiples of; 0 where they are moved to ±π.
+    # Angles beyond ±π are moved by multiples of ``turns``, or clipped to ±π if it is 0.
     turns: Float[Array, " d"]
 
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
@@ -111,26 +111,26 @@ class BoxPlaces:
 
     @property
     def rates(self) -> Float[Array, " d"]:
-        """∂θ/∂x for each column."""
+        """∂θ/∂x of each column."""
         return self.spacing
 
     def require_served(self, X: Float[Array, "n d"]) -> None:
-        """Refuse rows outside the region where the waves are valid."""
+        """Refuse rows outside the box."""
         reach = self.half * (1 + 1e-6)  # corners of a box are rounded
         least, largest = corners(X)
         if np.any((least < self.centre - reach) | (largest > self.centre + reach)):
             row, column = np.argwhere(np.abs(X - self.centre) > reach)[0]
             low, high = (self.centre + side * self.half for side in (-1, 1))
             raise InvalidInput(
-                f"FourierGrid: rows must lie in the box of the first ones, from {low[column]:.6g} "
+                f"FourierGrid: rows must lie in the box of the first rows, from {low[column]:.6g} "
                 f"to {high[column]:.6g} in column {column} (counted from 0); got "
-                f"{X[row, column]:.6g}. Give a box=... that holds all rows that will come."
+                f"{X[row, column]:.6g}. Pass a box=... that contains all future rows."
             )
 
 
 @dataclass(frozen=True, eq=False)
 class GlobePlaces:
-    """Latitude and longitude in degrees: θ = (colatitude, longitude), which wraps."""
+    """Rows (latitude, longitude) in degrees: θ = (colatitude, longitude) in radians."""
 
     def angles(self, X: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
         self.require_served(X)
@@ -147,12 +147,12 @@ class GlobePlaces:
         require_places("SphericalHarmonics", X)
 
 
-#: How rows become angles θ, whose waves e^{−i k·θ} are summed.
+#: Maps from rows to angles θ, whose modes e^{−i k·θ} are summed.
 Places = BoxPlaces | GlobePlaces
 
 
 def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
-    """Return angles within ±π, clipped, or shifted by whole turns."""
+    """Return angles within ±π: clipped, or shifted by multiples of ``turns`` if not 0."""
     xp = array_namespace(angles)
     nearest = xp.clip(angles, -math.pi, math.pi)
     if not turns.any():
@@ -189,7 +189,7 @@ def waves_of(
 def _waves(
     angles: Array, w: Array, y: Array, extent: tuple[int, ...], error: float
 ) -> tuple[Array, Array]:
-    """Return t and b; weights and targets share transforms, as real and imaginary parts."""
+    """Return t and b; one complex transform serves the weights and a target, or two targets."""
     scale = np.abs(y).max(axis=1, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)
     scaled = w * y / scale[:, None]
@@ -207,7 +207,7 @@ def _waves(
 
 
 def as_complex(waves: Array) -> Array:
-    """Return sums of waves as complex numbers."""
+    """Return sums of modes as complex numbers."""
     return np.ascontiguousarray(waves).view(np.complex128)[..., 0]
 
 
@@ -216,7 +216,7 @@ def _as_real(waves: Array) -> Array:
 
 
 def _parted(both: Array) -> tuple[Array, Array]:
-    """Return the transforms of real a and b, given the transform of a + ib."""
+    """Return the transforms of real a and b from the transform of a + ib."""
     mirrored = np.conj(np.flip(both))
     return (both + mirrored) / 2, (both - mirrored) / 2j
 
@@ -229,12 +229,12 @@ def _inner(waves: Array, shape: tuple[int, ...], last: int = 1) -> Array:
 
 
 def corners(X: Float[Array, "n d"]) -> Float[Array, "2 d"]:
-    """Return least and largest cells of each column: one by one, faster than of short rows."""
+    """Return the smallest and largest value of each column; a loop is faster for few columns."""
     least = [column.min(initial=np.inf) for column in X.T]
     return np.array([least, [column.max(initial=-np.inf) for column in X.T]])
 
 
 def corners_of(block: Block) -> list[Float[Array, "2 d"]]:
-    """Return the corners of the box of a block's rows of positive weight, in a list."""
+    """Return a list with the corners of a block's rows of positive weight."""
     X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
     return [corners(X if block.w is None else X[to_numpy(block.w) > 0])]

@@ -1,13 +1,13 @@
-"""Moments: sums over rows that a quadratic model needs, which can be added.
+"""Moments: sums over rows that determine a ridge regression, and that can be added.
 
 For features z_i (rows of Z), targets y_i and weights w_i the moments are
 
     W = Σ w_i,   z̄ = Σ w_i z_i / W,   ȳ = Σ w_i y_i / W,
     G = Σ w_i (z_i − z̄)(z_i − z̄)ᵀ,   B = Σ w_i (z_i − z̄)(y_i − ȳ)ᵀ,   P = Σ w_i (y_i − ȳ)².
 
-They are kept about the means, and two sets are merged by the pairwise update of Chan, Golub and
-LeVeque (1979, eq. 2.1b): sums about zero would lose the digits that a large mean takes.
-Moments can be added in any order, for streaming, forgetting, cross-validation and clusters.
+The sums are about the means, because sums about zero lose digits if a mean is large. Two sets are
+merged by the pairwise update of Chan, Golub and LeVeque (1979, eq. 2.1b). Moments can be added in
+any order, for streaming, forgetting, cross-validation and clusters.
 
 Notation: n rows, D features, t targets (``docs/notation.md``).
 """
@@ -29,7 +29,7 @@ from bochner.errors import IncompatibleModels, InvalidInput
 
 Precision = Literal["float32", "float64"]
 
-FLUSH_ROWS = 8192  # Rows whose float32 products are summed in float32: more would lose digits
+FLUSH_ROWS = 8192  # Rows per float32 sum; longer sums would lose digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,8 @@ class Moments:
     power : (t,) float64
         P.
     precision : {"float32", "float64"}
-        What the products resolve; sums are float64 always. "float32": G carries an error of about
-        1e-8 ‖G‖, as products in float32 do, and no penalty below 1e-6 ‖G‖ should be trusted.
+        Precision of the products; sums are always float64. With "float32", G has an error of about
+        1e-8 ‖G‖, and results with a penalty below 1e-6 ‖G‖ are unreliable.
 
     See Also
     --------
@@ -133,26 +133,27 @@ class Moments:
         )
 
     def __add__(self, other: "Moments") -> "Moments":
-        """Moments of the rows of both."""
+        """Return the moments of the rows of both."""
         return _combine(self, other, +1)
 
     def __sub__(self, other: "Moments") -> "Moments":
-        """Moments of the rows of self that are not in other: the inverse of ``+``."""
+        """Return the moments of the rows of self that are not in other: the inverse of ``+``."""
         return _combine(self, other, -1)
 
     def decay(self, factor: float) -> "Moments":
-        """Give every row seen so far ``factor`` in (0, 1] times its weight (forgetting)."""
+        """Return the moments with all weights multiplied by ``factor`` in (0, 1] (forgetting)."""
         if not 0 < factor <= 1:
             raise InvalidInput(
                 f"Moments.decay: the factor must lie in (0, 1]; got {factor!r}. "
-                "Use 1 to keep all, 0.99 to forget one part in a hundred."
+                "Pass 1 to keep all weight, 0.99 to forget one percent."
             )
         names = ("weight", "gram", "cross", "power")
         return replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
 def _combine(a: Moments, b: Moments, sign: int) -> Moments:
-    """Merge (sign +1) or take out (sign −1), by ± (W_a W_b/W) δδᵀ of the means' difference δ."""
+    """Return the moments of a and b (sign 1), or of a without b (sign −1)."""
+    # The Gram matrices add up with ± (W_a W_b/W) δδᵀ, δ the difference of the means.
     if a.gram.shape != b.gram.shape or a.cross.shape != b.cross.shape:
         raise IncompatibleModels(
             "Moments: both sides must have the same features and targets; got "
@@ -163,42 +164,42 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
     weight = a.weight + sign * b.weight
     if a.rows + sign * b.rows < 0 or not weight > 0:
         raise IncompatibleModels(
-            "Moments: what is taken out must be part of what is there; asked to take "
-            f"{b.rows} rows of weight {b.weight:g} out of {a.rows} rows of weight {a.weight:g}."
+            "Moments: only rows that are included can be subtracted; got "
+            f"{b.rows} rows of weight {b.weight:g} and {a.rows} rows of weight {a.weight:g}."
         )
     dz = b.feature_mean - a.feature_mean
     dy = b.target_mean - a.target_mean
     share = sign * b.weight / weight
-    pull = sign * a.weight * b.weight / weight
+    factor = sign * a.weight * b.weight / weight
     return Moments(
         a.rows + sign * b.rows,
         weight,
         a.feature_mean + share * dz,
         a.target_mean + share * dy,
-        a.gram + sign * b.gram + pull * np.outer(dz, dz),
-        a.cross + sign * b.cross + pull * np.outer(dz, dy),
-        a.power + sign * b.power + pull * dy**2,
+        a.gram + sign * b.gram + factor * np.outer(dz, dz),
+        a.cross + sign * b.cross + factor * np.outer(dz, dy),
+        a.power + sign * b.power + factor * dy**2,
         "float64" if a.precision == b.precision == "float64" else "float32",
     )
 
 
 class Accumulator:
-    """Add up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
+    """Add blocks to :class:`Moments`: centred at the mean of the first block, corrected at the end.
 
-    Blocks are NumPy arrays, and products are computed in ``precision``: float32 takes half the
-    time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes, and 4 D² more in
-    float32.
+    Blocks are NumPy arrays, and products are computed in ``precision``. float32 takes half the
+    time; its sums are added to float64 sums every 8192 rows. Memory: 8 D² bytes, and 4 D² more
+    for float32.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:
         self.precision: Precision = precision
-        self.rows = 0  # of positive weight
+        self.rows = 0  # number of rows with positive weight
         self._weight = 0.0
 
     def add(
         self, Z: Float[Array, "n D"], y: Float[Array, " n *t"], w: Float[Array, " n"] | None = None
     ) -> None:
-        """Add one block; rows of zero weight take no part."""
+        """Add one block; rows of zero weight are ignored."""
         y = np.asarray(y, np.float64)
         if w is not None:
             Z, y, w = _positive_rows(Z, y, w)
@@ -208,7 +209,7 @@ class Accumulator:
         require_within(y)
         if not self.rows:
             D = Z.shape[1]
-            require_room(  # G, and a decomposition as large
+            require_room(  # G and its decomposition
                 16 * D**2,
                 f"A fit with {D:,} features (sums of their products, and the solution) takes",
                 "Ask for fewer features.",
@@ -224,10 +225,10 @@ class Accumulator:
         self._add(Z, np.column_stack([weights, weights[:, None] * y]), w)
 
     def merge(self, other: Any) -> Any:
-        """Return the sum of both, this or the other where one has no rows; O(D²), in place.
+        """Return the sum of both in O(D²), and modify self; an accumulator without rows is dropped.
 
-        About the mean of this first block, with δ to that of the other and s = Σ w (z − z0), its
-        sums are G + s δᵀ + δ sᵀ + W δδᵀ, and so on.
+        With δ = z0(other) − z0(self) and s = Σ w (z − z0), the Gram matrix of other about z0(self)
+        is G + s δᵀ + δ sᵀ + W δδᵀ.
         """
         if not (self.rows and other.rows):
             return self if self.rows else other
@@ -240,7 +241,7 @@ class Accumulator:
         return self
 
     def moments(self) -> Moments:
-        """Return the moments of all; nothing more can be added after it."""
+        """Return the moments of all rows; no rows can be added afterwards."""
         if not self.rows:
             raise InvalidInput(
                 "Moments: at least one row with a positive weight is required; got none."
@@ -260,11 +261,11 @@ class Accumulator:
         )
 
     def _start(self, Z: Array, columns: int) -> None:
-        """Make room; Z is the first block, whose mean z0 all is taken about."""
+        """Allocate the sums; all rows are centred at the mean z0 of the first block Z."""
         D, dtype = Z.shape[1], np.dtype(self.precision)
         self._z0 = np.asarray(Z, dtype).mean(axis=0, dtype=np.float64).astype(dtype)
         self._first, self._gram = np.zeros((columns, D)), np.zeros((D, D), order="F")
-        self._buffer = np.empty((0, D), dtype)  # of blocks, used again and again
+        self._buffer = np.empty((0, D), dtype)  # reused for all blocks
         single = self.precision == "float32"
         self._pending = np.zeros((D, D), dtype, order="F") if single else None
         self._pending_rows = 0
@@ -290,9 +291,9 @@ class Accumulator:
         self._pending_rows = 0
 
     def _take(self, other: Any, right: Array, moved: Array) -> None:
-        """Add the products of another about its z0, moved to this one's.
+        """Add the sums of another accumulator, shifted from its z0 to this z0.
 
-        ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` their shift.
+        ``right``: its sums of w and w y about this y0; ``moved``: the shift of w and y.
         """
         dz, first = np.subtract(other._z0, self._z0, dtype=np.float64), other._first
         self._flush()
@@ -304,11 +305,11 @@ class Accumulator:
         self._first += first + np.outer(right, dz) + np.outer(moved, first[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, without the working memory."""
+        """Return the state for another process, without the buffer."""
         return vars(self) | ({"_buffer": self._buffer[:0].copy()} if self.rows else {})
 
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
-        """Return z0 and both sums in NumPy's float64; of the Gram at least the upper triangle."""
+        """Return z0, the first sums and the upper triangle of the Gram sums, in NumPy's float64."""
         self._flush()
         return self._z0.astype(np.float64), self._first, self._gram
 
@@ -329,12 +330,12 @@ def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
 
 
 class DeviceAccumulator(Accumulator):
-    """Add blocks of another array library on their own device.
+    """An accumulator of blocks of another array library, on the device of the blocks.
 
     Products in float32 are added to float64 sums, which are copied to NumPy once, at the end.
-    Blocks are gathered to 8192 rows, because adding a matrix takes as long as a product of hundreds
-    of rows. Only panels on and above the diagonal are computed: 9/16 of the work with 8 panels.
-    Memory: 8192 rows of features twice, 4 D² bytes, and 8 D² more while it adds.
+    Blocks are collected up to 8192 rows, because adding a matrix takes as long as a product of
+    hundreds of rows. Only panels on and above the diagonal are computed: 9/16 of the work with 8
+    panels. Memory: 8192 rows of features twice, 4 D² bytes, and 8 D² more during an addition.
     """
 
     def _start(self, Z: Array, columns: int) -> None:
@@ -351,7 +352,7 @@ class DeviceAccumulator(Accumulator):
             self._products, self._waiting = self._all_products(), []
 
     def _all_products(self) -> list[Any]:
-        """Return the products of all rows: of panels of columns, and with the weights and y."""
+        """Return the Gram products of all rows, by panels, and the products with w and w y."""
         if not self._waiting:
             return self._products
         xp = array_namespace(self._z0)
@@ -391,19 +392,19 @@ class DeviceAccumulator(Accumulator):
 
 
 def _panels(n_features: int) -> list[tuple[int, int]]:
-    """Return columns in panels of a thousand or more, eight at most."""
+    """Return the slices (start, stop) of at most eight panels of at least 1,024 columns."""
     ends = np.linspace(0, n_features, 1 + max(1, min(8, n_features // 1024))).astype(int).tolist()
     return list(pairwise(ends))
 
 
 @dataclass(frozen=True, eq=False)
 class MomentsOf:
-    """Summand of the moments of φ(X), y and w, on the device of φ(X)."""
+    """Summand that computes the moments of φ(X), y and w, on the device of φ(X)."""
 
-    # Rows X (b, d) to the columns (b, D) that are summed, in the array library of X.
+    # Function from rows X (b, d) to features (b, D) in the array library of X.
     features: Callable[[Array], Array]
     precision: Precision  # of the products
-    root: Array | None = None  # L of φ(x) = L c(x), where c(x) is summed up and whitened last
+    root: Array | None = None  # L if ``features`` returns c(x) with φ(x) = L c(x)
 
     def add(self, total: Accumulator | None, block: Any) -> Accumulator:
         Z = self.features(block.X)
@@ -424,14 +425,14 @@ class MomentsOf:
         return sums if self.root is None else sums.mapped(self.root, "float32")
 
 
-# --- Targets whose squares float64 cannot hold ----------------------------------------------------
+# --- Targets whose squares overflow or underflow float64 -----------------------------------------
 
 
 def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:
-    """Refuse targets (n, t) whose squares overflow, or vanish though the targets differ."""
+    """Refuse targets (n, t) whose squares overflow, or whose variance underflows."""
     require_within(y, who)
     if len(y):
-        about = y - y[0]  # before their mean, so that sums of large targets hold
+        about = y - y[0]  # prevents overflow of sums
         require_power(who, y, w @ (about - w @ about / w.sum()) ** 2)
 
 
@@ -439,18 +440,18 @@ def require_within(y: np.ndarray, who: str = "") -> None:
     """Refuse targets whose squares overflow."""
     if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
         raise InvalidInput(
-            f"{who + ': ' if who else ''}y must lie within ±{LARGEST:g}, for its squares to be "
-            f"numbers; got {largest:g}. Scale it first: divide y by a power of ten."
+            f"{who + ': ' if who else ''}y must lie within ±{LARGEST:g}, as larger squares "
+            f"overflow; got {largest:g}. Scale it first: divide y by a power of ten."
         )
 
 
 def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
     """Raise an error for targets that vary, but whose sum of squares about the mean underflows."""
-    # digits to spare for errors far below
+    # leaves digits for residuals far smaller than y
     vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
     if np.any(vanish):
         largest = np.abs(y[:, vanish]).max()
         raise InvalidInput(
-            f"{who}: y must have deviations whose squares float64 holds, above 1e-150; got values "
-            f"of {largest:.3g} at most. Multiply y by a power of ten."
+            f"{who}: y must have deviations above 1e-150, as squares of smaller ones vanish; got "
+            f"values of at most {largest:.3g}. Multiply y by a power of ten."
         )

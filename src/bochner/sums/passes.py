@@ -1,10 +1,10 @@
-"""Passes over rows: every pass is a sum, and an executor makes it, in an order fixed by the blocks.
+"""Passes over rows: each pass is a sum, which an executor computes in a fixed order.
 
-Floating-point sums depend on their order. So that any number of workers gives the bits of one, the
-order depends only on the blocks: consecutive blocks are added in order to an empty sum and make a
-**part**; sixteen parts are merged in order to a node, sixteen nodes to a larger node, and so on. A
-table of one part is summed block by block, without merging.
-Summation in blocks: Higham (2002, section 4.2). Fixed orders for the sake of equal bits: Demmel and
+Floating-point sums depend on their order. For equal results with any number of workers, the order
+depends only on the blocks. Consecutive blocks are added in order and form a **part**; sixteen parts
+are merged in order to a node, sixteen nodes to a larger node, and so on. A table of one part is
+summed without merging.
+Summation in blocks: Higham (2002, section 4.2). Reproducible sums by fixed orders: Demmel and
 Nguyen (2015).
 """
 
@@ -36,10 +36,10 @@ BRANCHES = 16  # Sums that one node of the tree merges
 
 
 class Summand(Protocol[S]):
-    """A sum over rows that a pass computes, block by block and part by part; of no rows None."""
+    """A sum over rows that a pass computes, by blocks and parts; the sum of no rows is None."""
 
     def add(self, total: S | None, block: Any) -> S:
-        """Return the sum with the rows of a block, made on the device of the block."""
+        """Return ``total`` plus the rows of a block, computed on the device of the block."""
         ...
 
     def merge(self, a: S, b: S) -> S:
@@ -52,9 +52,9 @@ class Summand(Protocol[S]):
 
 @dataclass(frozen=True, eq=False)
 class SumOf:
-    """The sum of ``part(block)``: numbers and arrays, lists to be joined, or a tuple of these."""
+    """The sum of ``part(block)``: numbers, arrays, lists (concatenated), or tuples of these."""
 
-    part: Callable[[Any], Any]  # The sum may change its arrays
+    part: Callable[[Any], Any]  # The sum may modify its arrays in place
 
     def add(self, total: Any, block: Any) -> Any:
         return added(total, self.part(block))
@@ -64,7 +64,7 @@ class SumOf:
 
 
 def narrowed(summand: Any, rows: slice) -> Any:
-    """Return the summand for these rows only, if it holds numbers per row, and has ``within``."""
+    """Return the summand for these rows only; summands without ``within`` are unchanged."""
     return summand.within(rows) if hasattr(summand, "within") else summand
 
 
@@ -74,37 +74,37 @@ def blocks_per_part(block_rows: int) -> int:
 
 
 class MergeTree(Generic[S]):
-    """Sums of parts in order of arrival, merged as early as the order allows."""
+    """A tree of sums of parts, in order of arrival; nodes are merged as soon as possible."""
 
     def __init__(self, merge: Callable[[S, S], S]) -> None:
         self._merge = merge
         self.levels: list[tuple[S, int] | None] = []  # sum and number of parts of each level
 
-    def take(self, done: S) -> None:
-        """Take in the sum of the next part, and of all nodes that it completes."""
-        for level, begun in enumerate(self.levels):
-            total, count = done, 1
-            if begun is not None:
-                total, count = self._merge(begun[0], done), begun[1] + 1
+    def take(self, part: S) -> None:
+        """Add the sum of the next part, and merge the nodes that it completes."""
+        for level, node in enumerate(self.levels):
+            total, count = part, 1
+            if node is not None:
+                total, count = self._merge(node[0], part), node[1] + 1
             if count < BRANCHES:
                 self.levels[level] = total, count
                 return
-            self.levels[level], done = None, total
-        self.levels.append((done, 1))
+            self.levels[level], part = None, total
+        self.levels.append((part, 1))
 
     def root(self, last: S | None = None) -> S | None:
-        """Return the sum of all parts, and of a last one; nothing more can be taken in after it."""
-        for begun in self.levels:
-            if begun is not None:
-                last = begun[0] if last is None else self._merge(begun[0], last)
+        """Return the sum of all parts and of ``last``; no part can be added afterwards."""
+        for node in self.levels:
+            if node is not None:
+                last = node[0] if last is None else self._merge(node[0], last)
         return last
 
 
 class RunningSum(Generic[S]):
-    """The sum of blocks as they come, merged in the order of the tree.
+    """The sum of consecutive blocks, merged in the order of the tree.
 
-    ``block_rows`` are the rows of every block but the last. Memory: a sum for each level of the
-    tree that was reached, one up to 65,536 rows, two up to a million, three up to 16 million.
+    ``block_rows`` is the number of rows of every block but the last. Memory: one sum per level of
+    the tree: one level up to 65,536 rows, two up to a million, three up to 16 million.
     """
 
     def __init__(self, summand: Summand[S], block_rows: int) -> None:
@@ -123,11 +123,11 @@ class RunningSum(Generic[S]):
             self._part = None
 
     def total(self) -> S | None:
-        """Return the sum of all blocks; nothing more can be added after it."""
+        """Return the sum of all blocks; no block can be added afterwards."""
         return self._tree.root(self._part)
 
     def state(self) -> list[Any]:
-        """Return the number of blocks, the unfinished part, and the sums of each level."""
+        """Return the number of blocks, the sum of the incomplete part, and the tree's levels."""
         return [self.blocks, self._part, self._tree.levels]
 
     def restore(self, state: list[Any]) -> None:
@@ -151,9 +151,9 @@ class Executor(Protocol):
 
     @property
     def memory(self) -> int | None:
-        """Bytes of features that may be kept in this process from pass to pass.
+        """Bytes of features that this process may cache between passes.
 
-        None: a quarter of what is free.
+        None: a quarter of the free memory.
         """
         ...
 
@@ -167,21 +167,21 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """An engine that runs the passes of fits, as passed by a user."""
+    """An engine that runs the passes of fits; users pass it as ``where``."""
 
     def passes(self, asked: str, blocks: Blocks) -> AbstractContextManager[Executor]:
-        """Yield the executor of one fit; ``asked`` describes the fit in words."""
+        """Yield the executor of one fit; ``asked`` is a description of the fit."""
         ...
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """All blocks in their order, in this process.
+    """Executor that sums all blocks in order, in this process.
 
     After Ctrl-C or an error of the reader no partial sum is returned.
     """
 
-    # Bytes of features that may be kept from pass to pass; default a quarter of what is free.
+    # Bytes of features to cache between passes; None: a quarter of the free memory.
     memory: int | None = None
     in_order: ClassVar[bool] = True
 
@@ -200,23 +200,23 @@ LOCAL = InProcess()
 
 
 def home_of(blocks: Blocks) -> Engine:
-    """Return the engine that holds the rows, else this process."""
+    """Return the engine of the cluster that stores the rows, else this process."""
     library = next((partition.library for partition in blocks.source.partitions), "")
     if not library:
         return LOCAL
-    # engines are a layer above, so they are imported by name
+    # engines import this module, so they are imported by name
     engine: Engine = import_module("bochner.engines.clusters").CURRENT[library]()
     return engine
 
 
 def as_engine(where: object, who: str) -> Engine:
-    """Check where a fit is to be made."""
+    """Return ``where``; raise InvalidType if it is not an engine."""
     if isinstance(where, Engine) and not isinstance(where, type):
         return where
     got = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
     raise InvalidType(
-        f"{who}: where must say where sums are made, one of bochner.engines, as Local(), "
-        f"Dask(client), Ray() or Spark(session); got {got}."
+        f"{who}: where must be an engine of bochner.engines, such as Local(), Dask(client), "
+        f"Ray() or Spark(session); got {got}."
     )
 
 
@@ -224,14 +224,14 @@ def require_order(who: str, why: str, where: Executor, instead: str) -> None:
     """Refuse an executor that does not read rows in order."""
     if not where.in_order:
         raise InvalidInput(
-            f"{who}: {why}, so all rows must come to one process, in order; got where={where!r}. "
+            f"{who}: {why}, so one process must read all rows in order; got where={where!r}. "
             f"{instead}"
         )
 
 
 @dataclass(frozen=True)
 class Together:
-    """Several summands in one pass; their sums are a list."""
+    """Several summands in one pass; the result is the list of their sums."""
 
     summands: tuple[Any, ...]
 
@@ -246,12 +246,12 @@ class Together:
 
 
 def counted(summand: Any) -> Together:
-    """Return the summand with the number of rows, and whether one has a weight."""
-    seen = lambda block: (block.X.shape[0], has_weight(block.w))
-    return Together((summand, SumOf(seen)))
+    """Return a summand that also counts rows, and notes whether any row has a weight."""
+    count = lambda block: (block.X.shape[0], has_weight(block.w))
+    return Together((summand, SumOf(count)))
 
 
-NO_ROWS = None, (0, False)  # The counted sum of no rows
+NO_ROWS = None, (0, False)  # Result of `counted` for no rows
 
 
 # --- A random sample of rows ---------------------------------------------------------------------
@@ -263,9 +263,9 @@ def sample_of(seed: int, start: int = 0) -> SumOf:
 
 
 def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
-    """Return the sample of all rows, by one pass that makes no features.
+    """Return a sample of all rows, by one pass without features.
 
-    With ``n_classes`` y holds codes of classes, and the sample their indicators.
+    With ``n_classes`` y has class codes, and y of the sample has indicators.
     """
     sample = nonempty(where.sum(sample_of(seed), blocks))
     if not (n_classes and sample.y.shape[1]):
@@ -274,7 +274,7 @@ def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOC
 
 
 def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
-    """Return the sum of weights; without weights the number of rows, mostly without a pass."""
+    """Return the sum of weights; without weights the number of rows, usually without a pass."""
     if next(iter(blocks)).w is None:
         return count_rows(blocks)
     return where.sum(SumOf(_weight_of), blocks) or 1.0
@@ -285,31 +285,31 @@ def _weight_of(block: Block) -> float:
 
 
 def nonempty(rows: RowSample | None) -> RowSample:
-    """Return the sample, which must be there."""
+    """Return the sample; raise InvalidInput if it is None."""
     if rows is None:
-        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
+        raise InvalidInput("A kernel by name requires rows, for its lengthscale; got none.")
     return rows
 
 
 def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:
-    """Return +1 for rows of a class and −1 for others; of two classes, only the second's column."""
+    """Return +1 for the class of a row and −1 for other classes; (n, 1) for two classes."""
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
 
 
-# --- Products with the Gram matrix of features, which is never formed ----------------------------
+# --- Products with the Gram matrix of features, without the matrix -------------------------------
 #
-# A pass makes G V, G = Σ w (z − z̄)(z − z̄)ᵀ, for several vectors V at once: features are made a few
-# rows at a time, used twice, and forgotten.
+# A pass computes G V, G = Σ w (z − z̄)(z − z̄)ᵀ, for several vectors V. Features of a few rows at a
+# time are computed, used twice, and discarded.
 
-ONE_BY_ONE = 12  # Up to this many vectors are multiplied one by one, for which BLAS is faster
+ONE_BY_ONE = 12  # Up to 12 vectors, one BLAS product per vector is faster
 
 
 def row_signs(seed: int, start: int, count: int, n_signs: int) -> Float[Array, "b s"]:
-    """Return random signs of rows ``start`` to ``start + count − 1``, for any blocks.
+    """Return random signs of rows ``start`` to ``start + count − 1``, independent of the blocks.
 
-    Each is a bit of one random number a row, so there are 64 at most.
+    The signs of a row are bits of one 64-bit random number, so n_signs is at most 64.
     """
     generator = stream(seed, "row signs").bit_generator
     generator.advance(start)  # type: ignore[attr-defined]
@@ -320,8 +320,8 @@ def row_signs(seed: int, start: int, count: int, n_signs: int) -> Float[Array, "
 def _pieces(
     features: Callable[[Array], Array], X: Array, n_features: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Yield the features of a few rows at a time, with their slice."""
-    size = max(16, (1 << 20) // n_features)  # they stay in the processor's cache
+    """Yield the slice and the features of a few rows at a time."""
+    size = max(16, (1 << 20) // n_features)  # such features stay in the cache
     for start in range(0, X.shape[0], size):
         rows = slice(start, min(start + size, X.shape[0]))
         Z = features(X[rows, :])
@@ -336,9 +336,9 @@ def first_sums(
     n_signs: int,
     block: Block,
 ) -> tuple[int, Any, Float[Array, " t"], Float[Array, " c"]]:
-    """Return the rows of positive weight of a block, Σ r zᵀ, Σ w (y − y₀)² and Σ r.
+    """Return the number of rows with positive weight, Σ r zᵀ, Σ w (y − y₀)² and Σ r of a block.
 
-    r = [w, w (y − y₀), √w ε], with the origin y₀ near the targets' means and random signs ε.
+    r = [w, w (y − y₀), √w ε], with the origin y₀ near the mean of the targets and random signs ε.
     """
     w = weights_of(block)
     y = to_numpy(block.y).astype(np.float64).reshape(len(w), -1) - origin
@@ -356,12 +356,12 @@ def gram_products(
     mean: Float[Array, " D"],
     precision: str,
 ) -> Float[Array, "D c"]:
-    """Return G V of all rows, by a pass; ``mean`` is z̄, zero where there is no intercept.
+    """Return G V of all rows, by a pass; ``mean`` is z̄, or zero without an intercept.
 
-    Products of a few rows have this precision; their sum is float64.
+    Products of a few rows are computed in ``precision``, and added in float64.
     """
     scale = np.abs(V).max(axis=0, initial=0.0)
-    scale = np.where(scale > 0, scale, 1.0)  # float32 holds numbers near one
+    scale = np.where(scale > 0, scale, 1.0)  # scaled to one, as float32 may overflow
     scaled = np.asfortranarray(V / scale, dtype=precision)
     through_mean = mean @ (V / scale)
     sums, through = pass_of(SumOf(partial(_products, features, scaled, through_mean)))
@@ -371,13 +371,13 @@ def gram_products(
 def _products(
     features: Callable[[Array], Array], V: Array, through_mean: Array, block: Block
 ) -> tuple[Any, Any]:
-    """Return Σ u zᵀ and Σ u of a block, u = w (z − z̄)ᵀV, in the precision of V."""
+    """Return Σ u zᵀ and Σ u of a block, u = w (z − z̄)ᵀV, computed in the dtype of V."""
     w = weights_of(block)[:, None]
     sums: Any = 0.0
     through: Any = 0.0
-    for rows, made in _pieces(features, block.X, len(V)):
-        xp = array_namespace(made)
-        Z = xp.astype(made, getattr(xp, V.dtype.name), copy=False)
+    for rows, piece in _pieces(features, block.X, len(V)):
+        xp = array_namespace(piece)
+        Z = xp.astype(piece, getattr(xp, V.dtype.name), copy=False)
         if isinstance(Z, np.ndarray) and V.shape[1] <= ONE_BY_ONE:
             u = np.stack([Z @ v for v in V.T], axis=1)
         else:
@@ -388,7 +388,7 @@ def _products(
 
 
 def _transposed(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:
-    """Return rightᵀ Z, multiplied in the precision of Z where Z is, in NumPy's float64."""
+    """Return rightᵀ Z in NumPy's float64, multiplied in the dtype and on the device of Z."""
     xp = array_namespace(Z)
     scale = np.abs(right).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0

@@ -1,4 +1,4 @@
-"""Fourier features of stationary kernels, at random or by leverage, and of histogram kernels.
+"""Fourier features of stationary kernels and of histogram kernels.
 
 By Bochner's theorem k(x − y) = k(0) E cos(ω·(x − y)) with ω from the kernel's spectral measure, and
 m frequencies ω_j give
@@ -6,8 +6,8 @@ m frequencies ω_j give
     pairs:   φ(x) = √(k(0)/m) [cos ω_j·x, sin ω_j·x]_j,             D = 2m,
     phases:  φ(x) = √(2 k(0)/m) [cos(ω_j·x + b_j)]_j, b ~ U[0, 2π],   D = m,
 
-and pairs of weighted frequencies √(k(0) w_j) [cos ω_j·x, sin ω_j·x]_j. Columns 0..m−1 of pairs are
-the cosines, m..2m−1 the sines.
+and, with weights w_j, pairs √(k(0) w_j) [cos ω_j·x, sin ω_j·x]_j. Columns 0..m−1 of pairs are
+the cosines, columns m..2m−1 the sines.
 """
 
 import math
@@ -38,20 +38,20 @@ class Fourier(Method):
     Parameters
     ----------
     placement : Placement, default Orthogonal()
-        Where the frequencies fall: ``IID()``, ``Orthogonal()``, ``QMC()``, ``Structured()`` (fast
+        How frequencies are drawn: ``IID()``, ``Orthogonal()``, ``QMC()``, ``Structured()`` (fast
         transforms, for d in the hundreds), ``Fastfood()``, or ``Grid()`` (weighted nodes).
     form : {"pair", "phase"}, default "pair"
-        "pair" uses cosine and sine of each of D/2 frequencies: |φ(x)|² = k(x, x) exactly, and
-        variance (1 + k(2δ) − 2k(δ)²)/D, mostly lower than (1 + ½k(2δ) − k(δ)²)/D of "phase", which
-        uses D frequencies with random phases. ``phi.complex(X)`` of a map of pairs gives D/2
-        complex exponentials, φ(X) φ(Y)ᴴ ≈ K.
+        "pair": cosine and sine of D/2 frequencies; |φ(x)|² = k(x, x) exactly, and the variance is
+        (1 + k(2δ) − 2k(δ)²)/D. ``phi.complex(X)`` then returns D/2 complex exponentials.
+        "phase": cosines of D frequencies with random phases; the variance is
+        (1 + ½k(2δ) − k(δ)²)/D, which is mostly larger.
 
     Notes
     -----
     Supports stationary kernels, their sums and products. Unbiased for any data; errors fall like
-    1/√D. Choose it if data can be read only once, for D in the thousands at high speed, or when
-    the spectrum does not decay; else :class:`Nystrom` is more accurate at equal width. Cost of
-    φ(X): O(n d D) and D/2 sine-cosine pairs per row.
+    1/√D. Use it if the data can be read only once, for speed with D in the thousands, or if the
+    spectrum of K does not decay. Otherwise :class:`Nystrom` is more accurate at equal D. Cost of
+    φ(X): O(n d D), and D/2 sine-cosine pairs per row.
 
     Examples
     --------
@@ -73,13 +73,12 @@ class Fourier(Method):
         super().__post_init__()
         if isinstance(self.placement, Grid) and self.form != "pair":
             raise InvalidInput(
-                f'Fourier(Grid()) requires form="pair", which its weights are for; got '
-                f"{self.form!r}."
+                f'Fourier(Grid()) requires form="pair", because of its weights; got {self.form!r}.'
             )
 
     @property
     def numbers_each(self) -> int | None:  # type: ignore[override]
-        chained = placements.Structured | placements.Fastfood  # never held as a matrix
+        chained = placements.Structured | placements.Fastfood  # not stored as a matrix
         return 3 if isinstance(self.placement, chained) else None
 
     @property
@@ -92,11 +91,11 @@ class FourierMap(FeatureMap):
     """Cosines and sines of frequencies, or cosines with phases."""
 
     kernel: Kernel
-    frequencies: Float[Array, "d m"] | Transforms  # W, or what gives angles without it
+    frequencies: Float[Array, "d m"] | Transforms  # W as a matrix, or as fast transforms
     amplitude: float  # k(0)
-    #: b in radians, for features with phases; empty for pairs.
+    #: Phases b in radians; empty for pairs.
     phases: Float[Array, " b"] = field(default_factory=lambda: np.zeros(0))
-    #: w ≥ 0 of pairs; empty where all are 1/m.
+    #: Weights w ≥ 0 of pairs; empty if all are 1/m.
     weights: Float[Array, " w"] = field(default_factory=lambda: np.zeros(0))
     random: bool = True  # False for nodes of a quadrature rule
 
@@ -120,13 +119,13 @@ class FourierMap(FeatureMap):
 
     @cached_property
     def matrix(self) -> Float[Array, "d m"]:
-        """W, in radians."""
+        """Frequencies W in radians per unit of X, shape (d, m)."""
         W = self.frequencies
         return W.matrix if isinstance(W, Transforms) else W
 
     @cached_property
     def _turns(self) -> tuple[tuple[Array | native.Chains, Array], ...]:
-        """W/2π and b/2π in float32, and in float64."""
+        """(W/2π, b/2π) in float32, and in float64."""
         W = self.frequencies
         turns = W.chains if isinstance(W, Transforms) else _in_turns(W)
         return tuple(zip(turns, _in_turns(self.phases), strict=True))
@@ -135,13 +134,13 @@ class FourierMap(FeatureMap):
         if not (arrays.is_sparse(X) and isinstance(self.frequencies, Transforms)):
             return with_far_rows(self, X, self._waves)
         Z = np.empty((X.shape[0], self.n_features), X.dtype)
-        block = max(1, (1 << 22) // X.shape[1])  # rows that are made dense at a time
+        block = max(1, (1 << 22) // X.shape[1])  # rows per dense block
         for rows in arrays.slices(len(Z), block):
             Z[rows] = self.features(X[rows].toarray())
         return Z
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the features, with angles in the precision of X."""
+        """Return the features, with angles in the dtype of X."""
         double, phased = arrays.precision(X) == np.float64, len(self.phases) > 0
         m = self.frequencies.shape[1]
         scale = (self.amplitude / m * (2 if phased else 1)) ** 0.5
@@ -160,7 +159,7 @@ class FourierMap(FeatureMap):
         return np.multiply(Z, roots, out=Z) if isinstance(Z, np.ndarray) else Z * roots
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
-        """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
+        """Return complex features √(k(0)/m) exp(iω_j·x), shape (n, D/2), with φ(X) φ(Y)ᴴ ≈ K."""
         Z, m = self(X), self.frequencies.shape[1]
         if len(self.phases):
             raise InvalidInput(
@@ -181,9 +180,9 @@ class FourierMap(FeatureMap):
 
 
 def _in_turns(angles: Array) -> tuple[Array, Array]:
-    """Return angles/2π in float32 and float64: in turns, range reduction is exact."""
+    """Return angles/2π in float32 and float64: range reduction of turns is exact."""
     turns = np.ascontiguousarray(angles / (2 * np.pi))
-    with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+    with np.errstate(over="ignore"):  # lengthscales may be too small for float32
         return turns.astype(np.float32), turns
 
 
@@ -191,16 +190,16 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     """Draw Fourier features of a kernel of x − y, or of log(x + c) − log(y + c)."""
     placement, d, m = method.placement, ask.n_inputs, ask.n_features
     amplitude = kernel.at_zero(d)
-    seen = kernel.spectral_of_logs(d) if isinstance(kernel, SkewedChi2) else kernel.spectral(d)
+    law = kernel.spectral_of_logs(d) if isinstance(kernel, SkewedChi2) else kernel.spectral(d)
     if isinstance(placement, Grid):
-        W, weights = placement.nodes(seen, max(1, m // 2))  # type: ignore[arg-type]
+        W, weights = placement.nodes(law, max(1, m // 2))  # type: ignore[arg-type]
         return FourierMap(kernel, W, amplitude, weights=weights, random=False)
     phases = np.zeros(0)
     if method.form == "phase":
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    W = frequencies(seen, placement, m, ask.stream("frequencies"))
+    W = frequencies(law, placement, m, ask.stream("frequencies"))
     if isinstance(W, Transforms) and W.multiplications >= d * m:
         W = W.matrix
     return FourierMap(kernel, W, amplitude, phases)
@@ -209,27 +208,27 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 # --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------
 
 
-def frequencies(seen: Any, placement: Placement, m: int, rng: np.random.Generator) -> Any:
-    """Return m frequencies, (d, m), or transforms of one law."""
-    if isinstance(seen, Measure):
-        return placement.place(seen, m, rng)
+def frequencies(law: Any, placement: Placement, m: int, rng: np.random.Generator) -> Any:
+    """Return m frequencies of a law, (d, m), or `Transforms`."""
+    if isinstance(law, Measure):
+        return placement.place(law, m, rng)
 
     def place(measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         W = placement.place(measure, m, rng)
         return W.matrix if isinstance(W, Transforms) else W
 
-    return seen.place(place, m, rng)
+    return law.place(place, m, rng)
 
 
 # --- Frequencies by ridge leverage, weighted so that features stay unbiased ----------------------
 #
-# With z(ω) the waves e^(−iω·x_j) of n rows, p the density of a kernel's frequencies, λ a penalty,
+# With z(ω) the vector e^(−iω·x_j) of n rows, p the density of a kernel's frequencies, λ a penalty,
 #
 #     τ(ω) = z(ω)*(K + λI)⁻¹ z(ω),   E τ = d_λ = Tr K(K + λI)⁻¹,
 #
-# says how much a draw of ω can matter to a ridge regression. Of draws from p some matter n k(0)/λ
-# times too much. Draws from a density q in proportion to p τ, each weighted by p/q, all matter the
-# same, and about d_λ log d_λ of them serve [Avron et al. (2017), lemma 6 and theorem 7].
+# is the ridge leverage of ω. With draws from p it is up to n k(0)/λ times its mean. With draws from
+# a density q proportional to p τ, weighted by p/q, all frequencies have equal leverage, and about
+# d_λ log d_λ frequencies suffice [Avron et al. (2017), lemma 6 and theorem 7].
 
 
 @dataclass(frozen=True)
@@ -239,16 +238,16 @@ class LeverageFourier(Method):
     Parameters
     ----------
     penalty : float, default 1e-4
-        1/n_λ = λ/(n k(x, x)): the penalty of a fit per row, as a share of the kernel's diagonal.
+        1/n_λ = λ/(n k(x, x)), for the penalty λ of a fit to n rows.
 
     Notes
     -----
-    Frequencies are sampled from eight times as many candidates, nine tenths of them by leverage on
-    up to 1,000 rows, for every kernel of x − y. Unbiased for any data; the map holds no rows. At
-    small penalties and with few columns the spectral distance is far smaller than with
-    :class:`Fourier`, but errors of single entries are larger. :class:`Nystrom` and Mercer features
-    are more accurate if the map may keep rows or the kernel is smooth. φ(X) costs as much as with
-    :class:`Fourier`; drawing costs O(s³ + s² D) with s = 1,000 rows.
+    Supports every kernel of x − y. Frequencies are sampled from eight times as many candidates,
+    with probability 0.9 by leverage on up to 1,000 rows. Unbiased for any data; the map stores no
+    rows. For small penalties and few columns the spectral distance is far smaller than with
+    :class:`Fourier`, but errors of single entries are larger. :class:`Nystrom` is more accurate if
+    the map may store rows, Mercer features if the kernel is smooth. φ(X) costs as much as with
+    :class:`Fourier`; drawing costs O(s³ + s² D), s = min(n, 1,000).
 
     Examples
     --------
@@ -265,12 +264,12 @@ class LeverageFourier(Method):
 
 
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
-    """Draw weighted Fourier features of a kernel of x − y: candidates, by their leverage."""
+    """Draw weighted Fourier features of a kernel of x − y from candidates, by their leverage."""
     m, d, rng = ask.n_features // 2, ask.n_inputs, ask.stream("frequencies")
     X = ask.rows("LeverageFourier", "rows to measure leverage on")
     index = ask.stream("rows").permutation(X.shape[0])[:1000]
-    # Frequencies to choose from, as rows, and p over the density they were drawn from: of isotropic
-    # kernels half are twice as long, because p has few that matter at small penalties.
+    # Candidates W, as rows, and p over their density. For isotropic kernels, half of them are
+    # doubled, because few draws from p have the high frequencies that small penalties need.
     measure = kernel.spectral(d)
     W, ratios = frequencies(measure, IID(), 8 * m, rng).T, np.ones(8 * m)
     if isinstance(measure, Measure) and measure.of == "factor" and measure.has_density:
@@ -288,7 +287,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
         return sum(np.einsum("ij,i->j", wave**2, 1 / sizes) for wave in waves)
 
     shares = ratios * np.concatenate([leverages(W[few]) for few in arrays.slices(len(W), 4096)])
-    uniform = 0.1  # the share of draws without leverage: no weight is above its inverse
+    uniform = 0.1  # probability of a draw from p; bounds the weights by its inverse
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
     weights = (ratios / (len(W) * chances))[chosen] / m
@@ -296,27 +295,27 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)
 
 
-# --- Kernels of histograms: spectra sampled at even steps ----------------------------------------
+# --- Kernels of histograms: spectra sampled at equal steps ---------------------------------------
 #
 # An additive kernel Σ_j √(x_j y_j) 𝒦(log y_j/x_j) with the spectral density κ of 𝒦 has, for each
 # column x, the 2n + 1 features
 #
 #     √(x L κ(0)),  √(2 x L κ(jL)) cos(jL log x),  √(2 x L κ(jL)) sin(jL log x),  j = 1, …, n,
 #
-# and zeros where x is zero [Vedaldi & Zisserman (2012), eq. 11].
+# all zero if x is zero [Vedaldi & Zisserman (2012), eq. 11].
 
 
 @dataclass(frozen=True)
 class HistogramSampling(Method):
-    """Features of histogram kernels from their spectra.
+    """Features of histogram kernels by their sampled spectra: Vedaldi and Zisserman (2012).
 
     Notes
     -----
-    Supports `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
-    per column with the largest odd number that n_features leaves for each. Nothing is random, and
-    the error has a bound for all data: with 3, 5, 7 features per column at most 3.2, 1.3 and 0.6 %
-    of the larger number for χ². Choose it for histograms and other non-negative columns that act
-    apart; :class:`Nystrom` needs fewer features where they interact. Cost of φ(X): O(n D).
+    Supports `AdditiveChi2`, `Intersection` and `JensenShannon`. Each column has 2n + 1 features,
+    the largest odd number that ``n_features`` allows. The map is deterministic, and its error is
+    bounded for all data: for χ², with 3, 5 and 7 features per column, by 3.2, 1.3 and 0.6 % of the
+    larger of x_j and y_j. Use it for nonnegative columns with additive effects; if columns
+    interact, :class:`Nystrom` needs fewer features. Cost of φ(X): O(n D).
 
     Examples
     --------
@@ -333,7 +332,7 @@ class HistogramSampling(Method):
 
 @dataclass(frozen=True, eq=False)
 class HistogramMap(FeatureMap):
-    """Sampled spectrum of an additive kernel: 2n + 1 features a column, column by column."""
+    """Sampled spectrum of an additive kernel: 2n + 1 features per column."""
 
     kernel: Additive
     inputs: int  # d
@@ -362,7 +361,7 @@ class HistogramMap(FeatureMap):
         xp, n = arrays.array_namespace(X), self.terms + 1
         if not bool(xp.all(X > 0)):
             raise InvalidInput(
-                "HistogramSampling: gradients require numbers above 0, for features grow like √x; "
+                "HistogramSampling: gradients require numbers above 0, as features grow like √x; "
                 f"got {float(xp.min(X)):.6g}. Add a small number to X, or drop columns with zeros."
             )
         Z, C = (xp.reshape(A, (*X.shape, 2 * n - 1)) for A in (self.features(X), C))
@@ -379,8 +378,8 @@ def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n
 
 
 def sampling_error(kernel: Additive, terms: int, step: float) -> float:
-    """Return the largest error of a term, as a share of the larger of x and y."""
-    # Beyond these log y/x terms are below a five-hundredth of the larger, and so is the error.
+    """Return the largest error of a term, relative to the larger of x and y."""
+    # For larger |log y/x| the terms, and their errors, are below 0.2 % of the larger number.
     t = np.linspace(0.0, 12.5, 500)
     waves = np.cos(step * np.outer(t, np.arange(terms + 1.0)))
     signature = kernel.term(np.exp(-0.5 * t), np.exp(0.5 * t))
@@ -390,7 +389,7 @@ def sampling_error(kernel: Additive, terms: int, step: float) -> float:
 
 @cache
 def best_step(kernel: Additive, terms: int) -> float:
-    """Return the step of the least largest error, to about 0.1 %."""
+    """Return the step L that minimises the largest error, to about 0.1 %."""
     low, high = 0.02 / (1 + terms) ** 0.5, 4.0
     for _ in range(3):
         steps = np.geomspace(low, high, 40)
@@ -403,7 +402,7 @@ def best_step(kernel: Additive, terms: int) -> float:
 def draw_sampled_spectrum(
     method: HistogramSampling, kernel: Additive, ask: Request
 ) -> HistogramMap:
-    """Draw the features of a spectrum sampled at the best even steps."""
+    """Return the map of a spectrum that is sampled at the best equal steps."""
     ask.require_width(ask.n_inputs, "HistogramSampling", "one per column")
     terms = (ask.n_features // ask.n_inputs - 1) // 2
     return HistogramMap(kernel, ask.n_inputs, terms, best_step(kernel, terms))

@@ -1,11 +1,11 @@
-"""Equispaced Fourier features: waves on a grid of frequencies, in one to three columns.
+"""Fourier modes on a regular grid of frequencies, in one to three columns.
 
-Greengard, Rachh and Barnett (2022) take k(x − y) = ∫ p(ω) cos ω·(x − y) dω by the trapezoidal rule
-with frequencies h∘j, |j_a| ≤ m_a, found from kernel, box and tolerance.
+Greengard, Rachh and Barnett (2022) compute k(x − y) = ∫ p(ω) cos ω·(x − y) dω by the trapezoidal
+rule, with frequencies h∘j, |j_a| ≤ m_a, which follow from the kernel, the box and the tolerance.
 
-A row farther than a margin r from the box is moved to distance r, where the kernel with all rows
-of the box is below 0.01: there a fit is its prior mean. In a sum with periodic terms, it is moved
-by a multiple of the period to just beyond the margin, so that periodic terms do not change.
+A row farther than a margin r from the box is moved to distance r. Its kernel values with rows of
+the box are below 0.01, so a fit predicts its prior mean there. With periodic terms, the row is
+moved by a multiple of the period to just beyond the margin, so that these terms do not change.
 """
 
 import math
@@ -37,27 +37,27 @@ class FourierGrid(Method):
     Parameters
     ----------
     tolerance : float, default 1e-4
-        Largest error of φ(x)·φ(y), as a share of k(x, x), in the box: from 1e-12 to below 1.
+        Largest error of φ(x)·φ(y) in the box, relative to k(x, x); 1e-12 ≤ tolerance < 1.
     box : d pairs (lower, upper), optional
-        The box. Default: the smallest box of the rows.
+        The box, in the units of X. Default: the bounding box of the rows.
 
     See Also
     --------
-    LaplacianEigenfunctions : Sines on a box, for the same columns.
-    SphericalHarmonics : Sums over the sphere.
+    LaplacianEigenfunctions : Sines on a box, in one to three columns.
+    SphericalHarmonics : Harmonics on the sphere.
 
     Notes
     -----
-    Supports stationary kernels with a spectral density in one to three columns, ``Periodic`` ones,
-    sums, multiples and products of them. The periods of a column need a common multiple of at most
-    4,096 times the longest.
+    Supports stationary kernels with a spectral density in one to three columns, ``Periodic``
+    kernels, and their sums, multiples and products. The periods of a column need a common multiple
+    of at most 4,096 times the longest.
 
-    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
-    waves over the rows by non-uniform FFT, and solve by conjugate gradients with FFT. Time O(n
-    log^d(1/tolerance)) for n rows and O(D log D) per step, memory O(2^d D). The tolerance
-    determines D, up to many millions, and ``n_features`` is not used. This needs
-    finufft (``pip install "bochner[grid]"``). All other learners use at most ``n_features`` modes,
-    with the smallest tolerance that these allow.
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not compute features. They sum
+    the modes over the rows by non-uniform FFT, and solve by conjugate gradients with FFT. This
+    takes O(n log^d(1/tolerance)) time for n rows, O(D log D) time per step, and O(2^d D) memory.
+    The tolerance determines D, up to many millions; ``n_features`` is not used. finufft is required
+    (``pip install "bochner[grid]"``). All other learners use at most ``n_features`` modes, with the
+    smallest tolerance that these allow.
 
     Sources: Greengard, Rachh and Barnett (2022); Barnett, Greengard and Rachh (2023).
 
@@ -71,7 +71,7 @@ class FourierGrid(Method):
     True
     """
 
-    tolerance: Annotated[float, bounded(share, 1e-12, 1)] = 1e-4  # what float64 resolves, and above
+    tolerance: Annotated[float, bounded(share, 1e-12, 1)] = 1e-4  # float64 does not resolve less
     box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
 
     numbers_each = 0
@@ -85,20 +85,20 @@ class EquispacedMap(FeatureMap):
     centre: Float[Array, " d"]  # Of the box
     spacing: Float[Array, " d"]  # h
     half: Float[Array, " d"]  # Half of the box's size
-    extent: Int[Array, " d"]  # m: one j of each pair j, −j, |j| ≤ m, has features, the later one
-    weights: Float[Array, " F"]  # v_j of those, from j = 0 on
-    error: float  # Bound of |φ(x)·φ(y) − k(x, y)| in the box, as a share of k(x, x)
-    tapered: bool = False  # Whether the kernel is tapered beyond the box; else it has images
+    extent: Int[Array, " d"]  # m: |j_a| ≤ m_a; features use one j of each pair j, −j
+    weights: Float[Array, " F"]  # v_j of these j, beginning with j = 0
+    error: float  # Bound of |φ(x)·φ(y) − k(x, y)|/k(x, x) in the box
+    tapered: bool = False  # Whether the kernel is tapered beyond the box (no images)
 
     def __post_init__(self) -> None:
         waves = math.prod(2 * m + 1 for m in self.shape) if min(self.shape, default=-1) >= 0 else 0
         if waves != self.n_features:
             raise InvalidInput(
-                f"EquispacedMap: weights of {waves:,} waves are required, one for a pair j, −j; "
+                f"EquispacedMap: weights of {waves:,} modes are required, one per pair j, −j; "
                 f"got {len(self.weights):,}."
             )
 
-    unbiased = False  # Nothing random
+    unbiased = False  # The map is deterministic
 
     @property
     def n_features(self) -> int:
@@ -111,13 +111,13 @@ class EquispacedMap(FeatureMap):
 
     @property
     def variances(self) -> Array:
-        """Weights of all waves."""
+        """Weights v_j of all modes, by j."""
         flat = np.concatenate([self.weights[:0:-1], self.weights])
         return flat.reshape([2 * m + 1 for m in self.shape])
 
     @cached_property
     def places(self) -> BoxPlaces:
-        """Map from rows to angles."""
+        """Map from rows to angles θ."""
         d = self.n_inputs
         cyclic = np.array([equispaced.is_cyclic(self.kernel, a, d) for a in range(d)])
         half = np.where(cyclic, math.inf, self.half)
@@ -126,15 +126,15 @@ class EquispacedMap(FeatureMap):
         )
 
     def variances_of(self, kernel: Kernel) -> Array:
-        """Return the weights of another kernel on the same waves."""
+        """Return the weights of another kernel on the same modes."""
         lengths = 2 * self.half if self.tapered else None
         weights = equispaced.equispaced_weights(kernel, self.spacing, self.shape, lengths)
         return np.maximum(weights, 0.0)
 
-    gram = ToeplitzGram  # ZᵀZ from sums of waves over rows
+    gram = ToeplitzGram  # ZᵀZ from sums of modes over rows
 
     def as_coefficients(self, numbers: Array) -> Array:
-        """Return numbers in the order of the weights as coefficients of Fourier modes."""
+        """Return one number per mode j as coefficients of the features, cosines before sines."""
         upper = numbers.ravel()[numbers.size // 2 :]
         return np.concatenate([upper, upper[1:]])
 
@@ -151,7 +151,7 @@ class EquispacedMap(FeatureMap):
 
     @cached_property
     def _waves(self) -> Array:
-        """Whole numbers j of the features, (F, d)."""
+        """Integer vectors j of the features, (F, d)."""
         axes = [np.arange(-m, m + 1, dtype=np.float64) for m in self.shape]
         lattice = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
         return lattice[len(lattice) // 2 :]
@@ -170,7 +170,7 @@ class EquispacedMap(FeatureMap):
         xp, Z, F = array_namespace(X), self.features(X), len(self.weights)
         turned = Z[:, 1:F] * C[:, F:] - Z[:, F:] * C[:, 1:F]
         G = turned @ moved(self._waves[1:] * self.spacing, like=X)
-        moving = xp.abs(self.places.angles(X)) < math.pi  # rows far outside do not
+        moving = xp.abs(self.places.angles(X)) < math.pi  # rows far outside are clipped
         return xp.where(moving, G, xp.zeros_like(G))
 
 
@@ -178,32 +178,32 @@ class EquispacedMap(FeatureMap):
 #
 # Barnett, Greengard and Rachh (2023) bound two errors of frequencies h∘j, |j_a| ≤ m_a:
 #
-# * **images**: the sum over all j is the kernel plus its images at multiples of the period 2π/h;
-#   the nearest is 2π/h − |x − y| away. The period is the box of the rows and twice a margin r, at
-#   whose double the kernel has come down to a share of the tolerance;
-#   Kernels of long tails would take a period of many boxes. They come down to zero beyond the box
-#   instead, by a smooth taper whose waves are few; weights that this makes negative are left out;
-# * **truncation**: no pair lacks more than the pair x = y, which lacks k(0) − Σ_j v_j, all weights
-#   being positive. It is not bounded but added up, along one axis after the other.
+# * **images**: the sum over all j is the kernel plus its images at multiples of the period 2π/h.
+#   The nearest image is at distance 2π/h − |x − y|. The period is the box plus 2r, with a margin r
+#   such that the kernel at distance 2r is below a share of the tolerance. Kernels with long tails
+#   would need a period of many boxes. They are instead multiplied by a smooth taper beyond the
+#   box, which needs few modes; weights that become negative are set to zero;
+# * **truncation**: it is largest for x = y, where it is k(0) − Σ_j v_j, as all weights are
+#   positive. It is computed, not bounded, one axis at a time.
 #
-# Harmonics of periodic kernels are met where 2π/h is a multiple of their periods. Along an axis
-# where a kernel is purely periodic, its period is taken for any box.
+# The frequencies include the harmonics of periodic kernels if 2π/h is a multiple of their periods.
+# Along an axis where a kernel is purely periodic, 2π/h is its period for any box.
 
 
 MOST_COLUMNS = 3
-#: Most waves along the only axis, and along one of several, that are looked at.
+#: Largest number of modes along one axis, for d = 1 and for d > 1.
 MOST_ALONE, MOST_ALONG = 1 << 20, 1 << 16
-#: Signal-to-noise ratio W k(x, x)/alpha up to which predictions keep the tolerance: above it the
-#: truncation dominates their error.
+#: Largest signal-to-noise ratio W k(x, x)/alpha at which errors of predictions are within the
+#: tolerance; above it the truncation error dominates.
 WORTH = 1e5
-#: A kernel whose period is more than TAPERED_FROM boxes is tapered if that takes fewer waves: over
-#: the first of TAPERS (in boxes, from the end of the box) that leaves positive weights.
+#: A kernel whose period exceeds TAPERED_FROM boxes is tapered if this needs fewer modes. The width
+#: of the taper is the first of TAPERS (in boxes) with positive weights.
 TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """Spacing h and extent m of a grid, and a bound of what images of the kernel add to it."""
+    """Spacing h and extent m of a grid, and a bound on the images, relative to k(x, x)."""
 
     spacing: Float[Array, " d"]
     extent: tuple[int, ...]
@@ -212,31 +212,31 @@ class Frequencies:
 
     @property
     def waves(self) -> int:
-        """How many there are, D."""
+        """Number of modes D."""
         return math.prod(2 * m + 1 for m in self.extent)
 
 
 def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
-    """Return frequencies of the kernel with images, or tapered where that takes fewer."""
+    """Return the frequencies of the kernel, or of the tapered kernel if these are fewer."""
     if len(lower) > MOST_COLUMNS:
         raise UnsupportedKernel(
-            f"FourierGrid serves one to three columns; got {len(lower)}. Fourier() and Nystrom() "
-            "serve any number, as does NearestNeighbours() for a Gaussian process; "
-            "Columns(kernel, (0, 1)) looks at some."
+            f"FourierGrid supports one to three columns; got {len(lower)}. Fourier() and Nystrom() "
+            "support any number, as does NearestNeighbours() for a Gaussian process; "
+            "Columns(kernel, (0, 1)) uses two columns only."
         )
     equispaced.equispaced_weights(kernel, np.ones(len(lower)), (0,) * len(lower))
     for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
         if not largest > least:
             raise InvalidInput(
                 f"FourierGrid: the box must have a size along each column; got column {a} (counted "
-                f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
+                f"from 0) with one value, {least:g}. Drop this column, or pass box=..."
             )
     d, lengths = len(lower), upper - lower
     parts, period, images = equispaced.spectral_parts(kernel, d), np.empty(d), 0.0
     share = tolerance / (8 * d)
-    for a, length in enumerate(lengths):  # a margin keeps images away
+    for a, length in enumerate(lengths):  # the margin separates the images
         margins = [_margin(_along(part, a, d), length, share) for part in parts]
         period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
         images += 2 * max((size for _, size in margins), default=0.0)
@@ -247,7 +247,7 @@ def grid_of(
     spacing = 2 * math.pi / period
     far = np.any(period > TAPERED_FROM * lengths)
     short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
-    # A period this many times the period of the taper takes more waves for every kernel.
+    # For every kernel, a period 8 times that of the taper needs more modes.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
     kernel = equispaced.on_frequencies(kernel, spacing)
@@ -263,7 +263,7 @@ def grid_of(
 
 
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
-    """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
+    """Return frequencies of the tapered kernel; None if negative weights are not negligible."""
     d, before = len(lengths), None
     if any(
         equispaced.seasons(kernel, a, d) and (d > 1 or equispaced.is_cyclic(kernel, a, d))
@@ -277,7 +277,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
         if before is not None and np.array_equal(grid.spacing, before.spacing):
             continue
         before = grid
-        # Weights below zero are among the lowest waves: of these, 2¹⁶ are looked at.
+        # Negative weights are at low frequencies: check the lowest 2¹⁶ modes.
         share = min(1.0, ((1 << 16) / grid.waves) ** (1 / d))
         lowest = tuple(math.ceil(share * m) for m in grid.extent)
         weights = equispaced.equispaced_weights(kernel, grid.spacing, lowest, lengths)
@@ -289,11 +289,11 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
 def _tapered_by(
     kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
 ) -> Frequencies | None:
-    """Return frequencies of the first width along each axis whose weights are positive enough."""
+    """Return frequencies with, per axis, the first width whose negative weights are negligible."""
     d, moved = len(lengths), 0.0
-    # In three columns half of it takes few more waves, and serves functions that are no draws too.
+    # Half the tolerance in three columns: few more modes, and also accurate for smooth functions.
     share = 0.5 if d > 2 else 1.0
-    # Of axes whose width is not chosen yet: the largest, with the largest weights.
+    # Axes without a width yet have the largest spacing, and so the largest weights.
     spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []
     steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
@@ -322,18 +322,18 @@ def _tapered_by(
 
 
 def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
-    """Return k as a function of the difference along an axis."""
+    """Return k as a function of the difference along axis a."""
     unit = np.zeros((1, d))
     unit[0, a] = 1.0
     return lambda t: kernel.evaluate(t[:, None] * unit, 0 * unit)[:, 0]
 
 
 def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
-    """Return r, from where k is below a hundredth, and what images weigh: at most the level."""
+    """Return a margin r beyond which k < 0.01 k(0), and the sum of images, at most ``level``."""
     t = length * np.logspace(-8, 8, 3201)
     values = along(np.append(0.0, t))
     value_at_zero, values = values[0], np.abs(values[1:] - values[-1])  # a constant has no images
-    beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
+    beyond = np.maximum.accumulate(values[::-1])[::-1]  # k may oscillate
     above = [np.flatnonzero(values > share * value_at_zero) for share in (level, 0.01)]
     at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
     r, order = max(at[0] / 2, at[1]), np.arange(1, 201)
@@ -353,18 +353,18 @@ def _extent(
     sampled: Callable[[int, Array], Array],
     tolerance: float,
 ) -> tuple[int, bool]:
-    """Return m along an axis, and whether weights below zero are more than rounding.
+    """Return m along axis a, and whether its negative weights are larger than rounding errors.
 
-    With N = W k(0)/α and weights v of sum one, which are read off samples by FFT, predictions lack
-    Σ N v²/(N v + 1) of waves beyond in the mean square over draws of the process.
+    With N = W k(0)/α and weights v of sum one (by FFT of samples), the omitted modes add
+    Σ N v²/(N v + 1) to the mean squared error of predictions of a draw of the process.
     """
     d = len(spacing)
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
     variance = kernel.at_zero(d)
     has_axes = d > 1 and equispaced.has_axes(kernel, d)
-    beyond = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # of larger j_a, and −j_a
+    beyond = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # sums over |j_a| > m
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
-    # As many samples as separate all harmonics of periods along the axis.
+    # Enough samples to separate all harmonics along the axis.
     highest = sum(
         2 * math.pi / (period * spacing[a]) * equispaced.highest_harmonic(lengthscale)
         for period, lengthscale, _ in equispaced.seasons(kernel, a, d)
@@ -374,13 +374,13 @@ def _extent(
         half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
         weights = np.maximum(signed, 0.0)
-        largest = weights * variance  # of the waves of each j_a: a bound
+        largest = weights * variance  # bound of the weights with this j_a
         if has_axes:
             extent = tuple((len(weights) - 1) * (a == b) for b in range(d))
             on_axis = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
             largest = np.minimum(on_axis[len(on_axis) // 2 :], largest)
         worth = WORTH * largest / variance
-        missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # else rounding
+        missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # drop rounding
         enough = (beyond(weights) <= lacking) & (beyond(missed) <= missing)
         extents = np.flatnonzero(enough)
         if len(extents) and 4 * extents[0] <= samples // 2:
@@ -399,23 +399,23 @@ def equispaced_map(
     tolerance: float,
     ends: tuple[Kernel, ...] = (),
 ) -> EquispacedMap:
-    """Return the map of all Fourier modes for the tolerance; refuse more than memory holds.
+    """Return the map of all Fourier modes for the tolerance; refuse a map larger than the memory.
 
-    With ``ends``, two kernels (shorter lengthscale first), the modes suffice for both.
+    With ``ends``, two kernels (shorter lengthscale first), the modes suffice for both kernels.
     """
     grids = [grid_of(each, lower, upper, tolerance) for each in ends or (kernel,)]
     spacing = np.min([grid.spacing for grid in grids], axis=0)
     reached = np.max([grid.spacing * grid.extent / spacing for grid in grids], axis=0)
     extent = tuple(math.ceil(m) for m in reached.round(6))
-    # Shorter kernels fall within any period and taper of the longest.
+    # The period and the taper of the longest kernel suffice for shorter kernels.
     images = max(grid.images for grid in grids)
     grid = Frequencies(spacing, extent, images, grids[-1].tapered)
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
     too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
-    # Of an implicit fit: sums, their FFT, and ten vectors.
+    # Memory of an implicit fit: sums, their FFT, and ten vectors.
     size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
     along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
-    what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} waves,"
+    what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} modes,"
     remedy = (
         "Take a larger tolerance, a longer lengthscale, a smoother kernel, Nystrom(), or for a "
         "Gaussian process NearestNeighbours(), which has no grid."
@@ -427,7 +427,7 @@ def equispaced_map(
 
 
 def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
-    """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
+    """Return the map of the smallest tolerance ≥ ``method.tolerance`` that fits in n_features."""
     if method.box is not None:
         lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
     else:
@@ -440,7 +440,7 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
             fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
             fine, coarse = (fine, middle) if fits else (middle, coarse)
         grid = grid_of(kernel, lower, upper, math.exp(coarse))
-    while grid.waves > width:  # too few for any tolerance
+    while grid.waves > width:  # n_features is too small for any tolerance
         longest = int(np.argmax(grid.extent))
         grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
     return _mapped(kernel, lower, upper, grid)
@@ -456,7 +456,7 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
     if lacks < -2 * images - 1e-3:
         raise UnsupportedKernel(
             f"FourierGrid requires a kernel whose spectral density is finite; got {kernel!r}, "
-            f"whose waves add up to {1 - lacks:.3g} of k(x, x). Take Nystrom()."
+            f"whose weights add up to {1 - lacks:.3g} of k(x, x). Use Nystrom()."
         )
     return EquispacedMap(
         kernel,

@@ -1,10 +1,9 @@
-"""Where the frequencies fall: how m points are placed under a spectral measure.
+"""Placements: how m frequencies are drawn from a spectral measure.
 
-*Which* measure is the kernel's business; the placement draws W (d, m) whose columns each have
-exactly that law, so that features are unbiased (:class:`Grid` has weighted nodes instead, and errs
-the same way every time). They differ in how the columns depend on one another. Each is a sequence:
-m frequencies are the first m of the 2 m of the same stream, so that a map of twice the width holds
-the frequencies of the narrow one.
+The kernel determines the measure. Each column of W (d, m) has exactly the law of the measure, so
+that features are unbiased (:class:`Grid` has weighted nodes instead, and a deterministic error).
+Placements differ in the dependence between columns. Each draw is a sequence: with the same stream,
+m frequencies are the first m of 2m, so a wider map includes the frequencies of a narrower one.
 """
 
 from abc import ABC, abstractmethod
@@ -29,23 +28,23 @@ from bochner.kernels.spectral import Frequencies, Measure, fixed
 
 
 class Placement(NamedArguments, ABC):
-    """Places m frequencies under a spectral measure on R^d, at random."""
+    """A rule that draws m random frequencies from a spectral measure on R^d."""
 
-    #: The kernels that it serves, in words.
+    #: The supported kernels, in words.
     needs: ClassVar[str] = (
-        "a kernel of x − y, or sums and products of such with Linear() and Constant()"
+        "a kernel of x − y, or sums and products of these with Linear() and Constant()"
     )
 
     def serves(self, law: Frequencies) -> bool:
-        """Whether frequencies of this law can be placed."""
+        """Whether frequencies of this law can be drawn."""
         return True
 
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
-        """Return W, (d, m) float64, or `Transforms`: each column has the law ``measure``."""
+        """Return W, (d, m) float64, or `Transforms`; each column has the law ``measure``."""
 
 
-#: Frequencies that one stream gives, at least.
+#: Least number of frequencies per random stream.
 ONE_STREAM = 64
 
 
@@ -61,7 +60,7 @@ def in_streams(
 
 
 class Isotropic(Placement):
-    """A placement of frequencies whose law is the same in all directions."""
+    """A placement of frequencies whose law is rotation invariant."""
 
     needs = (
         "a kernel of x − y, of the Euclidean distance (Gaussian, Matern, Exponential, "
@@ -94,8 +93,8 @@ class Orthogonal(Isotropic):
     """Blocks of d orthogonal directions with the radial law of the kernel.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times independent
-    radii; here with the radial law of any isotropic kernel. The variance of near pairs is smaller
-    by far than with :class:`IID`. The default, for any d. Cost of drawing: O(d m min(d, m)).
+    radii; here with the radial law of any isotropic kernel. The variance for near pairs is much
+    smaller than with :class:`IID`. This is the default for any d. Drawing takes O(d m min(d, m)).
 
     See Also
     --------
@@ -113,7 +112,7 @@ class Orthogonal(Isotropic):
         d = len(measure.scales)
         if d > ONE_STREAM:
             starts = range(0, m, d)
-            blocks = []  # The first frequencies of a block do not depend on their number.
+            blocks = []  # The first rows of a block do not depend on ``count``.
             for start, child in zip(starts, rng.spawn(len(starts)), strict=True):
                 count, lengths = min(d, m - start), radii(measure, d, d, child)
                 blocks.append(orthonormal_rows(d, count, child) * lengths[:count, None])
@@ -136,7 +135,7 @@ def unit_directions(
 
 
 def radii(measure: Measure, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
-    """Return lengths of m vectors of R^d under the measure: s χ_d."""
+    """Return the lengths s χ_d of m vectors in R^d from the measure."""
     return np.sqrt(rng.chisquare(d, m) * measure.law.sample(rng, m))
 
 
@@ -147,27 +146,27 @@ def orthonormal_columns(G: Float[Array, "*b d k"]) -> Float[Array, "*b d k"]:
 
 
 def orthonormal_rows(d: int, count: int, rng: np.random.Generator) -> Float[Array, "k d"]:
-    """Return ``count`` ≤ d orthonormal rows, uniform among all such: Q of G = R Q; O(d count²)."""
+    """Return ``count`` ≤ d uniformly random orthonormal rows, in O(d count²) time."""
     G = rng.standard_normal((count, d))
     if 2 * count > d:
         return np.ascontiguousarray(orthonormal_columns(G.T).T)
-    # The condition number of so flat a G is near (1 + √½)/(1 − √½) = 6, so that the Cholesky
-    # factor of G Gᵀ has all digits; it takes a tenth of the time of reflections.
+    # Q of G = R Q. With count ≤ d/2 the condition number of G is at most about
+    # (1 + √½)/(1 − √½) = 6, so Cholesky of G Gᵀ is accurate; it takes a tenth of the time of QR.
     R = cholesky(dsyrk(1.0, G.T, trans=1), overwrite_a=True, check_finite=False)
     return dtrsm(1.0, R, G.T, side=1, overwrite_b=True).T
 
 
 @dataclass(frozen=True, repr=False)
 class QMC(Placement):
-    """Low-discrepancy points through the inverse transform: quasi-Monte Carlo features.
+    """Quasi-Monte Carlo features: low-discrepancy points mapped by the quantile function.
 
     Avron, Sindhwani, Yang and Mahoney (2016), eq. 13.
 
     Parameters
     ----------
     sequence : {"sobol", "halton"}, default "sobol"
-        "sobol" has a random linear scramble and shift, and is best at powers of two; "halton" has
-        randomly permuted digits. Each frequency still has exactly the spectral law.
+        "sobol": with a random linear scramble and shift; most accurate if m is a power of two.
+        "halton": with randomly permuted digits. Each frequency has exactly the spectral law.
 
     See Also
     --------
@@ -175,9 +174,9 @@ class QMC(Placement):
 
     Notes
     -----
-    Mixtures of Gaussians (Matérn, rational quadratic) use one coordinate more for the radius,
-    mixtures of components one more for the component. A cosine of ω is one of −ω, so points of
-    symmetric laws fill half of the space, with random signs. Choose it for d below about ten.
+    Matérn and rational quadratic kernels use an additional coordinate for the radius, spectral
+    mixtures for the component. As cos ω·x is even in ω, points fill half of the space and have
+    random signs. Use it for d below about ten.
 
     Examples
     --------
@@ -189,7 +188,7 @@ class QMC(Placement):
     sequence: Annotated[str, word("sobol", "halton")] = "sobol"
 
     def __repr__(self) -> str:
-        """Return the code that makes it."""
+        """Return the placement as code."""
         return "QMC()" if self.sequence == "sobol" else f"QMC({self.sequence!r})"
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -205,7 +204,7 @@ class QMC(Placement):
             u = qmc.Sobol(coordinates, scramble=True, rng=points).random_base2(power)[:m]
         else:
             raise InvalidInput(
-                f"Fourier(QMC()) serves at most {qmc.Sobol.MAXDIM - 1} columns; got "
+                f"Fourier(QMC()) supports at most {qmc.Sobol.MAXDIM - 1} columns; got "
                 f"{coordinates - 1}. Use Fourier(Orthogonal())."
             )
         u = np.clip(u, 1e-12, 1 - 1e-12)
@@ -218,23 +217,24 @@ class QMC(Placement):
         return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
 
 
-#: Placements whose frequencies are a matrix, each column at random.
+#: Placements that return a matrix of random frequencies.
 Placements = IID | Orthogonal | QMC
 
 
 @dataclass(frozen=True)
 class Grid(NamedArguments):
-    """Gauss-Hermite nodes and weights in place of random frequencies: Dao, De Sa and Ré (2017).
+    """Gauss-Hermite nodes and weights instead of random frequencies: Dao, De Sa and Ré (2017).
 
-    φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, of
-    two opposite nodes one, of twice the weight: (q^d + 1)/2 pairs at most, q as large as the width
-    allows. Deterministic, and exact to rounding where |(x − y)/ℓ| is small beside 2√q in each
-    coordinate; **useless beyond**. For the Gaussian kernel, d up to 3, where Mercer's are better.
+    φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, q as
+    large as D allows. One of each two opposite nodes is used, with twice the weight: at most
+    (q^d + 1)/2 pairs. The map is deterministic, and exact to rounding if |(x − y)/ℓ| is much
+    smaller than 2√q in each coordinate; **it is useless beyond**. Supports the Gaussian kernel in
+    up to 3 columns, for which Mercer features are better.
 
     See Also
     --------
-    HermiteMercer : Mercer features, better wherever they serve.
-    FourierGrid : Equispaced frequencies, within a tolerance.
+    HermiteMercer : Mercer features, more accurate for all supported kernels.
+    FourierGrid : Equispaced frequencies with a tolerance.
 
     Examples
     --------
@@ -249,11 +249,11 @@ class Grid(NamedArguments):
     needs = "a Gaussian kernel of at most 3 columns for the Gauss-Hermite rules of Grid()"
 
     def serves(self, law: Frequencies) -> bool:
-        """Whether there are Gauss-Hermite rules, few enough nodes, for this law."""
+        """Whether the law is normal, in at most 3 dimensions."""
         return isinstance(law, Measure) and law.law.fixed and len(law.scales) <= 3
 
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
-        """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
+        """Return at most m nodes, one of each opposite pair, and their weights, with sum one."""
         d = len(measure.scales)
         q = int((2 * m) ** (1 / d) + 1e-9)
         while ((q + 1) ** d + 1) // 2 <= m:
@@ -268,31 +268,31 @@ class Grid(NamedArguments):
         return measure.law.second_moment**0.5 * measure.scales[:, None] * W[:, :half], weights
 
 
-# --- Frequencies that are never formed: products of Hadamard matrices and random diagonals -------
+# --- Frequencies as products of Hadamard matrices and random diagonals, without a matrix ---------
 #
-# A block of p = 2^⌈log₂ d⌉ frequencies costs O(p log p) for each row in place of O(p d).
+# Angles with a block of p = 2^⌈log₂ d⌉ frequencies cost O(p log p) per row instead of O(p d).
 
 
 @dataclass(frozen=True, eq=False)
 class Transforms:
     """m frequencies in R^d as products of Hadamard matrices and diagonals, in turns."""
 
-    #: Of each block, in the order in which they are applied to x.
+    #: Diagonals of each block, in the order of their application to x.
     diagonals: Float[Array, "b s p"]
     orders: Array  # Permutations after the first transform, if any
     shape: tuple[int, int]  # d ≤ p and m
 
     @cached_property
     def chains(self) -> tuple[Chains, Chains]:
-        """The same in float32 and in float64."""
+        """Arguments of the compiled transforms, in float32 and in float64."""
         orders = np.ascontiguousarray(self.orders, np.int32)
         double = Chains(np.ascontiguousarray(self.diagonals), orders, self.shape[1])
-        with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
+        with np.errstate(over="ignore"):  # lengthscales may be too small for float32
             return double._replace(diagonals=double.diagonals.astype(np.float32)), double
 
     @property
     def multiplications(self) -> float:
-        """Cost of the angles of a row, in multiplications of a matrix product of the same time."""
+        """Cost of angles per row, in multiplications of a matrix product of equal time."""
         # Measured (AVX2, p from 64 to 1024): 10 + log₂ p per number of a step, 20 for an order.
         blocks, diagonals, p = self.diagonals.shape
         ordered = 20.0 if len(self.orders) else 0.0
@@ -300,7 +300,7 @@ class Transforms:
 
     @property
     def reach(self) -> float:
-        """|ω| of a frequency in the middle."""
+        """Median |ω| of the frequencies."""
         first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
         lengths = norms(first[..., : self.shape[0]], axis=2)
         lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
@@ -308,7 +308,7 @@ class Transforms:
 
     @property
     def matrix(self) -> Float[Array, "d m"]:
-        """The frequencies, in radians: unit vectors times the product of each block."""
+        """Frequencies in radians, (d, m): unit vectors times the product of each block."""
         (d, m), p = self.shape, self.diagonals.shape[2]
         W = np.empty((m, p))
         for b, diagonals in enumerate(self.diagonals):
@@ -327,11 +327,12 @@ class Transforms:
 class Structured(Isotropic):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
-    Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
-    Hadamard matrix, D random signs, and independent lengths χ_p (times the kernel's factor);
-    the paper's √p is biased. The remaining bias is at most 2e-3 k(0). Below 32 columns random
-    rotations are used. Where transforms are slower than a product, the frequencies are formed as a
-    matrix. The error is that of :class:`Orthogonal`. For d in the hundreds and more: O(n D log d).
+    Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, the normalised
+    Hadamard matrix H and random signs D. Lengths are independent χ_p times the kernel's factor s,
+    not √p as in the paper, which is biased; the remaining bias is at most 2e-3 k(0). Below 32
+    columns :class:`Orthogonal` is used. If transforms are slower than a product, the frequencies
+    are stored as a matrix. Errors are those of :class:`Orthogonal`. Use it for d in the hundreds
+    or more: φ(X) takes O(n D log d).
 
     Examples
     --------
@@ -342,7 +343,7 @@ class Structured(Isotropic):
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
         d, p = len(measure.scales), power_of_two(len(measure.scales))
-        # With fewer, transforms are far from a uniformly random rotation, and no faster.
+        # For small d, transforms are far from uniformly random rotations, and not faster.
         if d < 32:
             return Orthogonal().place(measure, m, rng)
 
@@ -360,9 +361,9 @@ class Structured(Isotropic):
 class Fastfood(Isotropic):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
-    p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
-    the kernel's factor). Unbiased; more variance than :class:`IID`. For comparison with
-    other work; :class:`Structured` has a lower error at the same speed.
+    p = 2^⌈log₂ d⌉, with random signs B, a random permutation Π, normal G, and S = χ_p/‖G‖ times the
+    kernel's factor s. Unbiased, with a larger variance than :class:`IID`. Use it for comparisons
+    with other work only: :class:`Structured` has a lower error at the same speed.
 
     Examples
     --------
