@@ -1,7 +1,5 @@
 """Local fits: the kernel within leaves and landmarks across them; leaves against features; places; near rows."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from gallery import maker, table, unit_table
@@ -181,13 +179,12 @@ def test_of_kernels_of_classes_the_one_of_least_log_loss_is_taken(right):
     rng = np.random.default_rng(0)
     X, w = rng.uniform(-2, 2, (300, 2)), np.ones(300)
     y = np.where((X**2).sum(axis=1) < 2, 1.0, -1.0)[:, None]
-    rows, spec = RowSample(X, y, w, rng.random(300)), bo.KernelRidgeClassifier()._spec()
-    spec = replace(spec, features=replace(spec.features, of_classes=True))
+    rows, spec = RowSample(X, y, w, np.arange(300.0)), bo.KernelRidgeClassifier()._spec()
     race, simple, near = (Gaussian(1.0 if right == k else 0.02) for k in ("race", "simple", "near"))
     simple = simple if right == "simple" else Gaussian(0.03)
     compared = [KernelComparison(2, race, 0.5, taken=True), KernelComparison(1, simple, 0.54)]
     tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(near, 1e-3)
-    known = exact._solved(spec, near, exact._some_rows(rows), 1e-3)
+    known = exact._solved(spec, near, rows, 1e-3)
     best = exact._of_least_log_loss(spec, rows, tuning, other, known)
     assert best.kernel == {"race": race, "simple": simple, "near": near}[right]
     assert right == "near" or best.chosen.kernel == best.kernel

@@ -117,7 +117,9 @@ class MatrixRows(Representation):
         return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
     def calibration(self, solution: Solution) -> Calibration | None:
-        return None if self.y is None else _calibrated(solution, self.y, self.w)
+        if self.y is None:
+            return None
+        return _calibrated(solution, self.y, self.w)
 
 
 def _calibrated(solution: Solution, y: Array, w: Array) -> Calibration | None:
@@ -201,7 +203,8 @@ def _of_least_log_loss(
     Of the kernel of the race, the simplest candidate if its error is near that, and the kernel
     among near rows, whose ``solution`` on the random rows is known.
     """
-    few, taken = _some_rows(rows), tuning.chosen
+    few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
+    taken = tuning.chosen
 
     def loss(kernel: Kernel) -> float:
         known = solution if kernel == near_tuning.kernel else None
@@ -219,10 +222,6 @@ def _of_least_log_loss(
         return near_tuning
     compared = tuple(replace(c, taken=c.kernel == best) for c in tuning.compared)
     return replace(tuning, kernel=best, compared=compared)
-
-
-def _some_rows(rows: RowSample) -> RowSample:
-    return rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
 
 
 def _by_gradients(
@@ -443,7 +442,8 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     # Near rows may all be of one class, or have the same target, and choose no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
-        solution = _solved(spec, tuning.kernel, _some_rows(rows), tuning.share)
+        few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
+        solution = _solved(spec, tuning.kernel, few, tuning.share)
     return tuning, solution
 
 
