@@ -453,21 +453,24 @@ class OnProcess(Objective):
         lengths = float(scales[0]) if one else tuple(scales.tolist())
         return self.start.replace(lengthscale=lengths)
 
-    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+    def at_penalty(
+        self, at: Array, alpha: float, kernel: Any = None
+    ) -> tuple[float, Float[Array, " q"]]:
+        kernel = self.kernel(at) if kernel is None else kernel
         if self.blocks:
-            values, slopes = zip(*(of.at_penalty(at, alpha) for of in self.blocks), strict=True)
+            each = (of.at_penalty(at, alpha, kernel) for of in self.blocks)
+            values, slopes = zip(*each, strict=True)
             counts = [of.rows.count for of in self.blocks]
             mean = np.average(slopes, axis=0, weights=counts)
             return float(np.average(values, weights=counts)), mean
-        K, through = self._pairs(at)
+        K, through = self._pairs(at, kernel)
         rows = self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         return score.value, np.append(through(score), score.by_log_alpha)
 
-    def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
+    def _pairs(self, at: Array, kernel: Any) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K, of distances up to the diagonal; and the gradient as a function of a score."""
-        kernel = self.kernel(at)
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
             ends = (self.kernel(np.append(at[:-1] + h, at[-1])) for h in (STEP, -STEP))
             up, down = (each(self.rows.X) for each in ends)

@@ -192,6 +192,8 @@ class KernelRows:
                 return u, A
             if not off < most * before:
                 return None
+            if off * off <= 0.1 * min(before, 1 / within):  # the next step leaves little
+                return u + solve_factored(A, left), A
             before = off
         return None
 
