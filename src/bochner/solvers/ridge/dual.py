@@ -62,15 +62,11 @@ class KernelRows:
     def root(self) -> Float[Array, " n"]:
         return np.sqrt(self.w)
 
-    @cached_property
-    def _weighted(self) -> Float[Array, "n n"]:
-        return both_sides(self.K, self.root, self.root)
-
     def product(self, u: Float[Array, "n r"]) -> Float[Array, "n r"]:
         """Return √w K √w u."""
-        if isinstance(self.K, KernelTerms):
-            return self.root[:, None] * self.K.product(self.root[:, None] * u)
-        return symmetric_product(self._weighted, u)
+        root, K = self.root[:, None], self.K
+        unstored = isinstance(K, KernelTerms)
+        return root * (K.product(root * u) if unstored else symmetric_product(K, root * u))
 
     def shifted(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
         """Return √w K √w + αI, Fortran-contiguous, on and above the diagonal."""
