@@ -610,7 +610,7 @@ def test_a_target_that_does_not_belong_to_a_table_is_refused(ddf):
 def test_several_arrays_at_once_are_refused(ddf):
     model = bo.GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS)
     model.fit(TABLE[["a", "b"]].iloc[:500], TABLE.fare.iloc[:500])
-    with pytest.raises(InvalidInput, match="one array can be asked for; got several"):
+    with pytest.raises(InvalidInput, match="return one array; got several"):
         model.predict(ddf[["a", "b"]], return_std=True)
 
 

@@ -693,7 +693,7 @@ CASES = [
     (lambda: model().fit_blocks(BLOCKS, "dask"), InvalidType, "Ridge: where must be an.*got str"),
     (lambda: model().fit_blocks(BLOCKS, Local), InvalidType, "where must be.*got the class Local"),
     (lambda: require_arrays({"0": TWOS.view(bool)}), ValueError, "array 0 must hold 0 and 1 only"),
-    (lambda: model().__setstate__({}), ModelFileError, "the pickle is by one that says no version"),
+    (lambda: model().__setstate__({}), ModelFileError, "the pickle is from an unknown version"),
     (lambda: run_demo(".", seed=-1), InvalidInput, "seed must be an integer, 0 or above"),
     (lambda: run_demo(".", seed="zero"), InvalidType, "seed must be an integer, 0 or above"),
     *(

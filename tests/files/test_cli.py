@@ -396,7 +396,7 @@ WRONG = [
     (2, ROWS + " --model svc", "svc learns from a target. Name its column with --target."),
     (2, ROWS + " --model svc --target label --alpha 1", "SVC has no argument 'alpha'"),
     (2, ROWS + " --model svc --target label --set D=1", "SVC has no argument 'D'"),
-    (1, ROWS + " --model ridge --target label", "or take a classifier"),
+    (1, ROWS + " --model ridge --target label", "or use a classifier"),
     (2, ROWS + " --model forest --target y", "'forest' is not one of"),
     (2, COORDS + " a,b --columns a", "--coords and --columns both name"),
     (2, COORDS + " a,b,z,w", "--coords names one to three columns; got 4"),

@@ -523,8 +523,8 @@ def test_a_pickle_opens_in_the_version_that_wrote_it_and_in_no_other(name, by_an
     model = getattr(bo, name)()
     assert vars(pickle.loads(pickle.dumps(model))).keys() == vars(model).keys()
     message = (
-        f"{name}: a pickle opens in the version of bochner that wrote it; this is "
-        f"{bo.__version__}, and the pickle is by 0.0.9. Fit again, and keep models with bochner.save"
+        f"{name}: a pickle opens only in the version of bochner that wrote it; this is "
+        f"{bo.__version__}, the pickle is from 0.0.9. Fit again, and store models with bochner.save"
     )
     with pytest.raises(ModelFileError, match=message):
         pickle.loads(by_another(model, pickle.dumps))

@@ -408,7 +408,7 @@ def ways(cls, y):
 def test_numbers_that_are_not_whole_or_too_many_are_refused_as_classes(cls):
     y = ROWS[:, 0] + ROWS[:, 1]
     for fit in ways(cls, y):
-        with pytest.raises(InvalidInput, match=r"not whole, such as .* quantity take (Kernel|SVR)"):
+        with pytest.raises(InvalidInput, match=r"not whole, such as .* quantity use (Kernel|SVR)"):
             fit()
     if hasattr(cls, "partial_fit"):
         with pytest.raises(InvalidInput, match=r"numbers that are not whole"):
@@ -426,9 +426,9 @@ def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
         y = (y / 7).astype("U8")
     if kind == "text with a hole":
         y[3] = "?"
-    words = r"got 150 different numbers in 150 rows.* quantity take (Kernel|SVR)"
+    words = r"got 150 different numbers in 150 rows.* quantity use (Kernel|SVR)"
     if kind == "text with a hole":  # of a table, the cell is named
-        words = r"150 rows, but for '\?'.* quantity take|149 of its cells are numbers .*first '\?'"
+        words = r"150 rows, but for '\?'.* quantity use|149 of its cells are numbers .*first '\?'"
     for fit in ways(cls, y):
         with pytest.raises(InvalidInput, match=words):
             fit()
@@ -457,7 +457,7 @@ def test_classes_of_few_rows_are_named_and_take_part(cls):
     named = rf"{cls.__name__}: 2 classes have fewer than 5 of the 404 rows: 'c \(1\)', 'd \(3\)'\. "
     given = {"alpha": 1e-3} if cls is KernelRidgeClassifier else {"C": 100.0}
     model = cls(Gaussian(2.0), random_state=0, **given)
-    with pytest.warns(DataWarning, match=named + "These rows take part"):
+    with pytest.warns(DataWarning, match=named + "These rows are used"):
         model.fit(X, np.array(list("abcd"))[y])
     assert model.predict(X[[0, 200, 400]]).tolist() == ["a", "b", "c"]
     assert np.isfinite(model.predict_proba(X)).all()

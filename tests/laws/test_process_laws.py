@@ -252,7 +252,7 @@ def test_a_constant_target_is_predicted_without_doubt_and_one_row_is_enough(opti
     assert by_evidence(Gaussian(1.3)).fit(X, np.ones(50)).kernel_ == Gaussian(1.3)
     one = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
     assert one.predict([[5.0, 5.0]])[0] == 3.0
-    assert one.calibration_.guarantee.startswith("None: one row alone")
+    assert one.calibration_.guarantee.startswith("None: a single row")
     with pytest.raises(InvalidInput, match=r"0 rows cannot calibrate a coverage of 0.95"):
         one.predict_interval([[1.0, 2.0]])
 

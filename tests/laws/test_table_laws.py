@@ -64,7 +64,7 @@ def test_columns_become_what_they_are(fitted, table, tmp_path):
     assert again.schema_ == fitted.schema_
     np.testing.assert_array_equal(again.predict(table), expected)
     np.testing.assert_array_equal(fitted.predict(table.drop(columns=["y", *out])), expected)
-    with pytest.raises(InvalidInput, match="fitted on a table with columns that are no numbers"):
+    with pytest.raises(InvalidInput, match="X must be a table with the columns"):
         fitted.predict(np.zeros((2, 12)))
 
 

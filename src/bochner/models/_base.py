@@ -1,8 +1,8 @@
 """Base class of all estimators: parameters, one fitted value, checked rows.
 
-An estimator holds its parameters and ``fit_``, a frozen value. ``fit`` makes the value and assigns
-it once, last: a call that fails in any way leaves the estimator answering as before. All else that
-was learned are properties that read ``fit_``.
+An estimator has parameters and ``fit_``, an immutable value that ``fit`` assigns as its last step:
+after a failed ``fit`` the estimator predicts as before. Fitted attributes are properties that read
+``fit_``.
 """
 
 import time
@@ -61,27 +61,27 @@ _WRITTEN = "bochner version"
 
 
 def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
-    """Return a property that reads ``path`` of the fit; if None: AttributeError(otherwise)."""
+    """Return a property for attribute ``path`` of the fit; ``otherwise``: error if it is None."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
         result = read(model._fitted)
         if result is None and otherwise:
             raise AttributeError(otherwise)
-        return model._by_target(result) if by_target else result  # a number of a single target
+        return model._by_target(result) if by_target else result  # one number for a single target
 
     return property(value, doc=doc)
 
 
 class KernelEstimator(NamedArguments, BaseEstimator):
-    """An estimator of this package: parameters, and one fitted value."""
+    """Base class of the estimators: parameters and one fitted value."""
 
     __shared__ = ("verbose",)  # A parameter of every estimator
     verbose: bool = False
     kernel: Any
     fit_: Any
-    _path: Any = None  # The penalties that were compared
-    _with_rows: Any  # (blocks, inputs): the fit to the rows before and to these
+    _path: Any = None  # Penalties and their errors
+    _with_rows: Any  # (blocks, inputs) -> the fit with these rows added
 
     @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -92,13 +92,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         X : (n, d)
             Array, sparse matrix or table; columns of a table may have text, dates and missing
             values. With a kernel of sequences also (n, steps, channels), or a list of arrays.
-            Tables and arrays of dask, ray.data and pyspark are fitted where their partitions are. A
-            polars LazyFrame, pyarrow dataset, DuckDB relation or ibis table is read batch by batch
-            in each pass.
+            The workers of dask, ray.data and pyspark fit to their own partitions. A polars
+            LazyFrame, pyarrow dataset, DuckDB relation or ibis table is read in batches, once per
+            pass.
         y : (n,) or (n, t)
             Numbers; for a classifier labels of any type, (n,), of at least two classes. For a table
-            also the name of its target column. For a table of an engine: of the same kind, or a
-            name; for a table that is read in batches: a name.
+            also the name of its target column; a name is required for ray.data, pyspark and tables
+            read in batches. For dask also a column or array of dask.
         sample_weight : (n,), optional
             Finite, not negative; for a table also the name of a column. A row of weight 2 counts as
             two rows.
@@ -119,20 +119,20 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return self
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Any:
-        """Return the value that is fitted to rows in memory."""
+        """Return the fit to rows in memory."""
         return self._run(self._fit, *self._read(X, y, sample_weight))
 
     @by_jobs
     def fit_blocks(self, blocks: Blocks, where: Engine = LOCAL) -> Self:
-        """Fit to blocks: files larger than memory, tables, streams that can be read again.
+        """Fit to blocks of rows: files larger than memory, tables, or repeatable streams.
 
         Parameters
         ----------
         blocks : Blocks
-            Blocks with targets, unless the learner has none.
+            Blocks, with targets for a regressor or classifier.
         where : engine
-            Engine of the passes over the rows, see :mod:`bochner.engines`. Default: where the rows
-            are, which is this process except for rows of dask, Ray or Spark.
+            Engine that reads the rows, see :mod:`bochner.engines`. Default: dask, Ray or Spark for
+            their own tables, otherwise this process.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     @abstractmethod
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
-        """Return the value that is fitted to checked rows."""
+        """Return the fit to checked rows."""
 
     @by_jobs
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, **classes: Any) -> Self:
@@ -172,25 +172,25 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return self.__sklearn_is_fitted__()
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
-        """Return the fit to the first rows of many pieces."""
+        """Return the fit to the first batch of rows."""
         return self._fit(blocks, inputs)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {_WRITTEN: __version__}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        written = state.get(_WRITTEN, "one that says no version")
-        if written != __version__:  # its parameters may mean other things
+        written = state.get(_WRITTEN, "an unknown version")
+        if written != __version__:  # parameters may have another meaning
             raise ModelFileError(
-                f"{type(self).__name__}: a pickle opens in the version of bochner that wrote it; "
-                f"this is {__version__}, and the pickle is by {written}. Fit again, and keep "
+                f"{type(self).__name__}: a pickle opens only in the version of bochner that wrote "
+                f"it; this is {__version__}, the pickle is from {written}. Fit again, and store "
                 "models with bochner.save, whose files later versions open."
             )
         self.__dict__.update({n: value for n, value in state.items() if n != _WRITTEN})
 
     @property
     def _fitted(self) -> Any:
-        """The fitted value; NotFittedError, an AttributeError, where there is none."""
+        """The fit; NotFittedError (an AttributeError) before ``fit``."""
         if "fit_" not in self.__dict__:
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
@@ -199,27 +199,27 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return self.fit_
 
     def _by_target(self, values: Any) -> Any:
-        """Return values of all targets, or the values of a single target."""
+        """Return values of all targets; a subclass may drop the axis of a single target."""
         return values
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in self.__dict__
 
-    _inputs = learned("inputs", "What the rows of the fit were.")
-    _chosen = learned("chosen", "What was chosen before the sums.")
-    n_features_in_ = learned("inputs.n_features_in", "Columns of X.")
+    _inputs = learned("inputs", "Columns and classes of the training data.")
+    _chosen = learned("chosen", "The chosen kernel and feature map.")
+    n_features_in_ = learned("inputs.n_features_in", "Number of columns of X.")
     schema_ = learned("inputs.schema", "A Schema of the columns of a table; None for arrays.")
-    seed_ = learned("chosen.seed", "Seed of features and samples.")
-    feature_dtype_ = learned("chosen.precision", "Precision that features are rounded to.")
-    kernel_ = learned("chosen.kernel", "The kernel with its numbers.")
-    map_ = learned("chosen.map", "φ; of the exact kernel its Nyström map on all rows.")
+    seed_ = learned("chosen.seed", "Seed of features, samples and folds.")
+    feature_dtype_ = learned("chosen.precision", "Floating-point precision of the features.")
+    kernel_ = learned("chosen.kernel", "The kernel of the fit, with all hyperparameters.")
+    map_ = learned("chosen.map", "Feature map φ; for the exact kernel the Nyström map of all rows.")
     choice_ = learned(
         "chosen.choice", "A Choice: the chosen method, the compared methods, and the reason."
     )
 
     @property
     def search_(self) -> Any:
-        """A Tuning: kernels that were compared, and their errors, as a table."""
+        """A Tuning: the kernels that were compared and their errors."""
         inputs, search = self._inputs, self._fitted.chosen.search
         names = inputs.names if inputs.schema is None else inputs.schema.feature_names
         return replace(search, names=names or ())
@@ -234,12 +234,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     metric_ = learned(
         "chosen.metric",
-        'The metric that was learned, with ``metric="learned"``.',
+        'A Tuning with the learned metric, for ``metric="learned"``.',
         'metric_: only a fit with metric="learned" has one.',
     )
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        """Return the approximation error of the features; for other losses than ridge a guide."""
+        """Return the certificate of the features; a guide for losses other than squared error."""
         rows, n = sampled(blocks, self.seed_), count_rows(blocks)
         return certify(
             Rounded(self.kernel_, self.map_, self.feature_dtype_),
@@ -251,36 +251,36 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return the least alpha of such a ridge regression, by default k(x, x)/1000 a row."""
+        """Return the smallest alpha of the fit; without alpha n/1000 of the mean k(x, x)."""
         if hasattr(self, "alpha_"):
             return float(np.min(self.alpha_))
         return 0.0 if X is None else WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X)))
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
-        """Return everything that is predicted for rows, as arrays by name, from one pass.
+        """Return all predictions for rows as a dict of arrays, from one pass.
 
-        The names are the names in graphs of :func:`bochner.export.to_onnx`.
+        The names are those of the outputs of :func:`bochner.export.to_onnx`.
         """
         values = self._fitted.predictions(self._rows_to_predict(X))
         return self._outputs_of(np.concatenate([to_numpy(f) for _, f in values]))
 
     def _outputs_of(self, f: Array) -> dict[str, Array]:
-        """Return the outputs by the values of the fit, which may be nodes of a graph of ONNX."""
+        """Return the outputs from values f of the fit, an array or a node of an ONNX graph."""
         return {"scores": f}
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
-        """Check what is asked of features."""
+        """Return the checked parameters of kernel and features."""
         names = {"kernel", "n_features", "random_state", "precision", "metric", "columns", "effort"}
-        asked = {n: value for n, value in self.get_params(deep=False).items() if n in names}
-        asked |= {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
-        return FeatureSpec.of(type(self).__name__, **asked)
+        params = {n: value for n, value in self.get_params(deep=False).items() if n in names}
+        params |= {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
+        return FeatureSpec.of(type(self).__name__, **params)
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
-        """Return the rows as blocks, and their inputs; y are codes of ``classes``, where given."""
-        # ``rows`` are X, y and sample_weight, or Blocks. The ``first`` rows decide how later rows
-        # are read. A schema encodes tables, and arrays with NaN.
+        """Return the rows as blocks, and their inputs; y holds codes of ``classes``, if given."""
+        # ``rows`` are X, y and sample_weight, or Blocks. The schema that encodes tables, and arrays
+        # with NaN, is learned from the ``first`` rows and applied to later rows.
         who, known = type(self).__name__, None if first else self._inputs
         X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
@@ -300,8 +300,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             return self._table_blocks(X, y, sample_weight, known, classes)
         if schema is not None and not learned and (schema.categories or schema.encoders):
             raise InvalidInput(
-                f"{who}: fitted on a table with columns that are no numbers, so rows must come as "
-                f"a table with the columns {', '.join(schema.columns)}; got {type(X).__name__}."
+                f"{who}: X must be a table with the columns {', '.join(schema.columns)}, because "
+                f"the fit used a table with columns that are not numeric; got {type(X).__name__}."
             )
         if kind == "foreign" and not learned:
             blocks = Blocks.from_arrays(X, y, sample_weight)
@@ -311,7 +311,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         gaps = np.isnan(X.data if is_sparse(X) else X).any()
         if gaps and not learned:
             _tables.refuse_gaps(who, X, first, vars(self).get("method"))
-        # Sums over columns and transformed columns, whatever the storage of few cells
+        # The choice of a kernel may transform or sum over columns, which needs dense rows
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
         if chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
             X = dense(X)
@@ -330,12 +330,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return blocks, inputs
 
     def _checked(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
-        """Return rows checked by scikit-learn, NaN where a cell is missing, and their inputs."""
+        """Return X and y, checked by scikit-learn (NaN is allowed in X), and the inputs."""
         who = type(self).__name__
         refuse_dates(X, who)
-        served = known is not None or not is_sparse(X) or accepts_sparse(self.kernel)
+        takes_sparse = known is not None or not is_sparse(X) or accepts_sparse(self.kernel)
         options: Any = {
-            "accept_sparse": served and "csr",
+            "accept_sparse": takes_sparse and "csr",
             "dtype": ["float64", "float32"],
             "ensure_all_finite": "allow-nan",
         }
@@ -365,7 +365,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return Blocks.from_arrays(*rows), inputs
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
-        """Return blocks as the fit reads them; as they are if they lack columns of its table."""
+        """Return blocks encoded as in the fit; unchanged if they lack columns of its table."""
         tables, schema = blocks.source, self._inputs.schema
         if schema is not None and isinstance(tables, Tables) and not _tables.is_learned(tables):
             read = set(schema.features_only().read_names)
@@ -374,13 +374,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return blocks
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
-        """Return the inputs in the blocks; unless ``first``, refuse inputs unlike the fit's."""
+        """Return the inputs of the blocks; unless ``first``, they must match the fit."""
         who, schema = type(self).__name__, blocks.schema
         known = None if first else self._inputs
         if schema is not None and schema.classes and not isinstance(self, ClassifierMixin):
             raise InvalidInput(
                 f"{who}: target {schema.target!r} must hold numbers; got text "
-                f"({listed(schema.classes)}). Code it as numbers first, or take a classifier."
+                f"({listed(schema.classes)}). Code it as numbers first, or use a classifier."
             )
         columns = len(schema.columns) if schema is not None else blocks.n_columns
         if known is None:
@@ -413,10 +413,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return result
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__lengthscale`` and the like replace the kernel's numbers.
+        """Set parameters; ``kernel__lengthscale=2.0`` replaces a hyperparameter of the kernel.
 
-        Kernels are values: the one that was passed in is never changed. A name means its
-        kernel at lengthscale 1. A refused parameter changes none.
+        The kernel that was passed in is not changed. A kernel name stands for that kernel with
+        lengthscale 1. If one parameter is invalid, no parameter is changed.
         """
         inner = {k.removeprefix("kernel__"): v for k, v in params.items() if k[:8] == "kernel__"}
         outer = {k: v for k, v in params.items() if k[:8] != "kernel__"}
@@ -436,13 +436,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    # In notebooks: scikit-learn's diagram, with what the fit has found.
+    # In notebooks: scikit-learn's diagram and the facts of the fit.
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> "FitSummary":
         return self.fit_
 
     def _html_repr(self) -> str:
-        """Return the diagram; below it the fit, where scikit-learn leaves no place for it."""
+        """Return the diagram, with the fit below it if this version of scikit-learn omits it."""
         diagram = estimator_html_repr(self)
         if "fit_" not in self.__dict__:
             return diagram
@@ -459,23 +459,23 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
 
 class Differentiable(KernelEstimator):
-    """An estimator whose predictions, or decision values, have gradients in the rows."""
+    """An estimator whose predictions or decision values have gradients with respect to X."""
 
     def gradient(self, X: Tabular) -> Float[Array, "n d *t"]:
-        """Return the gradients of the predictions in the rows.
+        """Return the gradients of the predictions with respect to X.
 
         For a classifier and a one-class machine: the gradients of ``decision_function``.
 
         Parameters
         ----------
         X : (n, d)
-            Rows, as ``predict`` takes them.
+            Rows, as in ``predict``.
 
         Returns
         -------
         gradients : (n, d), or (n, d, t) of t targets, or (n, d, K) of K > 2 classes
-            In units of the prediction per unit of the column, in the array library of X and
-            float64. For tables: of the encoded columns (``schema_``).
+            In units of the prediction per unit of the column, as float64 in the array library of
+            X. For tables: with respect to the encoded columns (``schema_``).
 
         Raises
         ------
@@ -485,8 +485,8 @@ class Differentiable(KernelEstimator):
 
         Notes
         -----
-        In closed form and float64, without rounding of the features. For a Gaussian process: the
-        gradients of its mean. Time: about twice ``predict`` for each target; memory: the result
+        In closed form, from features in float64. For a Gaussian process: the gradients of its
+        mean. Time: about twice ``predict`` for each target; memory: the result
         and a block of features.
         """
         parts = []
@@ -498,7 +498,7 @@ class Differentiable(KernelEstimator):
         return joined(parts)
 
     def _gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients there."""
+        """Yield X and the gradients at X for each block."""
         return self._fitted.gradients(blocks)
 
 
@@ -506,7 +506,7 @@ class WithoutTarget(KernelEstimator):
     """An estimator without targets."""
 
     def fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
-        """Fit to rows in memory; y takes no part.
+        """Fit to rows in memory; y is ignored.
 
         Parameters
         ----------
@@ -528,7 +528,7 @@ class WithoutTarget(KernelEstimator):
 
 
 def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
-    """Return how X is read: as numbers, a table, or an array of another library or file."""
+    """Return how X is read: "numbers", "text" by a schema, "foreign" from a library or file."""
     if isinstance(X, np.ndarray) or is_sparse(X):
         return "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
@@ -553,11 +553,11 @@ def is_foreign(X: Any) -> bool:
         return False
 
 
-# --- Fits, as notebooks show them -----------------------------------------------------------------
+# --- Fits in notebooks ----------------------------------------------------------------------------
 
 
 def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
-    """Return the kernel in words: lengthscales in deviations of columns, where rows are kept."""
+    """Return the kernel in words; lengthscales in column deviations if the fit has its rows."""
     kernel, X, w = fit.chosen.kernel, None, None
     representation = getattr(getattr(fit, "law", fit), "representation", None)
     for rows in (getattr(representation, "sample", None), representation, fit):
@@ -576,38 +576,37 @@ def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
 
 
 class FitSummary(HtmlResult):
-    """Fitted state that can be printed: the inputs, the choices and the results of a fit."""
+    """Inputs, choices and results of a fit, for print and notebooks."""
 
     inputs: Inputs
     chosen: Any
-    values: Any  # Returns f: X ↦ (b, t), with its gradients ``slopes``: X ↦ (b, d, t)
+    values: Any  # () -> f, f: X ↦ (b, t), with the gradients f.slopes: X ↦ (b, d, t)
 
-    block_rows = property(attrgetter("chosen.block_rows"))  # Rows that are predicted together
+    block_rows = property(attrgetter("chosen.block_rows"))  # Rows per block in predictions
 
     @cached_property
     def function(self) -> Any:
-        """The function of ``values``, made once; pickles do not hold it."""
+        """The function of ``values``, cached; pickles omit it."""
         return self.values()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "function"}
 
     def predictions(self, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and f there."""
+        """Yield (X, f(X)) for each block."""
         for block in blocks.with_rows(self.block_rows):
             yield block.X, self.function(block.X)
 
     def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of f there."""
+        """Yield X and the gradients of f at X for each block."""
         slopes, most = self.function.slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
         for block in blocks.with_rows(min(self.block_rows, most)):
             yield block.X, slopes(np.ascontiguousarray(to_numpy(block.X), dtype=np.float64))
 
     def facts(self) -> dict[str, Any]:
-        """Return all facts of the fit by name, for programs and for people.
+        """Return all facts of the fit by name: numbers, texts and lists.
 
-        Numbers, texts and lists; where the words of a fact say more than its value, they are
-        beside it under its name with ``_words``.
+        A fact "name" may have a longer text for people under "name_words".
         """
         inputs, schema, search = self.inputs, self.inputs.schema, self.chosen.search
         n, raw = inputs.n_columns, inputs.n_features_in
@@ -646,8 +645,8 @@ class FitSummary(HtmlResult):
     def _results(self) -> dict[str, Any]:
         return {}
 
-    # scikit-learn's diagram of an estimator shows a fit that has these instead of a table of
-    # attributes, which would read all, and measure certificates and calibrations.
+    # With these two methods scikit-learn's diagram shows this page. Its own table of attributes
+    # would read all of them, and so compute certificates and calibrations.
 
     _repr_html_inner = HtmlResult._repr_html_
 

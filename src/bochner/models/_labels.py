@@ -1,4 +1,4 @@
-"""Classifiers: labels as codes of classes, weights of classes, probabilities."""
+"""Base class of classifiers: class codes, class weights and probabilities."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from bochner.models._tables import by_partition, in_one_sentence
 from bochner.selection.held_out import platt_targets
 from bochner.sums.passes import LOCAL, Executor, SumOf
 
-FEW_CLASSES = 50  # Up to this many different values are classes, for any number of rows
+FEW_CLASSES = 50  # This number of distinct values is accepted for any number of rows
 
 _REGRESSORS = {
     "KernelRidgeClassifier": "KernelRidge",
@@ -52,8 +52,8 @@ def sortable(who: str, labels: Any) -> Any:
     objects_given = getattr(getattr(objects, "dtype", None), "kind", "") == "O"
     first: dict[bool, Any] = {}
     for row, label in enumerate(np.ravel(objects) if objects_given else ()):
-        gone = label is None or type(label).__name__ in ("NAType", "NaTType")
-        if gone or label != label:  # noqa: PLR0124  NaN
+        is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+        if is_missing or label != label:  # noqa: PLR0124  NaN
             raise InvalidInput(
                 f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
                 "0). Drop such rows, or give them a separate label."
@@ -68,13 +68,13 @@ def sortable(who: str, labels: Any) -> Any:
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
-    """Raise an error for numeric labels that are not integers, or too many."""
+    """Raise InvalidInput for numbers that are not integers, and for too many distinct numbers."""
     if labels.dtype.kind == "f":
-        broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
-        if len(broken):
+        fractions = labels[np.isfinite(labels) & (labels != np.rint(labels))]
+        if len(fractions):
             raise InvalidInput(
                 f"{who}: y must hold classes; got numbers that are not whole, such as "
-                f"{broken.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
+                f"{fractions.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
                 "classes by whole numbers or text."
             )
     if rows is None or rows <= 2 * FEW_CLASSES:
@@ -92,7 +92,7 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
 
 
 def _remedy(who: str) -> str:
-    return f"For a target that is a quantity take {_REGRESSORS.get(who, 'a regressor')}"
+    return f"For a target that is a quantity use {_REGRESSORS.get(who, 'a regressor')}"
 
 
 def known_classes(who: str, classes: Any) -> Array:
@@ -127,15 +127,15 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
     have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
     warn_user(
         f"{who}: {have} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
-        "take part as all others do; such a class is seldom predicted, and its probability is a "
-        'guess. Give it more rows, join it with another, or weigh it by class_weight="balanced".',
+        "are used, but such a small class is rarely predicted and its probability is unreliable. "
+        'Add rows, merge classes, or set class_weight="balanced".',
         DataWarning,
     )
 
 
 @dataclass(frozen=True)
 class LabelsOf:
-    """The summand of distinct labels that may be classes, and of the number of rows."""
+    """Summand: the distinct labels and the number of rows."""
 
     who: str
 
@@ -148,14 +148,14 @@ class LabelsOf:
         return self.merge(total or (np.empty(0), 0), (np.unique(to_numpy(y)), len(y)))
 
     def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
-        seen = np.union1d(a[0], b[0])
-        refuse_quantity(self.who, seen, None)
-        if len(seen) > 10_000:  # a target of regression
+        labels = np.union1d(a[0], b[0])
+        refuse_quantity(self.who, labels, None)
+        if len(labels) > 10_000:  # a target of regression
             raise InvalidInput(
                 f"{self.who}: y must hold classes, 10,000 at most; got more different "
                 f"numbers. {_remedy(self.who)}."
             )
-        return seen, a[1] + b[1]
+        return labels, a[1] + b[1]
 
 
 def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
@@ -164,9 +164,9 @@ def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
 
 
 class LabelEstimator(ClassifierMixin, KernelEstimator):
-    """A classifier: its fit sees codes of classes, and probabilities never contradict decisions."""
+    """Base class of classifiers: the predicted class always has the largest probability."""
 
-    classes_ = learned("inputs.classes", "Labels, sorted, (K,).")
+    classes_ = learned("inputs.classes", "Sorted class labels, shape (K,).")
 
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
@@ -183,14 +183,14 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         xp, decision = array_namespace(f), f[:, 0] if f.shape[1] == 1 else f
         columns = {"label": xp.take(xp.asarray(self.classes_), decided(f)), "decision": decision}
         if hasattr(self, "predict_proba"):
-            # a fit without left-out rows has no calibration; a loss of one's own may use NumPy
+            # a fit without held-out rows is not calibrated; a user's loss may need NumPy
             with suppress(AttributeError, InvalidInput, NotImplementedError):
                 columns["probability"] = self._probabilities(f)
         return columns
 
     @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return probabilities of the classes; the largest is of the class predicted."""
+        """Return the class probabilities, (n, K); the predicted class has the largest."""
         return self._probabilities(to_numpy(self._decisions(X)))
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
@@ -198,7 +198,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 
     @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return the logarithms of the class probabilities, accurate also for tiny ones."""
+        """Return the log probabilities of the classes, (n, K), accurate also for tiny ones."""
         f = to_numpy(self._decisions(X))
         return agreeing(self._log_probabilities(f), f)
 
@@ -245,7 +245,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         refuse_masked(y, who, "y")
         if y is None:
             raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
-        # before scikit-learn, which cannot compare pandas' NA, and makes floats of whole numbers
+        # before scikit-learn, which cannot compare pandas' NA and converts integers to floats
         y = to_numpy(y) if is_foreign(y) else sortable(who, y)
         with in_one_sentence(who, X):
             labels = sortable(who, _check_y(y, estimator=self))
@@ -255,9 +255,9 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return labels
 
     def _labels_in(self, blocks: Blocks, text: tuple[str, ...], where: Executor) -> Array:
-        """Return the sorted labels of blocks: texts of the schema, or numbers found by one pass."""
+        """Return the sorted labels of blocks: texts of the schema, or numbers from one pass."""
         who, labels = type(self).__name__, np.array(text)
-        if not text:  # of a table cells are read, because encoders are learned with the classes
+        if not text:  # from unencoded cells: encoders are learned after the classes
             labels, rows = where.sum(LabelsOf(who), blocks.cells())
             refuse_quantity(who, labels, rows)
             check_classification_targets(labels)
@@ -268,7 +268,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return labels
 
     def _weighted(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
-        """Multiply the weights by ``class_weight``: by 1 on average if it is "balanced"."""
+        """Return blocks with weights times ``class_weight``; "balanced" keeps the mean weight."""
         who, given, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
         if given is None:
             return blocks
@@ -304,39 +304,37 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 #
 #     p_k ∝ exp(h(f_k))   (two classes: p = 1/(1 + exp(−h(f)))),    h(f) = Σ_j a_j b_j(f),
 #
-# keep that decision for any rising h. The b_j are the pieces of a broken line with knots at −1
-# and 1 (where support vectors lie, and the targets of ridge regression) and some between them,
-# that is 0 at 0, and a_j > 0: so h rises, h(0) = 0, and minus the log-likelihood is convex in a.
-# With all slopes equal that is temperature scaling (Guo et al. 2017). The sigmoid of Platt (1999)
-# has one slope and an offset; the offset makes its probabilities contradict ``predict``, and is
-# not needed: consistent losses have p = 1/2 at f = 0.
+# have the same decision for any increasing h. h is piecewise linear: the b_j are its basis, with
+# b_j(0) = 0 and knots at ±1 (support vectors, targets of ridge regression) and between. For slopes
+# a_j > 0 h increases and h(0) = 0; minus the log-likelihood is convex in a. With equal slopes this
+# is temperature scaling (Guo et al. 2017). Platt's sigmoid (1999) has one slope and an offset; the
+# offset can contradict ``predict`` and is not needed: consistent losses have p = 1/2 at f = 0.
 #
-# a is fitted to decision values of rows that the classifier had not seen: left out one by one, in
-# closed form, or fold by fold.
+# a is fitted to leave-one-out decision values, in closed form, or to those of cross-validation.
 
-LEAST_SLOPE = 1e-3  # Slopes above zero, so that h rises
-PRIOR = 0.1  # Weight of the belief that slopes are 1
+LEAST_SLOPE = 1e-3  # Smallest slope, so that h increases
+PRIOR = 0.1  # Weight of the prior that slopes are 1
 
-#: The slopes of squared errors, f ≈ 2p − 1, are steep near both ends.
+#: Closer near ±1, where h is steep for squared errors: they have f ≈ 2p − 1.
 KNOTS = (-1.0, -0.8, -0.5, 0.0, 0.5, 0.8, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The slopes of h."""
+    """Slopes of h, fitted to held-out decision values."""
 
     # Below −1, between the knots −1, −0.8, −0.5, 0, 0.5, 0.8 and 1, and above 1
     slopes: Float[Array, " j"]
-    # Mean of −log p of the rows it was fitted to, which the classifier had not seen
+    # Mean of −log p over these held-out rows
     log_loss: float
 
     def log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        """Return log p; a single column of decision values belongs to the second of two classes."""
+        """Return log p; a single column has the decision values of the second of two classes."""
         return log_probabilities(_pieces(f) @ self.slopes)
 
 
 def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-    """Return log softmax(f), or of one column log p of both classes, p = 1/(1 + exp(−f))."""
+    """Return log softmax(f); for one column log p of both classes, p = 1/(1 + exp(−f))."""
     xp = array_namespace(f)
     if f.shape[1] == 1:
         f = xp.concat([-f, f], axis=1)
@@ -346,27 +344,29 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 
 
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
-    """Fit the slopes to decision values of rows that were held out, by maximum likelihood."""
-    # Platt's targets keep slopes finite; a prior at 1 counts for pieces without rows.
+    """Return the slopes of maximum likelihood for held-out decision values f."""
+    # Platt's targets keep slopes finite; the prior decides where a piece has no rows.
     every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]
-    owned = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
-    targets, total, b = platt_targets(owned, w), float(w.sum()), _pieces(f)
+    member = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
+    targets, total, b = platt_targets(member, w), float(w.sum()), _pieces(f)
     j = b.shape[2]
     if f.shape[1] == 1:
         b = np.concatenate([np.zeros_like(b), b], axis=1)
-    b = b.reshape(-1, j)  # row by row, a line for each class
+    b = b.reshape(-1, j)  # one line per row and class
 
-    def sloping(a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
-        """Return the loss with its gradient."""
+    def objective(a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
+        """Return the loss and its gradient."""
         log_p = log_softmax((b @ a).reshape(targets.shape), axis=1)
         value = float(-w @ (targets * log_p).sum(axis=1)) + PRIOR / 2 * float(((a - 1) ** 2).sum())
-        away = w[:, None] * (np.exp(log_p) - targets)
-        return value / total, (b.T @ away.ravel() + PRIOR * (a - 1)) / total
+        residuals = w[:, None] * (np.exp(log_p) - targets)
+        return value / total, (b.T @ residuals.ravel() + PRIOR * (a - 1)) / total
 
     options = {"ftol": 1e-16, "gtol": 1e-12, "maxcor": 20, "maxiter": 1000}
     bounds = [(LEAST_SLOPE, None)] * j
-    end = minimize(sloping, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    end = minimize(
+        objective, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
     return Calibration(end.x, float(end.fun))
 
 

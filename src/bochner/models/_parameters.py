@@ -1,4 +1,4 @@
-"""Parameters of estimators: a constructor from their declaration, and texts that many share."""
+"""Constructors of estimators from declared parameters, and texts of shared parameters."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from bochner._core.random import Seed
 from bochner._core.threads import jobs
 from bochner.features.map import Method
 
-#: Entries of docstrings, by the name of the parameter or by their placeholder, ``%(method)s``.
+#: Entries of docstrings by placeholder, ``%(method)s``, which is often a parameter name.
 TEXTS = {
     "random_state": """\
 random_state : int, Generator, RandomState or None, default None
@@ -72,7 +72,7 @@ C : "auto" or float, default "auto"
     smallest held-out loss on a sample of some thousand rows.""",
     "class_weight": """\
 class_weight : dict, "balanced" or None, default None
-    Factors of the weights per class; "balanced": the same total weight for all classes.""",
+    Factor of the sample weights per class; "balanced": equal total weight of all classes.""",
     "fit_intercept": """\
 fit_intercept : bool, default True
     Whether b is fitted (unpenalised) or zero.""",
@@ -86,7 +86,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def by_jobs(method: Call) -> Call:
-    """Let a method of an estimator use as many threads as its `n_jobs` says, and BLAS one."""
+    """Limit a method of an estimator to ``n_jobs`` threads, and BLAS to one."""
 
     @wraps(method)
     def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,11 +96,11 @@ def by_jobs(method: Call) -> Call:
     return limited  # type: ignore[return-value]
 
 
-def spec_of(kind: type[Made], who: str, asked: Mapping[str, Any]) -> Made:
-    """Return a spec of checked parameters, by the checks that annotations of its fields declare."""
+def spec_of(kind: type[Made], who: str, params: Mapping[str, Any]) -> Made:
+    """Return a spec whose parameters are checked as the annotations of its fields declare."""
     checks: Any = checks_of(kind)  # type: ignore[arg-type]
-    names = [f.name for f in fields(kind) if f.name in asked]  # type: ignore[arg-type]
-    return kind(**{n: checks[n](asked[n], who, n) if n in checks else asked[n] for n in names})
+    names = [f.name for f in fields(kind) if f.name in params]  # type: ignore[arg-type]
+    return kind(**{n: checks[n](params[n], who, n) if n in checks else params[n] for n in names})
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
@@ -112,7 +112,7 @@ def shared(cls: type[Made]) -> type[Made]:
 
 @shared
 class KernelParameters:
-    """Parameters of estimators that choose kernel and features, keyword only."""
+    """Keyword parameters of estimators that choose kernel and features."""
 
     effort: str = "medium"
     method: Method | str | None = None
@@ -127,7 +127,7 @@ class KernelParameters:
 
 @shared
 class FeatureParameters:
-    """Parameters of estimators whose fits are on features, keyword only."""
+    """Keyword parameters of estimators that always use features."""
 
     method: Method | str | None = "auto"
     n_features: int | float | str | None = 512
@@ -138,12 +138,12 @@ class FeatureParameters:
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[Made]) -> type[Made]:
-    """Make a class an estimator in scikit-learn's idiom, by what it declares.
+    """Make a class an estimator in scikit-learn's idiom, from its annotations.
 
-    Annotated names with defaults are parameters: the constructor takes them, by keyword only after
-    ``_: KW_ONLY``, and stores them as they are. Parameters of ``shared`` classes are added to them.
-    ``%(name)s`` in the docstring is a text of :data:`TEXTS`. Texts of parameters that it does not
-    describe are added, and the attributes of a fit, which are properties, with their docstrings.
+    Annotated names with defaults are parameters: the constructor stores them unchanged, keyword
+    only after ``_: KW_ONLY``. Parameters of ``shared`` base classes are added. In the docstring
+    ``%(name)s`` is replaced by a text of :data:`TEXTS`; missing entries of parameters are added,
+    and an entry for each fitted attribute (a property) from its docstring.
     """
     for base in cls.__mro__[1:]:
         for name in vars(base).get("__shared__", ()):
@@ -151,7 +151,7 @@ def estimator(cls: type[Made]) -> type[Made]:
                 cls.__annotations__[name] = base.__annotations__[name]
                 setattr(cls, name, field(default=getattr(base, name), kw_only=True))
     shared_text = lambda match: indent(TEXTS[match[2]], match[1])
-    doc = cleandoc(cls.__doc__ or "")  # from Python 3.13 on it is clean already
+    doc = cleandoc(cls.__doc__ or "")  # does nothing from Python 3.13 on
     doc = re.sub(r"^( *)%\(([\w ]+)\)s$", shared_text, doc, flags=re.MULTILINE)
     described = doc.partition("Parameters\n")[2].partition("See Also\n")[0]
     known = " ".join(re.findall(r"^(\w[\w, ]*)", described, re.MULTILINE)).replace(",", "")
@@ -169,7 +169,7 @@ def estimator(cls: type[Made]) -> type[Made]:
     cls.__doc__ = doc.replace("\n\nSee Also\n", f"\n{added}\n\nSee Also\n", 1)
     made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
     for parameter in fields(made):
-        delattr(made, parameter.name)  # a default, which no instance is to fall back on
-    # An estimator is no value: its parameters change.
+        delattr(made, parameter.name)  # an instance must not fall back on the default
+    # The parameters of an estimator change: it must not look like a dataclass.
     del made.__dataclass_fields__, made.__dataclass_params__
     return cls

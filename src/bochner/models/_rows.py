@@ -1,4 +1,4 @@
-"""Rows of learners: features that are read many times, sums of kernels, and folds by content."""
+"""Features that are read many times, kernel expansions, and folds by the content of rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ def _targets(block: Any) -> list[tuple[Any, Array]]:
     return [(y, np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64))]
 
 
-TARGETS = SumOf(_targets)  # y, None where there is none, and weights of each block, in order
+TARGETS = SumOf(_targets)  # (y or None, weights) of each block, in order
 
 
 @dataclass(frozen=True, eq=False)
 class SumOnFeatures:
-    """A summand over blocks of rows that applies another summand to their features."""
+    """Summand over blocks of rows: another summand, applied to their features."""
 
     features: Callable[[Array], Array]
     summand: Any
@@ -57,9 +57,9 @@ def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
 
 
 class Features:
-    """The features of blocks, kept after the first pass where they fit into memory."""
+    """The features of blocks, cached in the first pass if they fit in memory."""
 
-    # At most ``most_bytes``, a quarter of the free memory and what the executor gives
+    # The cache is limited by ``most_bytes``, a quarter of the free memory, and the executor
     def __init__(
         self,
         phi: FeatureMap,
@@ -100,13 +100,13 @@ class Features:
         self._kept = pass_ if keeping else None
 
     def keep(self) -> None:
-        """Make one pass that keeps the features, where they may fit."""
+        """Cache the features in one pass, if they may fit in memory."""
         if self._kept is None and self._fits(self.n_rows or 0):
             for _ in self:
                 pass
 
     def sum(self, summand: Any) -> Any:
-        """Return the sum over all rows: of features that are kept, or where the fit is made."""
+        """Return the sum over all rows: here if features fit in memory, else by the executor."""
         if self._kept is not None or self._fits(self.n_rows or 0):
             return summed(summand, self, self._blocks.block_rows)
         over = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
@@ -120,7 +120,7 @@ class Features:
 
 
 def transformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
-    """Return the kernel of transformed columns, and the rows with these."""
+    """Return the kernel inside a Monotone and the transformed rows; others unchanged."""
     return (kernel.kernel, kernel.inputs(X)) if isinstance(kernel, Monotone) else (kernel, X)
 
 
@@ -135,11 +135,11 @@ class KernelSum:
 
     @cached_property
     def transformed(self) -> tuple[Kernel, Any]:
-        """The kernel and the rows with their columns transformed, once for all tiles."""
+        """The inner kernel and the transformed rows, computed once for all tiles."""
         return transformed(self.kernel, self.X)
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
-        """Return f of rows, tile by tile; of traced rows in one call."""
+        """Return f at rows, tile by tile; for traced rows (ONNX) in one call."""
         if is_recorded(X):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept
@@ -161,16 +161,16 @@ class KernelSum:
 
 # --- Folds by content: equal rows are in the same fold ------------------------------------------
 #
-# A row that is left out and has an equal one among those kept is not left out at all. And a row of
-# weight 2 is then the same as two rows, and the order of rows does not matter.
+# Otherwise a copy of a held-out row could be among the training rows. A row of weight 2 is then
+# equivalent to two rows, and the order of rows does not matter.
 
-N_FOLDS = 5  # Folds, each left out once
+N_FOLDS = 5
 
 
 def fold_numbers(
     blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
 ) -> Array:
-    """Return the fold of every row, 0 to 4, by one pass; fewer distinct rows are folds each."""
+    """Return the fold of each row, 0 to 4, from one pass; few distinct rows are one fold each."""
     return folds_of(np.concatenate(where.sum(SumOf(partial(_marks_of, seed=seed)), blocks)), w)
 
 
@@ -179,13 +179,13 @@ def _marks_of(block: Any, seed: int) -> list[Array]:
 
 
 def folds_of(marks: Array, w: Float[Array, " n"]) -> Array:
-    """Return the fold of every row from their marks; see :func:`fold_numbers`."""
+    """Return the fold of each row from its mark; see :func:`fold_numbers`."""
     return np.searchsorted(np.unique(marks[w > 0]), marks) % N_FOLDS
 
 
 def row_marks(X: Array, seed: int) -> Array:
-    """Return a random number for each row, the same for rows that are equal: a sum of products."""
-    # Modulo 2⁶⁴, so exact; zeros add nothing: sparse rows have the numbers of dense ones
+    """Return a hash of each row, (n,) of uint64; equal rows have equal hashes."""
+    # Sums modulo 2⁶⁴ are exact. Zeros add nothing: sparse and dense rows have equal hashes.
     factors = stream(seed, "marks").integers(2**63, size=X.shape[1], dtype=np.uint64)
     odd = factors * np.uint64(2) + np.uint64(1)
     if is_sparse(X):
@@ -202,7 +202,7 @@ def _mixed(X: Array) -> Array:
 
 
 def no_landmarks(phi: Any, X: Array) -> Array:
-    """Return the numbers of the rows that are no landmarks of the map; of all if most rows are."""
+    """Return the indices of rows that are not landmarks; of all rows if most are landmarks."""
     at, every = X, np.arange(X.shape[0])
     if is_sparse(X):
         return every

@@ -1,4 +1,4 @@
-"""Rows of tables as fits read them: the encoding of columns is learned, then applied."""
+"""Tables as fits read them: encoders of the columns are learned, then applied."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ _INFINITE = (
     "replace such cells by NaN."
 )
 
-#: Sentences that replace errors of scikit-learn, by how they begin.
+#: Messages that replace errors of scikit-learn, by the beginning of the original.
 _SENTENCES = {
     "could not convert string": (
         "X must hold numbers; got text ({text}). Pass a table, such as a pandas or polars "
@@ -45,10 +45,10 @@ _SENTENCES = {
     "Input X contains": _INFINITE,
     "Input contains infinity": _INFINITE,
     "Input contains": (
-        "y must have no missing labels; got NaN. Drop such rows, or give them a label of their own."
+        "y must have no missing labels; got NaN. Drop such rows, or give them a separate label."
     ),
     "Input y contains": (
-        "y must hold finite numbers; got {value}. Leave out the rows whose target is not known."
+        "y must hold finite numbers; got {value}. Drop the rows whose target is missing."
     ),
 }
 
@@ -62,15 +62,16 @@ def in_one_sentence(who: str, X: Any) -> Iterator[None]:
         raise
     except ValueError as error:
         text = str(error)
-        said = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
+        message = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
         if isinstance(X, str):
             text = X
-            said = "X must be rows; got the text {text!r}. Pass Blocks.from_files to fit_blocks."
-        if said is None:
+            message = "X must be rows; got the text {text!r}. Pass Blocks.from_files to fit_blocks."
+        if message is None:
             raise
-        shape = np.shape(X) if "{shape}" in said else ()
-        said = said.format(text=text, shape=shape, value="NaN" if "NaN" in text else "infinity")
-        raise InvalidInput(f"{who}: {said}") from error
+        shape = np.shape(X) if "{shape}" in message else ()
+        value = "NaN" if "NaN" in text else "infinity"
+        message = message.format(text=text, shape=shape, value=value)
+        raise InvalidInput(f"{who}: {message}") from error
 
 
 def refuse_no_numbers(who: str, y: Any) -> None:
@@ -78,18 +79,18 @@ def refuse_no_numbers(who: str, y: Any) -> None:
     if y is None or getattr(y, "dtype", None) in (np.float64, np.float32):
         return
     try:
-        given = np.asarray(y)
+        y = np.asarray(y)
     except ValueError:  # rows of several lengths, which scikit-learn refuses
         return
-    if given.dtype.kind in "mM":
-        first = "Subtract the first date, then divide" if given.dtype.kind == "M" else "Divide y"
+    kind = y.dtype.kind
+    if kind in "mM":
+        first = "Subtract the first date, then divide" if kind == "M" else "Divide y"
         raise InvalidType(
-            f"{who}: y must hold real numbers; got dtype {given.dtype}. {first} by a unit, such as "
+            f"{who}: y must hold real numbers; got dtype {y.dtype}. {first} by a unit, such as "
             "np.timedelta64(1, 's')."
         )
-    cells = given.flat if given.dtype.kind in "USO" else ()
-    kept = given.dtype.kind in "US"  # text that NumPy keeps as such counts at once
-    text = next((c for c in cells if kept or (isinstance(c, str) and not is_number(c))), None)
+    is_text = lambda cell: kind != "O" or (isinstance(cell, str) and not is_number(cell))
+    text = next(filter(is_text, y.flat if kind in "USO" else ()), None)
     if text is not None:
         text = str(text)
         remedy = "A regressor takes numbers, a classifier labels, such as KernelRidgeClassifier."
@@ -99,13 +100,13 @@ def refuse_no_numbers(who: str, y: Any) -> None:
 
 
 def is_table(X: Any) -> bool:
-    """Whether X has columns with names."""
+    """Whether X is a table with named columns."""
     return hasattr(X, "__arrow_c_stream__")
 
 
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
-    """Return rows, targets and weights as plain arrays, or columns of the table that they name."""
-    # Such columns are no features; rows without such a target are left out.
+    """Return X, y and weights; columns that y or w name are taken out of the table X."""
+    # Rows with a missing target are left out.
     names = [name for name in (y, w) if isinstance(name, str)]
     if not names or not library_of(X, "memory"):
         return X, y, w
@@ -132,13 +133,13 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
 
 
 def needs_schema(X: Any) -> bool:
-    """Whether a table has missing cells, or more than numbers."""
+    """Whether a table has missing cells, or columns that are not numeric."""
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
-        return True  # an Arrow table or stream: read by the schema, whatever it holds
+        return True  # an Arrow table or stream is always read by a schema
     sparse = [str(t).startswith("Sparse") for t in dtypes]
     if any(sparse):
-        text = not all(sparse)  # some: they are made dense
+        text = not all(sparse)  # if only some are sparse, they are made dense
     else:
         text = not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
     if text or is_pandas(X):
@@ -148,7 +149,7 @@ def needs_schema(X: Any) -> bool:
 
 
 def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> None:
-    """Refuse rows with NaN, unless a fit learns of dense ``first`` ones; a median is no place."""
+    """Raise InvalidInput for NaN in X, unless X are dense ``first`` rows and not coordinates."""
     if is_sparse(X):
         raise InvalidInput(
             f"{who}: a sparse X must have no missing values; got NaN in "
@@ -168,7 +169,7 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
 def encoded(
     who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
 ) -> Blocks:
-    """Return blocks of a table through what is learned of its columns; others as they are."""
+    """Return blocks of a table with encoders learned in one pass; other blocks unchanged."""
     tables = blocks.source
     if not isinstance(tables, Tables) or is_learned(tables):
         return blocks
@@ -176,7 +177,7 @@ def encoded(
     seen: Any = None
     if drafts:
         cells = blocks.cells()
-        many = max((1 << 18) // cells.n_columns, cells.block_rows)  # each block costs some time
+        many = max((1 << 18) // cells.n_columns, cells.block_rows)  # a block has a fixed cost
         summand = SumOf(
             partial(cells_in, drafts=drafts, n_classes=n_classes, with_targets=with_targets)
         )
@@ -189,13 +190,13 @@ def encoded(
     words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
     if not encoders:
         raise InvalidInput(
-            f"{who}: at least one column must vary between rows; got none: {words}. Bring others."
+            f"{who}: at least one column must vary between rows; got none: {words}. Add columns."
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
     source = tables.with_encoders(encoders, dropped, fold_tables)
     size = blocks.block_rows
-    if size == block_rows(blocks.n_columns):  # before, each category was a column
+    if size == block_rows(blocks.n_columns):  # of the table with a column per category
         size = block_rows(source.n_columns)
     return replace(blocks, source=source, block_rows=size)
 
@@ -223,7 +224,7 @@ def is_lazy(X: Any) -> bool:
 
 def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     """Return blocks of partitioned rows, targets and weights."""
-    # y and w are of the table's own kind, with its partitions (dask), or names of its columns.
+    # y and w are names of columns, or for dask columns with the partitions of X.
     if hasattr(X, "rechunk"):
         return Blocks.from_arrays(X, y, w)
     target, columns = _named(y, "y")
@@ -232,8 +233,8 @@ def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     library = library_of(X, "engine", "lazy")
     if columns and library != "dask":
         raise InvalidInput(
-            f"{who}: of a table of {library}, y and sample_weight must be names of "
-            f"its columns, as fit(table, 'price'); got {type(y if y is not None else w).__name__}."
+            f"{who}: for a table of {library}, y and sample_weight must be names of its "
+            f"columns, as in fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
     taken = [name for name in columns if name in X.columns]
     if taken:
@@ -246,7 +247,7 @@ def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
 
 
 def _named(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
-    """Return the names of columns, and those that are not in the table yet."""
+    """Return the name or names of target columns, and the columns that X lacks by name."""
     if column is None or isinstance(column, str):
         return column, {}
     if isinstance(column, list | tuple) and all(isinstance(name, str) for name in column):
@@ -259,7 +260,7 @@ def _named(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
 
 
 def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method take tables that an engine holds, lazily."""
+    """Let a prediction method accept tables of dask, Ray, Spark (lazily) and lazy tables."""
     name = _NAMES[method.__name__]
 
     @wraps(method)
@@ -283,7 +284,7 @@ def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows
     values = method(rows, *args, **kwargs)
     if isinstance(values, tuple):
         raise InvalidInput(
-            f"{method.__name__}: of rows that an engine holds one array can be asked for; got "
-            "several. Leave return_std, return_cov and y out."
+            f"{method.__name__}: tables of dask, Ray and Spark return one array; got several. "
+            "Leave out return_std, return_cov and y."
         )
     return values

@@ -1,16 +1,15 @@
-"""The law of errors of new rows: their scale and their distribution, from errors of left-out rows.
+"""Prediction intervals: scale and distribution of the errors of new rows, from held-out errors.
 
-With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in their deviations:
+e = y − f̂(x) are errors of rows that were not used for f̂; z is x or f̂(x), standardised:
 
     log s(z)      kernel ridge regression of log |e|,
-    F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, one for each of some a,
+    F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, for up to 39 thresholds a,
 
-all on landmarks (:func:`smoothed`). (Not both x and f̂(x): together they would
-reveal e, because f̂ without a row differs from f̂ with all rows by a share of e.) For each training
-row, e, s and F are leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one
-distribution serves for all z; s is 1 if a constant scale serves. The interval at z takes the scores
-of rank ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉ of all m, and inverts them:
-f̂(x) + s(z) F⁻¹(v | z).
+all on landmarks (:func:`smoothed`). (z is not both x and f̂(x): together they reveal e, because f̂
+without a row differs from f̂ with all rows by a share of e.) For each training row, e, s and F are
+leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one distribution is enough for
+all z; s is 1 if a constant scale is enough. For coverage c the interval at z uses the scores v of
+rank ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉ among m, and inverts them: f̂(x) + s(z) F⁻¹(v | z).
 This is conformal prediction with normalised scores (Lei et al. 2018, section 5.2), or with scores
 from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 """
@@ -36,11 +35,11 @@ from bochner.solvers.ridge.eigen import decompose, left_out_rows
 from bochner.solvers.ridge.solution import solve_ridge
 from bochner.sums.moments import Moments
 
-#: Most leave-one-out errors that a law is learned from: the share outside of 95 % intervals then
-#: has a standard error of 0.34 %.
+#: Largest number of leave-one-out errors: the share of rows outside 95 % intervals then has a
+#: standard error of 0.34 %.
 LEFT_OUT_ROWS = 4096
 
-#: How the calibration rows were predicted, and the guarantee of the intervals.
+#: Guarantee of the intervals, by how the calibration rows were predicted.
 GUARANTEES = {
     "held out": "coverage is at least as requested for new rows that are exchangeable with the "
     "rows of calibrate(), on average over calibration sets, for any model",
@@ -54,15 +53,15 @@ GUARANTEES = {
 
 @dataclass(frozen=True, eq=False)
 class LeftOutRows:
-    """Rows, and the errors of predictions that were made without them."""
+    """Held-out rows, their predictions and errors."""
 
     X: Any  # As the fit reads them
-    # f̂ and y − f̂; an error that rounding hides is infinite
+    # f̂ and y − f̂; an error below rounding is infinite
     predicted: Float[Array, "m t"]
     errors: Float[Array, "m t"]
     w: Float[Array, " m"]  # Above 0
     source: str  # "held out", "cross-validation", "leave one out"
-    deviation: Float[Array, "m t"] | None = None  # Of a new y, where the fit has it
+    deviation: Float[Array, "m t"] | None = None  # Standard deviation of a new y, for processes
 
     def take(self, rows: Array) -> "LeftOutRows":
         """Return these rows."""
@@ -73,7 +72,7 @@ class LeftOutRows:
 
 @dataclass(frozen=True, eq=False)
 class ErrorInputs:
-    """Inputs z of the law: the columns of x, or f̂, standardised."""
+    """Inputs z of the error law: the columns of x, or f̂, standardised."""
 
     centre: Float[Array, " k"]
     unit: Float[Array, " k"]
@@ -95,17 +94,17 @@ class ErrorInputs:
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Conditional distributions of u: their values at knots, and tails that all rows share."""
+    """Conditional distributions of u = e/s: values at knots, and tails common to all rows."""
 
-    knots: Float[Array, " J"]  # Rising
-    values: KernelSum  # z ↦ F at the knots, before it is made to rise
+    knots: Float[Array, " J"]  # Sorted
+    values: KernelSum  # z ↦ F at the knots, not yet monotone
     pooled: Float[Array, " J"]  # F of all rows
-    # All u up to the first knot, and all from the last on, rising
+    # Sorted: all u up to the first knot, and all u from the last knot
     below: Float[Array, " b"]
     above: Float[Array, " a"]
 
     def risen(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
-        """Return values that rise from above 0 to below 1 (Chernozhukov et al. 2010)."""
+        """Return F sorted along the knots and within (0, 1) (Chernozhukov et al. 2010)."""
         share = 0.02  # of the pooled distribution in each conditional one
         return (1 - share) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + share * self.pooled
 
@@ -140,33 +139,33 @@ def _shares(values: Float[Array, " b"]) -> Float[Array, " b"]:
 class TargetLaw:
     """The law of the errors of one target."""
 
-    scores: Float[Array, " m"]  # Rising
-    shares: Float[Array, " m"]  # Weight of the scores up to each, in rows: m in all
-    inputs: ErrorInputs | None = None  # Meaning of z; None: the law does not depend on it
-    scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the deviation of a process
-    shape: Distribution | None = None  # Of e/s; None: one for all z, which the scores are
-    # Least and largest log s of the rows it was learned from. The regression may extrapolate to any
-    # value far from them.
+    scores: Float[Array, " m"]  # Sorted
+    shares: Float[Array, " m"]  # Cumulative weight of the scores; the last is m
+    inputs: ErrorInputs | None = None  # z; None: the law does not depend on the row
+    scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the sd of a process
+    shape: Distribution | None = None  # Of e/s; None: the scores, for all z
+    # Range of log s on the training rows, to which s is clipped: far from them the regression may
+    # extrapolate to any value.
     reach: tuple[float, float] = (-700.0, 700.0)
-    symmetric: bool = False  # Whether bounds are as far from the prediction on either side
+    symmetric: bool = False  # Whether intervals are symmetric about the prediction
 
     @staticmethod
     def of(scores: Float[Array, " m"], w: Float[Array, " m"], **law: Any) -> "TargetLaw":
-        """Return the law with these scores, of rows with weights ``w``."""
+        """Return the law with these scores of rows with weights ``w``."""
         order = np.argsort(scores, kind="stable")
         shares = np.cumsum(w[order])
         unit = len(w) / shares[-1] if len(w) else 1.0
         return TargetLaw(scores[order], shares * unit, **law)
 
     def ends(self, coverage: float) -> tuple[float, float]:
-        """Return the scores between which this share of rows lies, with equal tails if large."""
+        """Return the lowest and highest score; equal tails if both have 5 rows, else symmetric."""
         m, tail = len(self.scores), (1 - coverage) / 2
         if not self.symmetric and (m + 1) * tail >= 5:
             low = np.searchsorted(self.shares, (m + 1) * tail * (1 + 1e-12), side="right") - 1
             return float(self.scores[max(low, 0)]), self._at((m + 1) * (1 - tail))
         middle = 0.0 if self.shape is None else 0.5
-        away = TargetLaw.of(np.abs(self.scores - middle), np.diff(self.shares, prepend=0.0))
-        half = away._at((m + 1) * coverage)
+        distances = TargetLaw.of(np.abs(self.scores - middle), np.diff(self.shares, prepend=0.0))
+        half = distances._at((m + 1) * coverage)
         return middle - half, middle + half
 
     def _at(self, place: float) -> float:
@@ -176,7 +175,7 @@ class TargetLaw:
     def bounds(
         self, X: Any, predicted: Float[Array, " b"], coverage: float, deviation: Any = 1.0
     ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
-        """Return the ends of the interval of each row; a process gives its deviations."""
+        """Return the interval of each row; ``deviation`` is the sd of a process."""
         if self.inputs is None or self.scale is None:
             low, high = self.errors(deviation, None, coverage)
         else:
@@ -187,7 +186,7 @@ class TargetLaw:
         return predicted + low, predicted + high
 
     def errors(self, s: Any, F: Float[Array, "b J"] | None, coverage: float) -> tuple[Any, Any]:
-        """Return the errors at both ends, of rows with scale s and distribution F."""
+        """Return the errors at both ends, for rows with scale s and distribution F."""
         low, high = self.ends(coverage)
         if self.shape is not None:
             low, high = (self.shape.quantile(F, level) for level in (low, high))
@@ -196,7 +195,7 @@ class TargetLaw:
 
 @dataclass(frozen=True, eq=False)
 class ErrorLaw(HtmlResult):
-    """Error distributions of all targets, their source, and the guarantee of intervals."""
+    """Error distribution of each target, and the guarantee of prediction intervals."""
 
     targets: tuple[TargetLaw, ...]
     source: str  # "held out", "cross-validation", "leave one out"
@@ -209,20 +208,20 @@ class ErrorLaw(HtmlResult):
     def guarantee(self) -> str:
         """Guarantee of the intervals, in a sentence."""
         if not len(self):
-            return "None: one row alone cannot be left out; calibrate() on others gives one."
+            return "None: a single row cannot be left out. Call calibrate() with other rows."
         return f"{self.source.capitalize()}, {len(self):,} rows: {GUARANTEES[self.source]}."
 
     def calibrates(self, coverage: float) -> bool:
-        """Whether the scores are enough for intervals of this coverage."""
+        """Whether there are enough scores for intervals of this coverage."""
         return len(self) >= _least_rows(coverage)
 
     def require(self, who: str, coverage: float) -> None:
-        """Refuse a coverage that the scores are too few for."""
+        """Raise InvalidInput if there are too few scores for the coverage."""
         if not self.calibrates(coverage):
             raise InvalidInput(
                 f"{who}.predict_interval: {len(self)} rows cannot calibrate a coverage of "
                 f"{coverage:g}, which takes {_least_rows(coverage)}. Call calibrate with more "
-                "rows, or ask for a smaller coverage."
+                "rows, or use a smaller coverage."
             )
 
     @staticmethod
@@ -232,7 +231,7 @@ class ErrorLaw(HtmlResult):
         source: str,
         w: Float[Array, " m"] | None = None,
     ) -> "ErrorLaw":
-        """Return the law of a process, by |error|/sd, infinite for errors where sd is zero."""
+        """Return the law of a process, with scores |error|/sd; infinite where only sd is zero."""
         w = np.ones(len(errors)) if w is None else w
         scores = np.where(errors == 0, 0.0, np.inf)
         np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
@@ -247,7 +246,7 @@ class ErrorLaw(HtmlResult):
 
     @property
     def varies(self) -> tuple[str, ...]:
-        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
+        """What depends on the row, per target: "nothing", "scale" or "distribution"."""
         return tuple(
             "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
             for law in self.targets
@@ -260,7 +259,7 @@ class ErrorLaw(HtmlResult):
         coverage: float,
         deviation: Float[Array, "b t"] | float = 1.0,
     ) -> Both:
-        """Return the interval of each row and target; a process gives its deviations."""
+        """Return the interval of each row and target; ``deviation`` is the sd of a process."""
         columns = predicted.T, np.broadcast_to(deviation, predicted.shape).T
         laws = zip(self.targets, *columns, strict=True)
         low, high = zip(*(law.bounds(X, f, coverage, s) for law, f, s in laws), strict=True)
@@ -268,7 +267,7 @@ class ErrorLaw(HtmlResult):
 
 
 def _least_rows(coverage: float) -> int:
-    """Return how many scores a coverage takes."""
+    """Return the number of scores that a coverage requires."""
     return int(np.ceil(coverage / (1 - coverage) - 1e-9))
 
 
@@ -288,17 +287,17 @@ def interval_score(
 # --- Intervals of processes ----------------------------------------------------------------------
 #
 # Scores are |y − f̂(x)|/sd(x), and the interval f̂(x) ± s sd(x) takes the ⌈(m + 1) coverage⌉-th
-# smallest of m. Of exchangeable rows that were not fitted on it contains a new y with probability
-# ``coverage`` at least and, if no scores are equal, 1/(m + 1) more at most (Lei et al. 2018,
-# theorem 2.2).
+# smallest of m. If the m rows are exchangeable with a new row and were not used for the fit, it
+# contains the new y with probability at least ``coverage`` and, without ties, at most
+# coverage + 1/(m + 1) (Lei et al. 2018, theorem 2.2).
 
 
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:
-    """Return the scores of each fold of different rows, by a process fitted to the others."""
+    """Return the error law of a process from cross-validation; copies of a row are one row."""
     marks = row_marks(sample.X, 0) + row_marks(sample.y, 1)
     _, firsts, groups = np.unique(marks, return_index=True, return_inverse=True)
     m = len(firsts)
-    # Ten folds are nearer to the fit of all rows, and few rows are cheap
+    # Ten folds are closer to the fit of all rows, and affordable for few rows
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     fold_of = np.argsort(np.argsort(sample.priority[firsts], kind="stable")) % max(K, 1)
     errors, deviations = np.empty((2, m if K else 0, sample.y.shape[1]))
@@ -313,23 +312,25 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
     return ErrorLaw.of_process(errors, deviations, "cross-validation")
 
 
-# --- Learning the law of errors from rows that were left out --------------------------------------
+# --- Learning the law of errors from held-out rows ------------------------------------------------
 
-FEWEST_ROWS = 128  # Fewer rows than these have one law for all z
+FEWEST_ROWS = 128  # With fewer rows the law does not depend on z
 
-LEAST_GAIN = 0.01  # Share of its costs that a finer law must save
+LEAST_GAIN = 0.01  # Relative reduction of the interval score that a finer law must reach
 
 
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     """Learn the law of errors: the simplest whose interval scores are within 1 % of the best."""
-    if rows.deviation is not None:  # a process has a scale of its own
+    if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
-    rows = replace(rows, w=rows.w / max(float(rows.w.max(initial=0)), 1.0))  # no row is a copy
+    rows = replace(
+        rows, w=rows.w / max(float(rows.w.max(initial=0)), 1.0)
+    )  # no row counts as copies
     order = np.random.default_rng(seed).permutation(len(rows.w))
     learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"
     if not shared:
-        # One half learns the law, the other gives the scores
+        # The first half learns the law, the second half has the scores
         half = len(order) // 2 if len(order) >= 2 * FEWEST_ROWS else 0
         learned, scored = order[:half], order[half:]
     parts = rows.take(learned), rows.take(scored)
@@ -373,21 +374,21 @@ def _learn(
         for coverage in (0.5, 0.8, 0.9, 0.95):
             ends = law.errors(1.0 if law.scale is None else s, F, coverage)
             costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, few.w)
-    least = min(costs)  # a simpler law that is as good comes first
+    least = min(costs)  # the simplest law near the least cost
     return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - LEAST_GAIN) <= least)
 
 
-#: Inputs z of the rows that a law is learned from, and of the others that have scores.
+#: Inputs z of the rows that a law is learned from, and of the other rows with scores.
 Inputs = tuple[Float[Array, "m k"], Float[Array, "s k"]]
 
 
 def _scale(
     e: Float[Array, " m"], w: Float[Array, " m"], z: Inputs, seed: int
 ) -> tuple[KernelSum, Float[Array, " n"], float]:
-    """Return z ↦ log s, its values at all rows, each as learned without it, and their error."""
+    """Return z ↦ log s, its leave-one-out values at all rows, and their mean squared error."""
     from bochner.selection.choose import choose_for_matrix  # noqa: PLC0415  loads the search
 
-    # log |e|, with |e| from a tenth of its median to a thousand of it
+    # log |e|, with |e| between 0.1 and 1,000 times its median
     typical = float(np.median(np.abs(e)))
     size = np.minimum(np.abs(e), 1e3 * typical)
     target = 0.5 * np.log(size**2 + (0.1 * typical) ** 2)
@@ -397,13 +398,13 @@ def _scale(
     tuning, curves = choose_for_matrix(spec, sample, None, True)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     machine, left_out = smoothed(kernel, z[0], target[:, None], w, seed)
-    # A penalty that is chosen on dependent errors is too small: take the share, 0 to 1, of the
-    # values about their mean that the target is nearest to
+    # The penalty chosen on dependent errors is too small: shrink the values towards their mean by
+    # the least-squares factor, 0 to 1
     f = left_out[:, 0]
     mean = np.average(f, weights=w)
-    away = w * (f - mean)
-    power = float(away @ (f - mean))
-    share = np.clip(away @ target / power, 0.0, 1.0) if power > 0 else 0.0
+    centred = w * (f - mean)
+    power = float(centred @ (f - mean))
+    share = np.clip(centred @ target / power, 0.0, 1.0) if power > 0 else 0.0
     intercept = mean + share * (machine.intercept - mean)
     scale = replace(machine, coef=share * machine.coef, intercept=intercept)
     values = np.concatenate([mean + share * (f - mean), scale(z[1])[:, 0]])
@@ -414,7 +415,7 @@ def _scale(
 def _shape(
     kernel: Kernel, z: Inputs, u: Float[Array, " m"], w: Float[Array, " m"], seed: int
 ) -> tuple[Distribution, Float[Array, "n J"]]:
-    """Return the conditional distributions of u, and for each row the one learned without it."""
+    """Return the conditional distributions of u, and the leave-one-out F of each row."""
     knots = np.unique(np.quantile(u, np.arange(1, 40) / 40))
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
@@ -438,9 +439,9 @@ def smoothed(
     mean, about = moments.feature_mean, moments.target_mean
     Z -= mean
     eigen = decompose(moments)
-    every = slice(None, None, -(-len(w) // 1024))  # rows that the penalty is chosen by
-    judged = Z[every], y[every] - about, w[every]
-    solution = solve_ridge(eigen, (mean, about), "loo", [judged])
+    every = slice(None, None, -(-len(w) // 1024))  # rows on which the penalty is chosen
+    tuning = Z[every], y[every] - about, w[every]
+    solution = solve_ridge(eigen, (mean, about), "loo", [tuning])
     coef = phi.root(np.dtype(np.float64)) @ solution.coef
     alpha = np.full(y.shape[1], float(solution.alpha))
     (residuals, errors), *_ = left_out_rows(eigen, [(Z, y - about, w)], alpha)
