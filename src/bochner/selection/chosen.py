@@ -1,4 +1,4 @@
-"""The checked parameters of features, the choices of a fit, and the sums of its features."""
+"""Checked parameters of features, the kernel and map of a fit, and moments of features."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from bochner.sums.moments import MomentsOf, Precision
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The parameters of features, checked; ``who`` is the class of the learner, for messages."""
+    """Checked parameters of kernel and features; ``who`` is the estimator, for messages."""
 
     who: str
     kernel: Kernel | str
@@ -35,7 +35,7 @@ class FeatureSpec:
     learns_metric: bool
     precision: str
     seed: int
-    columns: str = "as_given"  # Or "auto": skewed columns may be transformed for a name
+    columns: str = "as_given"  # Or "auto": columns may be transformed
     effort: str | None = None  # None is "medium"
     of_classes: bool = False  # Whether targets are classes: kernels are judged by log losses
     waves: bool = False  # Whether "auto" may take Fourier modes instead of features
@@ -60,14 +60,14 @@ class FeatureSpec:
         known, how = as_kernel(kernel), features.as_method(method)
         if metric is not None and has_free(known):
             raise InvalidInput(
-                f'{who}: metric="learned" starts from a kernel with all its numbers, or a name; '
-                f"got {known!r}. Give the numbers, or leave the metric out."
+                f'{who}: metric="learned" requires a kernel without free numbers, or a name; '
+                f"got {known!r}. Give all numbers, or leave out metric."
             )
         if effort is not None:
             as_effort(effort, who)
         width, seed = as_width(WIDTH if n_features is None else n_features), seed_of(random_state)
-        asked = precision, seed, columns, effort, of_classes
-        return FeatureSpec(who, known, how, width, metric == "learned", *asked)
+        others = precision, seed, columns, effort, of_classes
+        return FeatureSpec(who, known, how, width, metric == "learned", *others)
 
     @property
     def is_quick(self) -> bool:
@@ -76,25 +76,25 @@ class FeatureSpec:
 
     @property
     def bends(self) -> bool:
-        """Whether skewed columns may be transformed; not if the kernel is given."""
+        """Whether skewed columns may be transformed: only for a kernel name, not "linear"."""
         return self.columns == "auto" and isinstance(self.kernel, str) and self.kernel != "linear"
 
     @property
     def width_to_search(self) -> int:
-        """Width at which kernels are compared."""
+        """Number of features with which kernels are compared."""
         if isinstance(self.width, float) or self.width > WIDE:
             return SEARCHED
         return self.width
 
     @property
     def is_open(self) -> bool:
-        """Whether a choice depends on the penalty."""
+        """Whether kernel, method or width is chosen by the fit."""
         searched = isinstance(self.kernel, str) or has_free(self.kernel)
         return searched or isinstance(self.width, float) or isinstance(self.method, Auto)
 
     @property
     def needs_rows(self) -> bool:
-        """Whether features depend on rows."""
+        """Whether features depend on the data."""
         return self.learns_metric or not isinstance(self.method, Fourier) or self.is_open
 
 
@@ -111,7 +111,7 @@ class Function:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The kernel and the map of a fit, and how both were chosen."""
+    """Kernel and feature map of a fit, and the choice of both."""
 
     seed: int
     search: Tuning
@@ -148,19 +148,19 @@ class Chosen:
         """Return φ(X), computed in the precision of the fit, as NumPy's float64."""
         return to_numpy(self.rounded.features(X)).astype(np.float64, copy=False)
 
-    def in_precision(self, asked: str, n: int | None) -> "Chosen":
-        """Return a copy with features in the precision for n rows."""
-        return replace(self, precision=feature_precision(asked, n, self.map))
+    def in_precision(self, precision: str, n: int | None) -> "Chosen":
+        """Return a copy with features in this precision; "auto" depends on the n rows."""
+        return replace(self, precision=feature_precision(precision, n, self.map))
 
     def through(self, curves: Curves) -> "Chosen":
-        """Return a copy for rows whose columns are transformed first."""
+        """Return a copy that transforms the columns of rows first."""
         kernel, phi = curves.of(self.kernel), self.map
         search = replace(self.search, kernel=kernel)
         bent = DerivedMap(curves.of(phi.kernel), phi, phi.n_inputs)
         return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
 
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Function:
-        """Return φ(x) β + b by the cheapest features, and its gradients, for φ not rounded."""
+        """Return f(x) = φ(x) β + b, computed as cheaply as possible; gradients use exact φ."""
         phi, (plain, landmarks) = self.rounded, self.map.unwhitened()
         if landmarks is not None:  # kernel values in float64, as large coefficients need
             phi = Rounded(self.kernel, plain, "float64")
@@ -170,13 +170,13 @@ class Chosen:
         return Function(values, lambda X: plain.gradients(X, coef))
 
 
-def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
-    """Return the precision of features and of their products in a first sweep.
+def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precision:
+    """Return the precision of features; "auto" is float64 for few rows and for landmarks.
 
-    A Nyström map in float32 approximates K plus a jitter, which limits most fits.
+    A Nyström map in float32 approximates K plus a jitter, which limits the accuracy of most fits.
     """
-    if asked != "auto":
-        return "float32" if asked == "float32" else "float64"
+    if precision != "auto":
+        return "float32" if precision == "float32" else "float64"
     small = n is not None and by_rows(n, phi.n_features, SMALL)
     return "float64" if small or phi.unwhitened()[1] is not None else "float32"
 
@@ -185,8 +185,8 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
 
 
 def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
-    """Return the summand of moments; landmarks' kernel values are whitened last where τ allows."""
-    plain, landmarks = chosen.map.unwhitened()  # rounding of sums is multiplied by up to 1/τ
+    """Return the summand of moments; whiten kernel values after summation if jitter τ is large."""
+    plain, landmarks = chosen.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
     double = chosen.precision == "float64"
     if double and landmarks is not None and (landmarks.jitter or 0.0) >= COARSE:
         values = Rounded(plain.kernel, plain, chosen.precision)

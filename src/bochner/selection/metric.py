@@ -25,26 +25,26 @@ MANY_COLUMNS = 256
 
 @dataclass(frozen=True, eq=False)
 class TunedKernel:
-    """A tuned kernel in the units of the data, and where the search for its penalty starts."""
+    """A tuned kernel in the units of the data, and the start of the search for its penalty."""
 
     name: str
     kernel: Kernel
     alpha: float
-    numbers: int  # Tuned numbers without the penalty
+    numbers: int  # Number of tuned hyperparameters, without the penalty
 
 
 def turned_metrics(
     kernel: Any, alpha: float, search: MatrixSearch, rounds: int, brief: bool = False
 ) -> Iterator[TunedKernel]:
-    """Yield the kernel of each round, its scale tuned on all rows or, ``brief``, on few."""
+    """Yield the kernel of each round; its scale is tuned on few rows if ``brief``, else on all."""
     rows, d = search.rows, search.rows.X.shape[1]
     diagonal = d > MANY_COLUMNS
     family = kernel.replace(lengthscale=1.0)
     L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
     for number in range(rounds):
         L = next_root(family, rows, L, alpha, diagonal)
-        turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = turned.scaled(family, alpha, 3 if brief else 6, few=brief)
+        rotated = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
+        end = rotated.scaled(family, alpha, 3 if brief else 6, few=brief)
         scale = significant(float(np.exp(end.at[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:
@@ -60,9 +60,10 @@ def turned_metrics(
 def next_root(
     family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool
 ) -> Float[Array, "d d"]:
-    """Return the root of the average outer product of a fit's gradients, of the same size.
+    """Return the root of the average outer product of a fit's gradients.
 
-    Entries have seven digits of the norm of their row: the same on every processor.
+    It keeps the median distance of rows. Entries are rounded to seven digits of the norm of their
+    row, so that they are equal on every processor.
     """
     Z, w = rows.X @ L, rows.w
     s = squared_distances(Z)
@@ -74,7 +75,7 @@ def next_root(
         R = slope * c
         gradient = R.sum(axis=1)[:, None] * Z - R @ Z
         M = M + (np.diag(w @ gradient**2) if diagonal else gradient.T @ (w[:, None] * gradient))
-    # In units of the columns' deviations every direction keeps a share of the mean eigenvalue.
+    # In units of the columns' deviations, 1e-4 of the mean eigenvalue is added to each direction.
     to_units = L * rows.spread[:, None]
     M = to_units @ M @ to_units.T
     d = len(M)
@@ -88,7 +89,7 @@ def next_root(
 
 
 def metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...], ...]:
-    """Return the metric of trace d in units of the columns' deviations."""
+    """Return the metric, scaled to trace d, in units of the columns' deviations."""
     if isinstance(kernel, Mahalanobis):
         A = np.array(kernel.matrix)
     else:
@@ -102,5 +103,5 @@ def _typical(s: Float[Array, "m m"]) -> float:
 
 
 def entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
-    """Return the entries at ten digits: fewer would leave a matrix that is not positive."""
+    """Return the entries with ten digits; with fewer A may not be positive definite."""
     return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)

@@ -1,4 +1,4 @@
-"""The record of a search: the chosen kernel and the candidates."""
+"""Record of a search: the chosen kernel and the candidates."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,34 +13,35 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
 from bochner.selection.words import families_of, in_words, lengthscales_of, terms_of
 
-#: Measures of comparisons: relative errors; 1 is the error of the best constant.
+#: Measures of comparisons, relative to the loss of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
 _LABELS = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 
 
 @dataclass(frozen=True)
 class KernelComparison:
-    """A candidate, its error, and the comparison with the best of the kernels preferred to it.
+    """A candidate, its error, and its comparison with the best of the preferred kernels.
 
-    Of kernels that tie, the one with more evidence is preferred; of classes, the simpler one. NaN
-    and 0: not recorded, or without a comparison.
+    In a tie the kernel with more evidence is preferred; for classes the simpler kernel. NaN and 0:
+    not recorded, or not compared.
     """
 
-    tuned: int  # Numbers that were tuned: 0, 1 lengthscale for all columns, one per column, or more
-    kernel: Kernel  # The best of this kind
+    tuned: int  # Number of tuned hyperparameters, such as 1 lengthscale for all columns
+    kernel: Kernel  # With tuned hyperparameters
     error: float = float("nan")  # Value of ``measure``
-    #: Reduction of the error of the preferred kernel, or of the log of leave-one-out errors.
+    #: Reduction of the preferred kernel's error, or of the log of its leave-one-out error.
     gain: float = float("nan")
-    #: Reduction that is required. On held-out rows: the larger of 0.3 % of the error and one
-    #: standard deviation of the difference, half of one for classes. Else a penalty of numbers.
+    #: Required reduction. On held-out rows: the larger of 0.3 % of the error and one standard error
+    #: of the difference (0.5 for classes; 3 for one column and against a linear kernel). For other
+    #: measures: a penalty on the number of hyperparameters.
     deviation: float = float("nan")
-    taken: bool = False  # Whether the gain is larger
+    taken: bool = False  # Whether this kernel was chosen
     #: Squared error or log loss on held-out rows, relative to the loss of the best constant; or the
     #: leave-one-out error, minus the log evidence, or the log density, per row.
     measure: str = HELD_OUT
-    name: str = ""  # How it was tuned; empty where the number of tuned numbers says so
+    name: str = ""  # How it was tuned; "" if ``tuned`` says so
     rows: int = 0  # Rows that it was fitted to
-    seconds: float = field(default=float("nan"), compare=False)  # Time to tune and judge it
+    seconds: float = field(default=float("nan"), compare=False)  # Time for tuning and comparing
 
     @property
     def label(self) -> str:
@@ -48,7 +49,7 @@ class KernelComparison:
 
     @property
     def score(self) -> str:
-        """R², or the value of another measure, with two digits of the error at least."""
+        """R² or the value of the measure, with at least two digits of the error."""
         digits = 1 - int(np.floor(np.log10(self.error))) if 0 < self.error < 1 else 3
         score = 1 - self.error if self.measure.startswith("error ") else self.error
         return f"{score:.{min(max(digits, 3), 9)}f}"
@@ -56,30 +57,31 @@ class KernelComparison:
 
 @dataclass(frozen=True)
 class Tuning(HtmlResult):
-    """The kernel of a fit, and how it was found.
+    """The kernel of a fit, and the search for it.
 
     Attributes
     ----------
     kernel : Kernel
     share : float
-        Per-row penalty at which it was best: alpha of n rows is about n times this. NaN where the
-        kernel was given.
+        Best penalty per row: alpha for n rows is about n times this. NaN if the user gave the
+        kernel.
     error : float
-        Relative squared error on held-out rows, or relative log loss for classes; 1 is the loss of
-        the best constant, and NaN means that no rows were held out. The choice by some of these
-        rows is judged on the others. It is of fits to at most 2,048 rows, and was .65 to 2 times
-        the error of the fit to all rows; leave-one-out errors in ``solution_.path``, .9 to 1.2
-        times. Log losses have Platt's targets and are never 0; for few errors they are too large.
+        Squared error on held-out rows, or log loss for classes, relative to the best constant; NaN
+        without held-out rows. The choice is cross-validated: the kernel chosen on three quarters
+        of these rows is tested on the other quarter. The fits use at most 2,048 rows (4,096 with
+        ``effort="high"``): the error was 0.65 to 2 times that of the fit to all rows, and
+        leave-one-out errors in ``solution_.path`` 0.9 to 1.2 times. Log losses have Platt's
+        targets: they are never 0, and too large for few errors.
     criterion : {"loo", "evidence"}
     estimator : estimator or None
-        Of :func:`bochner.tune`: with this kernel, not fitted.
+        From :func:`bochner.tune`: the estimator with this kernel, not fitted.
     compared : tuple of KernelComparison
-        Candidates that were compared; empty where the kernel was given.
+        Compared candidates; empty if the user gave the kernel.
     names : sequence of str
-        Names of the columns, for tables; empty where not known.
+        Names of the columns; empty for arrays.
     matrix : tuple of tuple of float, or None
-        Of a learned metric: A, (d, d), of trace d in units of the columns' deviations. Distances
-        are r² = (x − y)ᵀA(x − y)/ℓ².
+        Learned metric A, (d, d), scaled to trace d, in units of the columns' standard deviations:
+        r² = (x − y)ᵀA(x − y)/ℓ².
 
     See Also
     --------
@@ -109,12 +111,12 @@ class Tuning(HtmlResult):
 
     @property
     def chosen(self) -> KernelComparison | None:
-        """The comparison of the chosen kernel; None without any."""
+        """The chosen candidate; None if none was compared."""
         return next((c for c in reversed(self.compared) if c.taken), None)
 
     @property
     def ranked(self) -> list[KernelComparison]:
-        """Candidates that were compared by the measure of the choice, the best first."""
+        """Candidates with the measure of the chosen one, best first."""
         if self.chosen is None:
             return []
         alike = [c for c in self.compared if c.measure == self.chosen.measure]
@@ -135,19 +137,19 @@ class Tuning(HtmlResult):
 
     @property
     def reason(self) -> str:
-        """The choice among candidates, in a sentence; empty without any."""
+        """The choice in one sentence; "" without several candidates."""
         return f" Kernel: {self.summary}" if len(self.compared) > 1 else ""
 
     @property
     def _why_not_first(self) -> str:
-        """Why the candidate with the best score was not chosen; empty where it was."""
+        """Why the candidate with the best score was not chosen; "" if it was."""
         taken, first = self.chosen, next(iter(self.ranked), None)
         if taken is None or first is None or first is taken:
             return ""
         if first.rows != taken.rows:
             return (
-                f"Rank 1 was fitted to {first.rows:,} rows only; kernels fitted to {taken.rows:,} "
-                "rows were chosen from."
+                f"Rank 1 was fitted to only {first.rows:,} rows; the choice was among kernels "
+                f"fitted to {taken.rows:,} rows."
             )
         if not np.isfinite(first.gain):
             return "Rank 1 is not better than the chosen kernel by more than chance."
@@ -157,7 +159,7 @@ class Tuning(HtmlResult):
         )
 
     def lines(self) -> list[tuple[str, ...]]:
-        """Return a head and the ranked candidates as lines of cells, the chosen one marked."""
+        """Return the header and one line of cells per candidate; ">" marks the chosen one."""
         ranked = self.ranked
         label = ranked[0].label
         head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows", "seconds")
@@ -177,7 +179,7 @@ class Tuning(HtmlResult):
         return [head, *cells]
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return the ranked candidates, for programs."""
+        """Return the ranked candidates as dicts."""
         names = ("error", "measure", "rows", "seconds")
         return [
             {"rank": i, "kernel": repr(c.kernel), "tuned": c.name or f"{c.tuned} numbers"}
@@ -190,7 +192,7 @@ class Tuning(HtmlResult):
         words = in_words(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
         if not self.compared:
-            return f"{words}: nothing else was tried"
+            return f"{words}: no other kernel was compared"
         table = columns(self.lines(), words=(0, 2, 4))
         return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
 

@@ -1,4 +1,4 @@
-"""Kernels by name, tolerances for a width, and efforts of a search."""
+"""Kernel names, numbers of features, and search efforts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from bochner.selection.rows import Scale
 Family = Callable[[Scale], Kernel]
 
 
-#: Kernels by name and lengthscale. Without a choice among families "auto" is Gaussian.
+#: Kernels by name. "auto" is Gaussian if there is no choice among families.
 NAMED: dict[str, Family] = {
     "auto": Gaussian,
     "gaussian": Gaussian,
@@ -47,20 +47,20 @@ def as_kernel(kernel: object) -> Kernel | str:
         return name
     raise InvalidInput(
         "kernel must be a value such as Gaussian(lengthscale=0.5), or one of "
-        f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; "
+        f"{', '.join(map(repr, NAMED))}, whose lengthscale is chosen by the fit; "
         f"got {kernel!r}{suggest_object(name, NAMED) or '.'}"
     )
 
 
 def accepts_sparse(kernel: Kernel | str) -> bool:
-    """Whether a kernel serves sparse rows; kernels of a sum over coordinates do not."""
+    """Whether a kernel accepts sparse rows; coordinate-wise kernels, as Laplace, do not."""
     value = NAMED[kernel](1.0) if isinstance(kernel, str) and kernel in NAMED else kernel
     parts = value.get_params().values() if isinstance(value, Kernel) else ()
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
 def as_width(n_features: Any) -> int | float:
-    """Return a width, or the largest ε if it is open: a number below one, or 0.1 for "auto"."""
+    """Return the number of features, or the largest ε: a number below one; 0.1 for "auto"."""
     if isinstance(n_features, float) and 0 < n_features < 1:
         return n_features
     if isinstance(n_features, float | str) and n_features != "auto":
@@ -72,8 +72,8 @@ def as_width(n_features: Any) -> int | float:
 
 
 UNASKED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence
-WIDTH = 1024  # Default width
-SEARCHED = 512  # Width at which a lengthscale is chosen if the width itself is open
+WIDTH = 1024  # Default number of features
+SEARCHED = 512  # Number of features for tuning if the number itself is to be chosen
 
 
 #: Penalty per row, as a share of k(x, x), at which features are judged without a target.
@@ -85,18 +85,17 @@ WITHOUT_TARGET = 1e-3
 
 @dataclass(frozen=True)
 class Effort:
-    """Numbers of rows and rounds in the choice of a kernel."""
+    """Numbers of rows, candidates and rounds in the choice of a kernel."""
 
-    # Rows at the end of descents, and of the fits of all candidates; twice as many for the best
-    rows: int
-    finalists: int  # Number of the best
-    rounds: int  # Rounds of a turned metric
+    rows: int  # Rows for tuning and comparing all candidates; twice as many for the best
+    finalists: int  # Number of the best candidates
+    rounds: int  # Rounds of learning a metric
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)
-    last: int = 2048  # Rows of the fits of finalists and their sums, if there are many more
+    last: int = 2048  # Rows for comparing finalists and their sums, if there are many more
 
     @property
     def more(self) -> int:
-        """Rows of the last descent from the best kernel, and of the fits of the best."""
+        """Rows for the last tuning of the best kernel, and for comparing the best."""
         return 2 * self.rows
 
 
@@ -108,5 +107,5 @@ EFFORTS = {
 
 
 def as_effort(effort: object, who: str) -> Effort | None:
-    """Return the effort of a name; None for "low"."""
+    """Return the effort with this name; None for "low"."""
     return EFFORTS.get(one_of(effort, who, "effort", ("low", *EFFORTS)))

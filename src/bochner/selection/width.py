@@ -1,4 +1,4 @@
-"""The number of features: widths are doubled until the certificate holds, then bisected."""
+"""Number of features: doubled until the certificate holds, then bisected."""
 
 import time
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Width(HtmlResult):
 
     @property
     def n_features(self) -> int:
-        """D."""
+        """Number D of features."""
         return self.map.n_features
 
     @property
@@ -95,7 +95,7 @@ def required_features(
     ----------
     kernel : Kernel
     method : Method or str
-        "auto" is decided once, at 512 features: its choice, or landmarks if their ε is smaller.
+        "auto" chooses once, at 512 features; landmarks are used instead if their ε is smaller.
     X : (n, d)
         Rows of the fit, or a random sample of them.
     alpha : float
@@ -122,11 +122,10 @@ def required_features(
 
     Notes
     -----
-    ε is measured on at most 1024 rows as :func:`bochner.certify` measures it, with K made once;
-    widths double until it is at most 0.85 of the tolerance, and two steps of bisection on the
-    logarithm then bring the width to within a fifth of the least that would do. Time O(m³ log D +
-    m² D) for m sampled rows. Where the method is open and X are all rows, as many features as
-    rows are the exact kernel.
+    ε is measured on m ≤ 1024 rows as in :func:`bochner.certify`, with one kernel matrix. Widths
+    double until ε is at most 0.85 of the tolerance. Two steps of bisection on the logarithm then
+    find the smallest such width to within a fifth. Time O(m³ log D + m² D). With "auto", and if X
+    has all rows, a width of n features means the exact kernel.
 
     Examples
     --------
@@ -159,10 +158,10 @@ class _Search:
     tried: dict[int, Tried] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
 
-    def run(self, asked: Method) -> Width:
+    def run(self, method: Method) -> Width:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
-        exact = asked if isinstance(asked, Auto) and self.n == self.X.shape[0] else None
-        method = self._decided(asked)
+        exact = method if isinstance(method, Auto) and self.n == self.X.shape[0] else None
+        method = self._decided(method)
         most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self.n)
         most = most if exact and most == self.n else max(2, most - most % 2)  # pairs
         low, high, width, limit = 0, 0, FIRST, None
@@ -195,7 +194,7 @@ class _Search:
     def _decided(self, method: Method) -> Method:
         """Return the method; for "auto" its choice or landmarks, by the smaller ε.
 
-        The error of the matrix hides a direction that features cannot approximate; ε does not.
+        "auto" compares errors of the matrix, which miss a single badly approximated direction.
         """
         if not isinstance(method, Auto):
             return method
@@ -205,14 +204,14 @@ class _Search:
         if not (method.candidates or Nystrom() in maps):
             maps[Nystrom()] = draw_map(Nystrom(), self.kernel, ask)
         epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
-        least = (1 + SAME) * min(epsilons.values())  # of equal ones the choice of "auto"
+        least = (1 + SAME) * min(epsilons.values())  # in a tie the choice of "auto"
         return next(m for m, epsilon in epsilons.items() if epsilon <= least)
 
     def _ask(self, width: int) -> Request:
         return Request(self.X.shape[1], width, self.seed, X=self.X)
 
     def _is_cut(self, narrow: int, wide: int) -> bool:
-        """Whether ε no longer falls because a series is cut."""
+        """Whether ε stops falling because a series is truncated."""
         if not narrow or self.tried[wide].epsilon < 0.9 * self.tried[narrow].epsilon:
             return False
         alpha, phi = self.alpha * self._rows.shape[0] / self.n, self.maps[wide]
@@ -221,7 +220,7 @@ class _Search:
         return rest is not None and float(rest.sum()) > least
 
     def _suffices(self, method: Method, width: int) -> bool:
-        """Try a width; ε of all rows or of another seed may be larger than that of the sample."""
+        """Whether a width suffices, with a margin for other rows and seeds."""
         if width not in self.maps:
             self.maps[width] = draw_map(method, self.kernel, self._ask(width))
         phi = self.maps[width]
@@ -250,10 +249,10 @@ def penalty_for(
 ) -> float:
     """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
-    Errors of m ≤ 1024 and of m/4 rows give a power of the number of rows, between 0 and 1. O(m³).
+    The penalties of m ≤ 1024 and of m/4 rows give the power of n_rows, from 0 to 1. O(m³).
     """
-    chosen = np.sort(stream(seed, "penalty").permutation(len(y))[:1024])
-    X, y = X[chosen], y[chosen]
+    rows = np.sort(stream(seed, "penalty").permutation(len(y))[:1024])
+    X, y = X[rows], y[rows]
     few = max(2, len(y) // 4)
     small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (few, len(y)))
     power = np.clip(np.log(large / small) / np.log(len(y) / few), 0.0, 1.0)
@@ -261,7 +260,7 @@ def penalty_for(
 
 
 def _exact_penalty(kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"]) -> float:
-    """Return the penalty of least leave-one-out error; the rows of K's root are the features."""
+    """Return the penalty of least leave-one-out error, with the rows of √K as features."""
     values, vectors = eigh(to_numpy(kernel(X)).astype(np.float64), driver="evd", check_finite=False)
     _, alphas, errors = left_out(vectors * np.sqrt(np.maximum(values, 0.0)), y)
     return float(alphas[best_of(errors, "loo")])

@@ -1,4 +1,4 @@
-"""Kernels in words: the shortest of many lengthscales, ranked; the others are counted."""
+"""Descriptions of kernels for people: the shortest lengthscales, and the number of others."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from bochner.kernels.sphere import ALL
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 
-#: Lengthscales and names of columns that are written out: in general, and in a table's summand.
+#: Largest number of lengthscales or columns that are listed: in text, and in a table cell.
 IN_TEXT, IN_CELL = 6, 2
 
 Names = Sequence[str] | None
@@ -47,8 +47,8 @@ def families_of(kernel: Kernel) -> str:
 
 def _family(kernel: Kernel) -> str:
     inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
-    given = f"({inner.smoothness:g})" if isinstance(inner, Matern) else ""
-    return type(inner).__name__ + given + " in a metric" * (inner is not kernel)
+    smoothness = f"({inner.smoothness:g})" if isinstance(inner, Matern) else ""
+    return type(inner).__name__ + smoothness + " in a metric" * (inner is not kernel)
 
 
 def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
@@ -86,7 +86,7 @@ def _scales(kernel: Kernel, names: Names, columns: Sequence[int]) -> list[tuple[
 
 
 def _within(kernel: Any, names: Names, spread: Spread) -> str:
-    """Return the words of a part of another kernel, in brackets if they are no code."""
+    """Return the text of a part of a kernel, in brackets unless it is the part's repr."""
     if not isinstance(kernel, Kernel):  # a number
         return f"{kernel:.4g}"
     text = in_words(kernel, names, spread)
@@ -95,16 +95,16 @@ def _within(kernel: Any, names: Names, spread: Spread) -> str:
 
 def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     """Return the text of a leaf kernel, or of a leaf kernel in a metric."""
-    pairs, turned = _scales(kernel, names, ALL), isinstance(kernel, Mahalanobis)
-    if not pairs or not (turned or (isinstance(kernel, Stationary) and len(pairs) > IN_TEXT)):
+    pairs, is_metric = _scales(kernel, names, ALL), isinstance(kernel, Mahalanobis)
+    if not pairs or not (is_metric or (isinstance(kernel, Stationary) and len(pairs) > IN_TEXT)):
         return rounded(repr(kernel))
     known, lengths = zip(*pairs, strict=True)
-    apart = None if spread is None or len(spread) != len(known) else spread
-    scales = np.asarray(lengths) / (1.0 if apart is None else np.where(apart > 0, apart, 1.0))
+    widths = None if spread is None or len(spread) != len(known) else spread
+    scales = np.asarray(lengths) / (1.0 if widths is None else np.where(widths > 0, widths, 1.0))
     ranked = sorted(zip(known, scales, strict=True), key=lambda pair: pair[1])
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
-    what = "a metric with lengthscales along" if turned else "lengthscales of"
-    units = "" if apart is None else " in standard deviations,"
+    what = "a metric with lengthscales along" if is_metric else "lengthscales of"
+    units = "" if widths is None else " in standard deviations,"
     limit = IN_TEXT + (len(scales) == IN_TEXT + 1)  # one more takes no more words than "1 other"
     text, rest = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
     if others := ranked[limit:]:
@@ -113,12 +113,12 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
 
 
 def _named(names: Names, columns: Sequence[int]) -> list[str]:
-    """Return the names of columns, where there are names for all."""
+    """Return the names of columns, or "column 3" if not all have names."""
     known = names is not None and len(names) > max(columns)
     return [str(names[j]) if known else f"column {j}" for j in columns]  # type: ignore[index]
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first few names as text, and how many more there are."""
+    """Return the first names as text, and the number of further ones."""
     more = len(names) - IN_TEXT
     return ", ".join(names[:IN_TEXT]) + (f" and {more} more" if more > 0 else "")
