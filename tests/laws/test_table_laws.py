@@ -594,3 +594,12 @@ def test_times_have_the_parts_that_they_span():
     expected = ("when (days)", "when (season, sine)", "when (season, cosine)")
     assert model.schema_.feature_names == expected
     assert model.predict(pd.DataFrame({"when": ["2004Q3"]})) == pytest.approx([18.0], abs=1.0)
+
+
+def test_a_season_goes_on_after_the_last_date():
+    """Far from all dates the kernel was zero, and predictions were the mean of the target."""
+    days = np.sort(np.random.default_rng(0).integers(0, 8000, 500))
+    frame = pd.DataFrame({"day": pd.Timestamp("1990-01-01") + pd.to_timedelta(days, unit="D")})
+    y = np.sin(2 * np.pi * days / 365.2425) + 0.3 * np.random.default_rng(1).standard_normal(500)
+    model = bo.KernelRidge(random_state=0).fit(frame[:300], y[:300])
+    assert model.score(frame[300:], y[300:]) > 0.75

@@ -27,7 +27,7 @@ from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
-from bochner.kernels.kernel import Kernel, Scaled
+from bochner.kernels.kernel import Columns, Kernel, Scaled
 from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._rows import KernelSum
@@ -160,6 +160,9 @@ def _direct_rows(
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
     rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     tuning, curves = chosen_by_matrix(spec, rows)
+    if spec.features.kernel == "auto" and spec.features.trends and not spec.features.of_classes:
+        kernel = _with_seasons(tuning.kernel, spec.features.trends, rows.X.shape[1])
+        tuning = replace(tuning, kernel=kernel)
     chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
     order = np.argsort(rows.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
     solution = _solved(spec, chosen.kernel, rows.take(order), tuning.share)
@@ -193,6 +196,20 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
         rows = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
         tuning = _of_least_log_loss(spec, rows, tuning, near_tuning, solution)
     return tuning, curves
+
+
+def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
+    """Return the mean of the kernel and of that without trends: seasons go on after all dates."""
+    others = tuple(j for j in range(d) if j not in trends)
+
+    def both(part: Any, _: Any) -> Kernel:
+        scales = getattr(part, "lengthscale", None)
+        if not isinstance(scales, tuple) or len(scales) != d:
+            return part
+        rest = part.replace(lengthscale=tuple(scales[j] for j in others))
+        return 0.5 * part + 0.5 * Columns(rest, others)
+
+    return kernel.rebuilt(both) if others else kernel
 
 
 def _of_least_log_loss(

@@ -1,7 +1,7 @@
 """Kernel ridge regression and classification at any number of rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 import numpy as np
@@ -54,6 +54,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         precision: Precision | None = None,
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
+        spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
         rows = models.represent(spec, named(self.method), *asked)
         return models.warned(inputs, spec, *rows)
 
