@@ -1,4 +1,4 @@
-"""Conjugate gradients for several right-hand sides, and products with a kernel matrix by tiles."""
+"""Conjugate gradients for several right-hand sides, and kernel matrices as operators."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from bochner.errors import InvalidInput
 
 
 class Steps(NamedTuple):
-    """Approximate solutions, and the steps of conjugate gradients."""
+    """Approximate solutions, and the coefficients of the steps of conjugate gradients."""
 
     solution: Float[Array, "t ..."]
     first: Float[Array, " t"]  # rᵀM⁻¹r at the start
-    last: Float[Array, " t"]  # and at the end
-    lengths: Float[Array, "s t"]  # of the steps; NaN where a right-hand side takes no part
-    ratios: Float[Array, "s t"]
+    last: Float[Array, " t"]  # rᵀM⁻¹r at the end
+    lengths: Float[Array, "s t"]  # step lengths; NaN after a right-hand side has converged
+    ratios: Float[Array, "s t"]  # ratios of rᵀM⁻¹r from step to step
 
     @property
     def products(self) -> int:
-        """Number of products."""
+        """Number of products with H."""
         return len(self.lengths)
 
     @property
@@ -51,7 +51,7 @@ class Steps(NamedTuple):
 def inner(
     A: Float[Array, "t p"], B: Float[Array, "t p"], joint: bool = False
 ) -> Float[Array, " t"]:
-    """Return the inner product of each row, or of all rows together in every place."""
+    """Return the inner product of each row; with ``joint`` their sum, repeated for each row."""
     rows = np.einsum("ij,ij->i", A, B)
     return np.full(len(rows), rows.sum()) if joint else rows
 
@@ -64,12 +64,12 @@ def conjugate_gradients(
     most: int,
     inner: Callable[[Array, Array], Float[Array, " t"]] = inner,
 ) -> Steps:
-    """Solve H x = right from zero, until the residual is ``shares`` of what it was.
+    """Solve H x = right, from x = 0, until each residual is ``shares`` times the first residual.
 
-    ``operator(V, rows)`` gives the matrices of these rows' problems times the rows of V, and
-    ``precondition(V, rows)`` approximate inverses likewise, in whose norm residuals are measured.
-    If ``inner`` returns the sum over all rows in every place, the rows are one problem; else each
-    has its own steps, and a row that is done takes no part in the ``most`` products.
+    ``operator(V, rows)`` returns H times each row of V, for the problems ``rows``;
+    ``precondition(V, rows)`` returns M⁻¹ times each row. Residuals are measured in the norm of M⁻¹.
+    If ``inner`` is joint, the rows are one problem. Otherwise each row has its own steps, and a
+    converged row is not multiplied again. At most ``most`` products are computed.
     """
     x, r, every = np.zeros_like(right), right.copy(), np.arange(len(right))
     z = precondition(r, every)
@@ -79,45 +79,45 @@ def conjugate_gradients(
     while len(rows) and len(steps) < most:
         q = operator(p, rows)
         curvature = inner(p, q)
-        bends = curvature > 0  # else rounding is all that is left
-        step = np.divide(rho[rows], curvature, out=np.zeros_like(curvature), where=bends)
+        positive = curvature > 0  # else the residual is rounding
+        step = np.divide(rho[rows], curvature, out=np.zeros_like(curvature), where=positive)
         shaped = step.reshape(-1, *(1,) * (right.ndim - 1))
         x[rows] += shaped * p
         r[rows] -= shaped * q
         z = precondition(r[rows], rows)
         new = np.maximum(inner(r[rows], z), 0.0)
         ratio = new / rho[rows]
-        taken = np.full((2, len(right)), np.nan)
-        taken[:, rows[bends]] = step[bends], ratio[bends]
-        steps.append(taken)
-        going = bends & (new > shares[rows] ** 2 * first[rows])
-        p = (z + ratio.reshape(shaped.shape) * p)[going]
+        numbers = np.full((2, len(right)), np.nan)
+        numbers[:, rows[positive]] = step[positive], ratio[positive]
+        steps.append(numbers)
+        active = positive & (new > shares[rows] ** 2 * first[rows])
+        p = (z + ratio.reshape(shaped.shape) * p)[active]
         rho[rows] = new
-        rows = rows[going]
+        rows = rows[active]
     lengths, ratios = np.array(steps).reshape(-1, 2, len(right)).swapaxes(0, 1)
     return Steps(x, first, rho, lengths, ratios)
 
 
-# --- The kernel matrix as an operator: products with it, a tile at a time, and never the matrix
+# --- The kernel matrix as an operator, by tiles, without storing the matrix ----------------------
 
 TILE = 1024  # Rows and columns of a tile: 8 MB in float64
 
 
 @dataclass(frozen=True, eq=False)
 class KernelOperator:
-    """Products K V of the n × n kernel matrix of some rows, which is never stored.
+    """Products K V with the n × n kernel matrix of rows, without storing the matrix.
 
-    Tiles on and above the diagonal are recomputed for each product, and each serves twice, as
-    itself and transposed: n²/2 kernel values a product. Tiles in float32 take half of the time or
-    less; sums over a tile are of its precision, sums over tiles float64 always.
+    Tiles on and above the diagonal are computed again for each product and used twice, also
+    transposed: n²/2 kernel values per product. Tiles in float32 take at most half of the time; sums
+    over a tile have its dtype, sums over tiles are float64.
     """
 
-    tiles: Callable[[Array, Array], Array]  # the kernel matrix of checked rows, in their precision
+    tiles: Callable[[Array, Array], Array]  # kernel matrix of checked rows, in their dtype
     X: Float[Array, "n d"]
     tile: int = TILE
-    # Whether the kernel is one of x − y: float32 rows about their mean lose less
+    # Whether the kernel is stationary: float32 rows are then centred, for accuracy
     moved: bool = False
-    # Profile and parameter of the compiled loop, which multiplies values as they are computed
+    # Name and parameter of a compiled loop that also multiplies, if there is one
     loop: tuple[str, float] | None = None
 
     @property
@@ -126,7 +126,7 @@ class KernelOperator:
 
     @cached_property
     def single(self) -> bool:
-        """Whether float32 serves: of 64 rows kernel values differ by a thousandth at most."""
+        """Whether float32 is accurate: kernel values of 64 rows change by at most 0.1 %."""
         few = slice(0, None, max(1, self.n // 64))
         rows, rounded = (A[few].copy() for A in (self.X, self._single_rows))
         right = self.tiles(rows, rows)
@@ -138,7 +138,7 @@ class KernelOperator:
         return bool(np.abs(product - right).max() <= 1e-3 * np.abs(right).max())
 
     def product(self, V: Float[Array, "n t"], precision: str = "float64") -> Float[Array, "n t"]:
-        """Return K V in float64, by tiles of this precision."""
+        """Return K V in float64; tiles are computed in ``precision``."""
         X = self.X if precision == "float64" else self._single_rows
         scale = np.abs(V).max(axis=0, initial=0.0)
         scale[scale == 0] = 1.0
@@ -165,12 +165,12 @@ class KernelOperator:
 
 @dataclass(frozen=True, eq=False)
 class KernelTerms:
-    """The kernel matrix of a sum of compiled loops, computed where it is needed and never stored.
+    """The kernel matrix of a sum of kernels with compiled loops, without storing the matrix.
 
-    A fit makes about five products, which take no longer than to read a stored matrix.
+    A fit needs about five products, which take as long as computing and reading a matrix.
     """
 
-    terms: Sequence[tuple[float, KernelOperator]]  # Share and loop of each
+    terms: Sequence[tuple[float, KernelOperator]]  # weight and operator of each term
 
     def __getitem__(self, place: tuple[slice, slice]) -> Float[Array, "b c"]:
         here, there = place

@@ -1,6 +1,6 @@
-"""Canonical correlations from moments: two sides of features, and a penalty on both.
+"""Canonical correlations of two sets of features from moments, with one penalty on both sets.
 
-With G the centred products of [Z_x, Z_y] side by side, directions a and b maximise a·G_xy b subject
+With G the centred Gram matrix of [Z_x, Z_y], directions a and b maximise a·G_xy b subject
 to a·(G_xx + λI)a = b·(G_yy + λI)b = 1: singular vectors of (G_xx + λI)^(−½) G_xy (G_yy + λI)^(−½).
 One eigendecomposition of each side serves all penalties.
 """
@@ -13,35 +13,35 @@ import numpy as np
 from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
 
-TINY = 1e-13  # Squares of singular values below this share of the largest are rounding
+TINY = 1e-13  # Squared singular values below TINY times the largest are rounding errors
 
-#: Rounding of the products, as a share of the largest eigenvalue: times D in float64.
+#: Rounding error of the products relative to the largest eigenvalue; times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
-#: The least penalty that is tried, as a power of ten of the largest eigenvalue. Rounding of the
-#: products, ε, is ε/alpha of what is decomposed: below it, rounding would take part in the choice.
+#: Smallest penalty to try, as a power of ten relative to the largest eigenvalue. A rounding error ε
+#: of the products becomes ε/alpha, so smaller penalties would be chosen by rounding.
 LEAST = {"float64": -7, "float32": -6}
 
-ROUNDINGS = 8  # Features vary if their deviation is above this many roundings of their mean
+ROUNDINGS = 8  # A feature is constant if its deviation is below 8 rounding errors of its mean
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Pairs of directions."""
+    """Pairs of canonical directions."""
 
     a: Float[Array, "D q"]
     b: Float[Array, "E q"]
-    values: Float[Array, " q"]  # a·G_xy b of the directions of unit penalised length, falling
+    values: Float[Array, " q"]  # a·G_xy b at unit penalised length, descending
 
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Both sides in the coordinates of their eigenvectors."""
+    """Moments of both sides in the coordinates of their eigenvectors."""
 
     x: Float[Array, " D"]  # eigenvalues of G_xx
     y: Float[Array, " E"]  # eigenvalues of G_yy
-    U: Float[Array, "D D"]  # eigenvectors of both
-    V: Float[Array, "E E"]
+    U: Float[Array, "D D"]  # eigenvectors of G_xx
+    V: Float[Array, "E E"]  # eigenvectors of G_yy
     cross: Float[Array, "D E"]  # Uᵀ G_xy V
     weight: float  # Σ w
     precision: str  # precision of the products
@@ -57,12 +57,12 @@ class Sides:
         return Sides(x, y, U, V, cross, sums.weight, sums.precision)
 
     def penalties(self) -> Float[Array, " p"]:
-        """Return penalties to try: a factor of ten apart, up to the largest eigenvalue."""
+        """Return penalties to try: powers of ten times the largest eigenvalue, ascending."""
         top = max(float(self.x[-1]), float(self.y[-1])) or 1.0
         return top * 10.0 ** np.arange(LEAST[self.precision], 1)
 
     def directions(self, count: int, alpha: float) -> Directions:
-        """Return the ``count`` best pairs, or as many as there are; scores have variance 1."""
+        """Return at most ``count`` pairs of largest correlation; scores have variance 1."""
         left, right = self._root(self.x, alpha), self._root(self.y, alpha)
         M = left[:, None] * self.cross * right
         u, values, v = _leading(M, count)
@@ -74,14 +74,14 @@ class Sides:
         return Directions(a, b, values)
 
     def _root(self, eigenvalues: Float[Array, " D"], alpha: float) -> Float[Array, " D"]:
-        """Return (w + alpha)^(−½), and 0 in directions that hold only rounding errors."""
+        """Return (w + alpha)^(−½); 0 for eigenvalues w at rounding level."""
         share = ROUNDING[self.precision] * len(eigenvalues) ** (self.precision == "float64")
         weights = eigenvalues + alpha
         kept = (weights > share * float(eigenvalues[-1])) & (weights > 0)
         return np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=kept)
 
     def _unit(self, eigenvalues: Float[Array, " D"], c: Float[Array, "D q"]) -> Float[Array, " q"]:
-        """Return factors of directions, in eigenvectors' coordinates, for scores of variance 1."""
+        """Return the factors of directions c for which scores have variance 1."""
         variance = eigenvalues @ c**2 / self.weight
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 
@@ -98,14 +98,14 @@ def correlations(sums: Any, directions: Directions) -> Float[Array, " q"]:
 
 
 def _varying(sums: Any) -> Float[Array, "D D"]:
-    """Return the products, zero for features that are constant but for rounding of their mean."""
+    """Return the Gram matrix, with zeros for features that are constant up to rounding."""
     rounding = ROUNDINGS * float(np.finfo(sums.precision).eps) * np.abs(sums.feature_mean)
     varies = np.diag(sums.gram) > sums.weight * rounding**2
     return sums.gram * np.outer(varies, varies)
 
 
 def _leading(M: Float[Array, "D E"], count: int) -> tuple[Array, Array, Array]:
-    """Return the leading singular triplets whose values are above rounding."""
+    """Return at most ``count`` leading singular triplets (u, values, v) above rounding level."""
     if M.shape[0] > M.shape[1]:
         v, values, u = _leading(M.T, count)
         return u, values, v

@@ -1,6 +1,6 @@
-"""Decompositions of large symmetric matrices that Ctrl-C interrupts.
+"""Decompositions of large symmetric matrices that Ctrl-C can interrupt.
 
-A call of LAPACK takes minutes for 20,000 rows and cannot be interrupted: it runs in a thread.
+A call of LAPACK for 20,000 rows takes minutes and cannot be interrupted, so it runs in a thread.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from bochner._core.blas import cholesky, eigvalsh, factor
 from bochner._core.lapack import add_product, solve_by_triangle
 from bochner._core.shapes import Array, Float, Int
 
-AT_ONCE = 2048  # Up to this size results are found in the main thread, in at most two seconds
+AT_ONCE = 2048  # Up to this size the main thread computes the result, in at most two seconds
 SLAB = 1024  # Rows of a slab
-FLOAT32_PENALTY = 1e-6  # Least penalty that float32 products resolve, in traces or norms
+FLOAT32_PENALTY = 1e-6  # Smallest penalty that float32 products resolve, relative to trace or norm
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def symmetric(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
 
 
 def eigenvalues(A: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """Return the eigenvalues of a symmetric matrix, rising."""
+    """Return the eigenvalues of a symmetric matrix in ascending order."""
     if len(A) <= AT_ONCE:
         return eigvalsh(A, check_finite=False)
     return interruptible(lambda: np.linalg.eigvalsh(A), len(A))
@@ -55,9 +55,9 @@ def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, 
 
 
 def raised(act: Callable[[float], T], value: float, least: float, most: float = 1e308) -> T:
-    """Return ``act(value)``; without a factor at ten times the value, or at ``least``, and so on.
+    """Return ``act(value)``, with ``value`` raised tenfold (at least to ``least``) while it fails.
 
-    LinAlgError: no number up to ``most`` is large enough, as where the matrix is not finite.
+    Raises LinAlgError if ``act`` fails up to ``most``, for example for a matrix with NaN.
     """
     while True:
         try:
@@ -69,7 +69,7 @@ def raised(act: Callable[[float], T], value: float, least: float, most: float = 
 
 
 def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
-    """Return L of A + shift I = L Lᵀ; the shift is raised if rounding prevents a factor."""
+    """Return L of A + shift I = L Lᵀ; the shift is raised if A is not positive up to rounding."""
     at = lambda s: cholesky(A + s * np.eye(len(A)), lower=True, check_finite=False)
     return raised(at, shift, least)
 
@@ -77,33 +77,33 @@ def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[A
 def interruptible(act: Callable[[], T], size: int) -> T:
     """Return the result of ``act``, run in a thread for a large matrix; Ctrl-C ends the wait.
 
-    ``act`` must run without Python's lock.
+    ``act`` must release Python's global interpreter lock.
     """
     if size <= AT_ONCE:
         return act()
-    made: Future[T] = Future()
+    result: Future[T] = Future()
 
     def run() -> None:
         try:
-            made.set_result(act())
+            result.set_result(act())
         except BaseException as error:  # noqa: BLE001  raised again in the caller
-            made.set_exception(error)
+            result.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    while not made.done():
-        wait([made], timeout=0.2)  # seconds between two looks at Ctrl-C
-    return made.result()
+    while not result.done():
+        wait([result], timeout=0.2)  # Ctrl-C is handled every 0.2 seconds
+    return result.result()
 
 
 # --- Pivots: which rows represent all rows -------------------------------------------------------
 #
-# Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1) takes each next
-# pivot i with probability proportional to the residual diagonal d_i, then subtracts what row i
+# Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1) draws each pivot i
+# with probability proportional to the residual diagonal d_i, then subtracts the part that row i
 # explains. The accelerated form (Epperly, Tropp and Webber 2024, Algorithm 2) proposes a block of
-# pivots at once and accepts each with probability (current d_i)/(d_i at the block's start): the
-# same law as one at a time, in matrix products, in a sixteenth of the time for 4,000 rows.
+# pivots and accepts each with probability (current d_i)/(d_i at the start of the block). The law is
+# the same; by matrix products it takes a sixteenth of the time for 4,000 rows.
 
-TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}  # Rounding, in traces
+TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}  # Relative to the trace
 
 
 def randomly_pivoted_cholesky(
@@ -113,10 +113,10 @@ def randomly_pivoted_cholesky(
     rng: np.random.Generator,
     corner: Callable[[Array], Float[Array, "b b"]],
 ) -> Int[Array, " r"]:
-    """Choose up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky, in order.
+    """Return up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky, in order.
 
-    ``columns(rows)`` gives K[:, rows] and ``corner(rows)`` K[rows][:, rows]. Time O(n r²) and r
-    columns of K; memory n r numbers, of float32 where they are many: they steer the choice only.
+    ``columns(rows)`` returns K[:, rows], ``corner(rows)`` K[rows][:, rows]. Takes O(n r²) time and
+    r columns of K; stores n r numbers, in float32 if n r > 2²³, as they affect the choice only.
     With r ≥ q/ε + q log(1/(εη)) pivots, η the share of the trace outside the q largest eigenvalues,
     the expected residual trace is at most (1 + ε) times the sum of the eigenvalues after the q-th
     (Chen et al. 2023).
@@ -135,7 +135,7 @@ def randomly_pivoted_cholesky(
         H = np.asarray(corner(proposed), np.float64) - (F @ F.T).astype(np.float64)
         chosen, L = accept(H, residual[proposed], proposed, chances)
         if not len(chosen):
-            residual[proposed] = 0.0  # rounding was all that was left of them
+            residual[proposed] = 0.0  # these residuals were rounding errors
             continue
         chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
         left = np.ascontiguousarray(columns(chosen), dtype).T
@@ -155,9 +155,9 @@ def randomly_pivoted_cholesky(
 def accept(
     H: Float[Array, "b b"], start: Float[Array, " b"], proposed: Array, chances: Float[Array, " b"]
 ) -> tuple[Array, Float[Array, "a a"]]:
-    """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
+    """Return the accepted pivots of a block, and the Cholesky factor of their residual matrix.
 
-    H is the residual matrix of the rows proposed, maybe twice, by the residual diagonal ``start``.
+    H is the residual matrix of the proposed rows, which may repeat, and ``start`` its diagonal.
     """
     accepted: list[int] = []
     L = np.zeros_like(H)

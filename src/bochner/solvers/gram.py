@@ -1,12 +1,11 @@
-"""Systems (G + αI) c = b of waves, G known by its products: conjugate gradients, preconditioned.
+"""Preconditioned conjugate gradients for systems (G + αI) c = b of Fourier modes.
 
-Vectors are rows of coefficients of the D real features: of each wave a cosine and a sine, of the
-constant one. The waves are equispaced or those of :mod:`~.harmonics`. Halves of spectra, as
-in :func:`numpy.fft.rfftn`, have leading axes in the order 0, ..., m, −m, ..., −1, the last 0, ...,
-m.
+Vectors are rows of coefficients of the D real features: a cosine and a sine per mode, and the
+constant. Modes are equispaced, or those of :mod:`~.harmonics`. Half spectra are ordered as in
+:func:`numpy.fft.rfftn`: leading axes 0, ..., m, −m, ..., −1, the last axis 0, ..., m.
 
-**Preconditioner.** The waves of most weight are solved for densely, among one another, the others
-by their diagonal: M is block diagonal, and what remains is nearly the identity.
+**Preconditioner.** M is G + αI among the modes of largest weight, and its diagonal for all other
+modes. The preconditioned matrix is then close to the identity.
 """
 
 import math
@@ -31,13 +30,13 @@ from bochner.solvers.factorisations import raised_factor
 
 
 def half_of(full: Array) -> Array:
-    """Return the half of a spectrum whose whole is given in rising order, after one other axis."""
+    """Return the half spectra (s, ...) of full spectra in ascending order of k."""
     axes = tuple(range(1, full.ndim))
     return np.ascontiguousarray(np.fft.ifftshift(full, axes)[..., : full.shape[-1] // 2 + 1])
 
 
 def full_of(half: Array) -> Array:
-    """Return the whole spectrum in rising order: the inverse of :func:`half_of`."""
+    """Return the full spectra in ascending order of k: the inverse of :func:`half_of`."""
     leading = tuple(range(1, half.ndim - 1))
     right = np.fft.fftshift(half, leading) if leading else half
     axes = (*leading, half.ndim - 1)
@@ -45,7 +44,7 @@ def full_of(half: Array) -> Array:
 
 
 def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """Yield slices of a half spectrum, and of the spectrum padded with zeros."""
+    """Yield pairs of slices: of a half spectrum, and of the padded half spectrum."""
     last = slice(0, extent[-1] + 1)
     axes = [
         [(slice(0, m + 1),) * 2, (slice(m + 1, None), slice(-m, None))][: 2 if m else 1]
@@ -56,7 +55,7 @@ def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple
 
 
 def pad(half: Array, extent: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """Return a half spectrum padded with zeros to real samples of a shape."""
+    """Return a half spectrum padded with zeros, as irfftn needs for real samples of ``shape``."""
     large = np.zeros((*shape[:-1], shape[-1] // 2 + 1), dtype=np.complex128)
     for ours, theirs in _corners(extent):
         large[theirs] = half[ours]
@@ -77,8 +76,8 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 class WaveGram(ABC):
     """G of Fourier modes, centred at their mean if there is an intercept."""
 
-    waves: Array  # sums of waves over the rows, of k in rising order, |k_a| ≤ 2 m_a
-    variances: Array  # weights of the waves, or of degrees
+    waves: Array  # sums of modes over the rows, k ascending, |k_a| ≤ 2 m_a
+    variances: Array  # weights of the modes, or of degrees
     centred: bool
 
     @property
@@ -89,28 +88,28 @@ class WaveGram(ABC):
     @property
     @abstractmethod
     def size(self) -> float:
-        """k(x, x), the sum of the weights of all waves."""
+        """k(x, x), the sum of the weights of all modes."""
 
     @property
     @abstractmethod
     def roots(self) -> Float[Array, " D"]:
-        """Root of the weight of each feature."""
+        """Square root of the weight of each feature."""
 
     @abstractmethod
     def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
-        """Return numbers of features, for cosine and sine of a wave the mean of both."""
+        """Return numbers per feature, with cosine and sine of a mode replaced by their mean."""
 
     @abstractmethod
     def real(self, half: Array) -> Float[Array, "s D"]:
-        """Return the coefficients, without weights, of halves of spectra: an adjoint."""
+        """Return the adjoint of `spectrum` without weights: real coefficients of half spectra."""
 
     @abstractmethod
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
-        """Return the waves of the functions, halves of spectra."""
+        """Return the half spectra of functions with coefficients c."""
 
     @abstractmethod
     def preconditioner(self, alpha: float, full: bool = False) -> "WavePreconditioner":
-        """Return a preconditioner of G + αI; with ``full``, its dense factorisation."""
+        """Return a preconditioner of G + αI; with ``full``, the exact dense factorisation."""
 
     @property
     def dimension(self) -> int:
@@ -123,28 +122,28 @@ class WaveGram(ABC):
 
     @cached_property
     def sums(self) -> Float[Array, " D"]:
-        """Σ w of each feature, which an intercept removes."""
+        """Weighted sum of each feature over the rows, which an intercept removes."""
         return self.right(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
 
     @cached_property
     def density(self) -> Array:
-        """The rows' density on a grid of places: times it there is the Toeplitz matrix."""
+        """Density of the rows on a grid; the Toeplitz matrix multiplies by it there."""
         extent = tuple(length // 2 for length in self.waves.shape)
         shape = tuple(next_fast_len(2 * m + 1, real=True) for m in extent)
         half = pad(half_of(self.waves[None])[0], extent, shape)
         return irfftn(half, s=shape) * math.prod(shape)
 
     def right(self, cross: Array) -> Float[Array, "s D"]:
-        """Return b of sums over rows, of k in rising order."""
+        """Return the right-hand side b from sums over rows, k ascending."""
         return self.real(half_of(cross)) * self.roots
 
     def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        made, shape = [], self.density.shape
+        halves, shape = [], self.density.shape
         for half in self.spectrum(c):
             places = irfftn(pad(half, self.extent, shape), s=shape, overwrite_x=True)
             places *= self.density
-            made.append(unpad(rfftn(places, overwrite_x=True), self.extent))
-        result = self.real(np.stack(made)) * self.roots
+            halves.append(unpad(rfftn(places, overwrite_x=True), self.extent))
+        result = self.real(np.stack(halves)) * self.roots
         if self.centred:
             result -= np.outer(c @ self.sums / self.weight, self.sums)
         return result
@@ -155,16 +154,16 @@ class WaveGram(ABC):
 
 @dataclass(frozen=True, eq=False)
 class WavePreconditioner:
-    """M = R Rᵀ, near G + αI: that matrix within blocks of features, its diagonal for the others."""
+    """M = R Rᵀ: G + αI within blocks of features, and its diagonal for all other features."""
 
     gram: Any  # G, a WaveGram
     alpha: float
-    blocks: list[Int[Array, "k b"]]  # features of each block, or of k blocks that share a factor
+    blocks: list[Int[Array, "k b"]]  # features of a block, or of k blocks with one factor
     factors: list[Float[Array, "b b"]]  # L of M = L Lᵀ within each block
 
     @cached_property
     def diagonal(self) -> Float[Array, " D"]:
-        """Of G + αI; cosine and sine of a wave share the mean of theirs."""
+        """Diagonal of G + αI, averaged over cosine and sine of each mode."""
         gram = self.gram
         full = gram.roots**2 * gram.weight
         if gram.centred:
@@ -181,13 +180,13 @@ class WavePreconditioner:
 
     @property
     def left(self) -> float:
-        """Largest element of the diagonal beyond the blocks, in penalties: a condition number."""
+        """Largest diagonal element outside the blocks, divided by α: a condition number."""
         return float(self.diagonal[self.others].max(initial=0.0)) / self.alpha
 
     def _each(
         self, out: Float[Array, "s D"], c: Float[Array, "s D"], change: Callable[..., Array]
     ) -> Float[Array, "s D"]:
-        """Return ``out`` with ``change`` of each factor and its part of ``c``."""
+        """Return ``out`` with ``change(factor, part of c)`` in each block."""
         for block, factor in zip(self.blocks, self.factors, strict=True):
             part = c[:, block]
             out[:, block] = change(factor, part.reshape(-1, len(factor)).T).T.reshape(part.shape)
@@ -204,13 +203,13 @@ class WavePreconditioner:
 
     def inverse_root(self, c: Float[Array, "s D"], transposed: bool = False) -> Float[Array, "s D"]:
         """Return R⁻¹ c, or R⁻ᵀ c."""
-        given: dict[str, Any] = {"lower": True, "trans": int(transposed), "check_finite": False}
-        solve = lambda L, part: solve_triangular(L, part, **given)
+        options: dict[str, Any] = {"lower": True, "trans": int(transposed), "check_finite": False}
+        solve = lambda L, part: solve_triangular(L, part, **options)
         return self._each(c / np.sqrt(self.diagonal), c, solve)
 
     @cached_property
     def inverse_diagonal(self) -> Float[Array, " D"]:
-        """Diagonal of M⁻¹; cosine and sine of a wave share the mean of theirs."""
+        """Diagonal of M⁻¹, averaged over cosine and sine of each mode."""
         out = 1 / self.diagonal
         for block, factor in zip(self.blocks, self.factors, strict=True):
             inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
@@ -225,29 +224,29 @@ class WavePreconditioner:
 
 
 def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
-    """Return L of (G + Gᵀ)/2 + αI = L Lᵀ; of a larger α where sums were rounded below that."""
+    """Return L of (G + Gᵀ)/2 + αI = L Lᵀ; α is raised if rounding requires it."""
     return raised_factor((G + G.T) / 2, alpha, 1e-12 * float(np.trace(G)))
 
 
 def conjugate_gradients(
     low: WavePreconditioner, b: Float[Array, "s D"], error: float, most: int = 2000
 ) -> Steps:
-    """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
+    """Solve (G + αI) c = b for several right-hand sides, to a relative ``error``."""
     product = lambda V, _: low.gram(V) + low.alpha * V
     shares = np.full(len(b), error)
     return cg.conjugate_gradients(product, b, lambda V, _: low.solve(V), shares, most)
 
 
-# --- Waves of equispaced frequencies ------------------------------------------------------------
+# --- Modes of equispaced frequencies ------------------------------------------------------------
 #
-# With f(x) = Σ_k √v_k c_k e^{i k·θ(x)}, c_{−k} = conj c_k, over whole k, the ridge regression is
+# With f(x) = Σ_k √v_k c_k e^{i k·θ(x)}, c_{−k} = conj c_k, over integer k, the ridge regression is
 # (D T D + αI) c = D b: D = diag(√v), T the Toeplitz matrix of t(j − l), multiplied by FFT
-# (Greengard, Rachh and Barnett 2022, section 3). An intercept takes a matrix of rank one off it.
+# (Greengard, Rachh and Barnett 2022, section 3). An intercept subtracts a matrix of rank one.
 #
 # The D = Π (2 m_a + 1) real features are √v_0, √(2 v_k) cos k·θ and √(2 v_k) sin k·θ.
 
-MOST_LOW = 512  # Waves solved for densely, at most: 1,023 real features, Cholesky in 0.1 s
-MOST_FOR_VARIANCE = 2048  # The same for variances: 4,095 real features, in some seconds
+MOST_LOW = 512  # Largest number of modes in the dense block: 1,023 real features, 0.1 s
+MOST_FOR_VARIANCE = 2048  # The same for variances: 4,095 real features, some seconds
 
 
 @lru_cache(maxsize=4)
@@ -265,7 +264,7 @@ def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, 
 
 
 def to_real(half: Array, extent: tuple[int, ...]) -> Float[Array, "s D"]:
-    """Return coefficients of the real features: cosines, then sines, in order of k."""
+    """Return the coefficients of the real features of half spectra: cosines, then sines, by k."""
     at, sign, _, _ = _layout(extent)
     c = np.empty((len(half), 2 * len(at) - 1))
     for row, wave in zip(c, half.reshape(len(half), -1), strict=True):
@@ -277,7 +276,7 @@ def to_real(half: Array, extent: tuple[int, ...]) -> Float[Array, "s D"]:
 
 
 def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
-    """Return the half of the spectrum: the inverse of :func:`to_real`."""
+    """Return the half spectra of real coefficients: the inverse of :func:`to_real`."""
     at, sign, edge, other = _layout(extent)
     shape = (*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1)
     half = np.empty((len(c), math.prod(shape)), dtype=np.complex128)
@@ -292,7 +291,7 @@ def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ToeplitzGram(WaveGram):
-    """G = D T D; the variances are v, of k in rising order."""
+    """G = D T D; the variances are v_k, k ascending."""
 
     waves: Array
     variances: Array
@@ -325,7 +324,7 @@ class ToeplitzGram(WaveGram):
     def preconditioner(
         self, alpha: float, full: bool = False, most: int = MOST_LOW
     ) -> WavePreconditioner:
-        """Return M; its dense block has the modes whose diagonal of G is above a fifth of alpha."""
+        """Return M; its dense block has at most ``most`` modes, with W v_k ≥ alpha/5."""
         middle = self.dimension // 2
         weights = self.variances.ravel()[middle + 1 :] * self.weight
         count = min(most - 1, int(np.count_nonzero(weights >= 0.2 * alpha)))
@@ -351,15 +350,15 @@ class ToeplitzGram(WaveGram):
         return WavePreconditioner(self, alpha, [block[None]], [factored(G, alpha)])
 
     def wave_numbers(self, at: Array) -> Int[Array, "b d"]:
-        """Return whole numbers k of the waves of some cosines."""
+        """Return the integer vectors k of the modes at these positions, (b, d)."""
         k = np.unravel_index(at + self.dimension // 2, self.variances.shape)
         return np.stack(k, axis=1) - np.array(self.extent)
 
 
 def spread(M: WavePreconditioner) -> Array:
-    """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀM⁻¹φ(x) of a Toeplitz G, of k in rising order.
+    """Return the Fourier coefficients, |k_a| ≤ 2 m_a, of φ(x)ᵀM⁻¹φ(x), k ascending; G Toeplitz.
 
-    φ is about its mean where there is an intercept. O(b³ + D log D) for b waves of the block.
+    φ is centred if there is an intercept. Takes O(b³ + D log D) for b modes of the block.
     """
     gram, roots = M.gram, _spread_of_block(M)
     middle = tuple(length // 2 for length in roots.shape)
@@ -374,7 +373,7 @@ def spread(M: WavePreconditioner) -> Array:
 
 
 def _spread_of_block(M: WavePreconditioner) -> Array:
-    """Add the products of modes j and l to the modes j − l and j + l."""
+    """Return the coefficients from the dense block: modes j and l contribute to j − l and j + l."""
     gram, block = M.gram, M.blocks[0][0]
     at = block[: (len(block) + 1) // 2]
     K = gram.wave_numbers(at)

@@ -1,21 +1,22 @@
-"""Ridge regression on spherical harmonics: as waves on the doubled sphere, whose Gram is Toeplitz.
+"""Ridge regression on spherical harmonics, as Fourier modes on the doubled sphere.
 
-With colatitude θ and longitude λ, every harmonic of degree up to L is a sum of waves
-e^{i(kθ + mλ)}, |k|, |m| ≤ L: the sphere doubled to a torus (Merilees 1973; Townsend, Wilber and
+With colatitude θ and longitude λ, every harmonic of degree up to L is a sum of Fourier modes
+e^{i(kθ + mλ)}, |k|, |m| ≤ L, on the sphere doubled to a torus (Merilees 1973; Townsend, Wilber and
 Wright 2016). With P_lm = Σ_k p_lm(k) e^{ikθ} the associated Legendre functions,
 
     f = Σ_l √a_l Re Σ_m (2 − [m = 0]) c_lm P_lm(cos θ) e^{imλ},
     F(k, m) = Σ_l √a_l p_lm(k) c_lm
 
-are its waves. So G = D Bᴴ T B D: D = diag(√a_l), B the sums over l, T the Toeplitz matrix of the
-sums of the rows (:mod:`~.gram`). A product takes two FFTs and O(L³) for the sums over l.
+where F are the Fourier coefficients of f. So G = D Bᴴ T B D with D = diag(√a_l), the sums over l
+as B, and the Toeplitz matrix T of sums over rows (:mod:`~.gram`). A product takes two FFTs, and
+O(L³) for the sums over l.
 
-P_lm are orthonormal for the uniform law of mean one, so that Σ_m |P_lm|² = 2l + 1 everywhere, by
-the addition theorem: G has about W a_l on its diagonal.
+P_lm are orthonormal for the uniform probability measure, so Σ_m |P_lm|² = 2l + 1 by the addition
+theorem, and the diagonal of G is about W a_l.
 
-**Preconditioner.** If rows are spread evenly along every parallel, as on a grid, orders m decouple:
-M then is G with the density of the rows averaged over longitude, one block for each order
-(Schuh 1996). Else it is G among the first degrees, and its diagonal beyond.
+**Preconditioner.** If rows are uniform along every parallel, as on a grid, orders m decouple, and
+M is G with the density of the rows averaged over longitude: one block per order (Schuh 1996).
+Otherwise M is G among the first degrees, and its diagonal beyond.
 
 The D = (L + 1)² real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ), m = l, ..., 1, and
 √a_l P_l0, degree after degree.
@@ -30,20 +31,20 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.solvers.gram import WaveGram, WavePreconditioner, factored
 
-MOST_LOW = 31  # Degrees that are solved for densely, at most: 1,024 harmonics.
-TOGETHER = 256  # Vectors whose products are formed together, for the dense block
+MOST_LOW = 31  # Largest degree of the dense block: 1,024 harmonics
+TOGETHER = 256  # Number of products per batch, for the dense block
 
 
-# --- Harmonics as waves --------------------------------------------------------------------------
+# --- Harmonics as Fourier modes ------------------------------------------------------------------
 
 
 @lru_cache(maxsize=2)
 def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
-    """Return p_lm(k) of each m, for even and for odd l: of k ≥ 0 of the same parity as l.
+    """Return p_lm(k) for each m: a table for even l and one for odd l, k ≥ 0 of the parity of l.
 
-    For even m they are real and even in k; for odd m −i times real numbers that are odd in k, which
-    are returned. By the recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m}, where cos θ moves k by
-    one either way. 2 L³ bytes: 250 MB and two seconds of degree 500.
+    For even m they are real and even in k; for odd m they are −i times the returned real numbers,
+    which are odd in k. Recurrence: P_lm = a cos θ P_{l−1,m} − b P_{l−2,m}; cos θ shifts k by ±1.
+    The tables take 2 L³ bytes: 250 MB and two seconds for degree 500.
     """
     L = degree
     k = [len(range(parity, L + 1, 2)) for parity in (0, 1)]
@@ -64,7 +65,7 @@ def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
 
 
 def _first(m: int, parity: int) -> int:
-    """Return the least l of a parity from m on."""
+    """Return the smallest l ≥ m of this parity."""
     return m + (m + parity) % 2
 
 
@@ -74,11 +75,11 @@ def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
     a = np.sqrt((4 * l * l - 1) / (l * l - m * m))
     b = np.sqrt((2 * l + 1) * ((l - 1) ** 2 - m * m) / ((2 * l - 3) * (l * l - m * m)))
     values = np.zeros_like(here)
-    moved = np.zeros((l, here.shape[1]))  # cos θ times what is here
+    moved = np.zeros((l, here.shape[1]))  # cos θ times ``here``
     moved[:, 1:-1] = (here[:l, :-2] + here[:l, 2:]) / 2
     moved[::2, 0] = here[:l:2, 1]
     values[:l] = a[:, None] * moved - b[:, None] * before[:l]
-    last, sign = here[l - 1], 1 if l % 2 else -1  # sin θ times it
+    last, sign = here[l - 1], 1 if l % 2 else -1  # P_ll from sin θ P_{l−1,l−1}
     values[l, 1:-1] = sign * (last[:-2] - last[2:]) / 2
     values[l, 0] = 0.0 if l % 2 else last[1]
     values[l] *= math.sqrt((2 * l + 1) / (2 * l))
@@ -86,12 +87,12 @@ def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
 
 
 def _cosines(m: int, l: Array) -> Array:
-    """Return the numbers of the features cos mλ of degrees l; then of sin mλ."""
+    """Return the column numbers of the features cos mλ of degrees l; sin mλ is the next column."""
     return np.asarray(l * l + 2 * (l - m))
 
 
 def to_waves(c: Float[Array, "s D"], degree: int) -> Array:
-    """Return the waves of functions of real features, halves of spectra (s, 2L + 1, L + 1)."""
+    """Return the half spectra (s, 2L + 1, L + 1) of functions with real coefficients c."""
     L = degree
     torus = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
     for m, tables in enumerate(wave_tables(L)):
@@ -102,8 +103,8 @@ def to_waves(c: Float[Array, "s D"], degree: int) -> Array:
             if m:
                 part[:, :, 1] = -c[:, at + 1].T
                 part /= math.sqrt(2)
-            made = table.T @ part.reshape(len(at), 2 * len(c))
-            torus[m, parity::2] = made.view(np.complex128)
+            sums = table.T @ part.reshape(len(at), 2 * len(c))
+            torus[m, parity::2] = sums.view(np.complex128)
     torus[1::2] *= -1j
     waves = np.empty((len(c), 2 * L + 1, L + 1), dtype=np.complex128)
     waves[:, : L + 1] = torus.transpose(2, 1, 0)
@@ -138,7 +139,7 @@ def _signs(degree: int) -> Float[Array, "m 1"]:
 
 @dataclass(frozen=True, eq=False)
 class HarmonicGram(WaveGram):
-    """G of spherical harmonics; waves are of colatitude and longitude, the variances are a_l."""
+    """G of spherical harmonics; modes of colatitude and longitude, with variances a_l."""
 
     waves: Array
     variances: Array
@@ -174,10 +175,10 @@ class HarmonicGram(WaveGram):
         return to_waves(self.roots * c, self.degree)
 
     def preconditioner(self, alpha: float, full: bool = False) -> WavePreconditioner:
-        """Return M with a block for each order, or one of the first degrees.
+        """Return M with a block for each order, or one block of the first degrees.
 
-        Blocks of orders take O(L⁴) operations and (L³)/3 numbers: half a second of degree 180, and
-        170 MB of degree 400. To the first degrees the rows bring a fifth of the penalty.
+        Blocks of orders take O(L⁴) time and store L³/3 numbers: half a second for degree 180, and
+        170 MB for degree 400. First degrees are those with W a_l ≥ alpha/5, at most 31.
         """
         if not full and self.by_order and self.degree <= 400:
             blocks = []
@@ -187,18 +188,18 @@ class HarmonicGram(WaveGram):
                 blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
             factors = [factored(G, alpha) for G in self.order_blocks]
             return WavePreconditioner(self, alpha, blocks, factors)
-        worth = np.flatnonzero(self.variances * self.weight >= 0.2 * alpha)
-        low = self.degree if full else int(min(worth.max(initial=0), MOST_LOW))
+        large = np.flatnonzero(self.variances * self.weight >= 0.2 * alpha)
+        low = self.degree if full else int(min(large.max(initial=0), MOST_LOW))
         return self.low_degrees(alpha, low)
 
     def low_degrees(self, alpha: float, low: int) -> WavePreconditioner:
-        """Return M of a block of degrees up to ``low``."""
+        """Return M with one block of the degrees up to ``low``."""
         block = np.arange((low + 1) ** 2)[None]
         return WavePreconditioner(self, alpha, [block], [factored(self.block(low), alpha)])
 
     @cached_property
     def by_order(self) -> bool:
-        """Whether rows are spread alike along parallels: modes of longitude are below a tenth."""
+        """Whether rows are uniform along parallels: modes of longitude are at most a tenth of W."""
         sums = np.abs(self._cut(min(2 * self.degree, 16)))
         sums[:, len(sums) // 2] = 0.0
         return bool(sums.max() <= 0.1 * self.weight)
@@ -215,7 +216,7 @@ class HarmonicGram(WaveGram):
 
     @cached_property
     def order_blocks(self) -> tuple[Float[Array, "l l"], ...]:
-        """G among the harmonics of each order m, with that density."""
+        """G among the harmonics of each order m, with the density of `zonal`."""
         blocks = []
         for m, tables in enumerate(wave_tables(self.degree)):
             p = np.zeros((self.degree + 1 - m, self.degree + 1))
@@ -233,10 +234,10 @@ class HarmonicGram(WaveGram):
         return self.waves[middle, middle]
 
     def block(self, degree: int) -> Float[Array, "b b"]:
-        """Return G among the real features of degrees up to this one; found once for each."""
-        kept = self.__dict__.setdefault("_blocks", {})
-        if degree not in kept:
+        """Return G among the real features of degrees up to ``degree``; the result is cached."""
+        cache = self.__dict__.setdefault("_blocks", {})
+        if degree not in cache:
             part = HarmonicGram(self._cut(2 * degree), self.variances[: degree + 1], self.centred)
             pieces = np.split(np.eye(part.dimension), range(TOGETHER, part.dimension, TOGETHER))
-            kept[degree] = np.concatenate([part(piece) for piece in pieces])
-        return kept[degree]
+            cache[degree] = np.concatenate([part(piece) for piece in pieces])
+        return cache[degree]

@@ -1,7 +1,7 @@
 """Lloyd's algorithm over blocks of features: k-means of any number of rows.
 
-A pass assigns every row to its nearest centre and adds up each cluster; the new centres are the
-means. No pass raises Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: Sculley (2010).
+A pass assigns every row to its nearest centre and computes the means of the clusters, which are the
+new centres. No pass increases Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: Sculley (2010).
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Rows assigned to centres."""
+    """Assignment of rows to centres, and sums of the clusters."""
 
     centres: Float[Array, "k D"]  # centres that rows were assigned to
     sums: Float[Array, "k D"]  # Σ w z of each cluster
@@ -24,7 +24,7 @@ class Clusters:
     power: float  # Σ w |z|² of all rows
     inertia: float  # Σ w |z − c|², c the row's centre
     labels: Array
-    passes: int = 1  # passes that led here
+    passes: int = 1  # number of passes
     converged: bool = True
 
     @property
@@ -35,20 +35,20 @@ class Clusters:
 
     @property
     def cost(self) -> float:
-        """Σ w |z − mean|²: the inertia about the clusters' own means."""
+        """Σ w |z − mean|²: the inertia about the means of the clusters."""
         moved = ((self.means - self.centres) ** 2).sum(axis=1)
         return max(self.inertia - float(self.sizes @ moved), 0.0)
 
 
-# --- What passes over blocks of (Z, w) make ------------------------------------------------------
+# --- Summands of passes over blocks of (Z, w) ----------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class CentroidsOf:
-    """Summand of a step of k-means: adds each row to its nearest centre."""
+    """Summand of a pass of k-means, which adds each row to its nearest centre."""
 
     centres: Float[Array, "k D"]
-    power: float | None = None  # Σ w |z|² of all rows, where a pass before has found it
+    power: float | None = None  # Σ w |z|² of all rows, if an earlier pass computed it
 
     def add(self, total: list[Any] | None, block: Any) -> list[Any]:
         """Return sums, sizes, Σ w |z|², Σ w (|z − c|² − |z|²) and labels."""
@@ -75,22 +75,22 @@ class CentroidsOf:
 
 
 def stepped(
-    centres: Float[Array, "k D"], seen: Float[Array, " k"], block: Any
+    centres: Float[Array, "k D"], weights: Float[Array, " k"], block: Any
 ) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
-    """Return centres moved to the means of the rows assigned to them so far, and their weight."""
+    """Return centres as means of all rows assigned to them so far, and their weights (k,)."""
     nearest, _ = _nearest(block.Z, centres)
     w = _weights(block)
     sizes = np.bincount(nearest, w, minlength=len(centres))
-    seen = seen + sizes
+    weights = weights + sizes
     moves = _sums(block.Z, w, nearest, len(centres)) - sizes[:, None] * centres
-    return centres + moves / np.where(seen > 0, seen, 1.0)[:, None], seen
+    return centres + moves / np.where(weights > 0, weights, 1.0)[:, None], weights
 
 
 # --- Lloyd's algorithm ---------------------------------------------------------------------------
 
 
 def assign(features: Any, centres: Float[Array, "k D"], power: float | None = None) -> Clusters:
-    """Assign all rows in one pass; ``power`` is known from a pass before.
+    """Assign all rows in one pass; ``power`` is Σ w |z|² if an earlier pass computed it.
 
     ``features.sum(summand)`` is a pass over blocks of (Z, w).
     """
@@ -99,24 +99,24 @@ def assign(features: Any, centres: Float[Array, "k D"], power: float | None = No
 
 
 def run_lloyd(features: Any, first: Clusters, max_iter: int, tol: float) -> Clusters:
-    """Move centres to the means, until no row changes its cluster.
+    """Return the clusters of Lloyd's algorithm, from the assignment ``first`` to initial centres.
 
-    Or until a pass lowers the cost by less than ``tol`` of it, or after ``max_iter`` passes.
-    ``first`` are the same rows, assigned to the initial centres.
+    Stops if no row changes its cluster, if a pass lowers the cost by at most ``tol`` times the
+    cost, or after ``max_iter`` passes.
     """
     old = first
     for passes in range(2, max_iter + 2):
         new = assign(features, old.means, old.power)
-        rest = old.cost - new.cost <= tol * new.cost
-        still = rest or np.array_equal(new.labels, old.labels)
-        if still or passes == max_iter + 1:
-            return replace(new, passes=passes, converged=still)
+        level = old.cost - new.cost <= tol * new.cost
+        converged = level or np.array_equal(new.labels, old.labels)
+        if converged or passes == max_iter + 1:
+            return replace(new, passes=passes, converged=converged)
         old = new
     return old
 
 
 def distances(Z: Float[Array, "b D"], centres: Float[Array, "k D"]) -> Float[Array, "b k"]:
-    """Return |z − c|² − |z|² of every row and centre, in the precision of Z."""
+    """Return |z − c|² − |z|² of every row and centre, in the dtype of Z."""
     C = np.ascontiguousarray(centres.T, dtype=Z.dtype)
     return np.einsum("ij,ij->i", centres, centres).astype(Z.dtype) - 2 * product(Z, C)
 
@@ -137,6 +137,6 @@ def _weights(block: Any) -> Float[Array, " b"]:
 def _sums(
     Z: Float[Array, "b D"], w: Float[Array, " b"], labels: Array, k: int
 ) -> Float[Array, "k D"]:
-    """Return Σ w z of each cluster, by a sparse product: n D additions for any k."""
+    """Return Σ w z of each cluster by a sparse product, in O(n D) for any k."""
     entries = (w.astype(Z.dtype), (labels, np.arange(len(labels))))
     return (scipy.sparse.csr_array(entries, shape=(k, len(labels))) @ Z).astype(np.float64)

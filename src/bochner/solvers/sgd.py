@@ -4,8 +4,8 @@ Minimises (1/W) Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = φ(x)·β
 
     gᵢ = (η/|B|) (wᵢ/w̄) ℓ'(yᵢ, fᵢ),   β ← (1 − η alpha) β − Σ gᵢ φ(xᵢ),   b ← b − Σ gᵢ.
 
-From β = 0 on, β = Σ uᵢ φ(xᵢ) stays in the span of the rows, so that the same steps can be made on
-u: f = K u + b and uᵢ ← (1 − η alpha) uᵢ − gᵢ (Kivinen, Smola and Williamson 2004).
+If β starts at 0, β = Σ uᵢ φ(xᵢ) stays in the span of the rows, so the same steps can update u:
+f = K u + b and uᵢ ← (1 − η alpha) uᵢ − gᵢ (Kivinen, Smola and Williamson 2004).
 """
 
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ from bochner.solvers.convex.losses import (
     Squared,
 )
 
-SLOWEST = 1e-6  # Rates of "adaptive" below this end the descent
+SLOWEST = 1e-6  # "adaptive" ends the descent if its rate is below
 
 
-#: Losses of classes and of numbers, as scikit-learn scales them, so that alpha is the same; and the
-#: largest curvature L of the smooth ones.
+#: Losses for classification and regression, with the scale of scikit-learn (so alpha agrees), and
+#: the largest curvature L of the smooth losses.
 CLASS_LOSSES = ("hinge", "squared_hinge", "log_loss", "modified_huber", "perceptron")
 NUMBER_LOSSES = (
     "squared_error",
@@ -63,8 +63,8 @@ def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
 class Schedule:
     """Learning rates η of steps s = 0, 1, ...."""
 
-    #: η = eta0; 1/(alpha (first + s)); eta0/(s + 1)^power; or eta0, divided by 5 whenever the loss
-    #: no longer falls.
+    #: "constant": eta0; "optimal": 1/(alpha (first + s)); "invscaling": eta0/(s + 1)^power;
+    #: "adaptive": eta0, divided by 5 whenever the loss no longer falls.
     kind: str
     loss: str
     alpha: float
@@ -78,15 +78,15 @@ class Schedule:
 
     @property
     def _safe(self) -> float:
-        """The rate 1/(L (size + 1)), L the curvature of the loss: no step overshoots its row."""
+        """The rate 1/(L (size + 1)), L the curvature of the loss: no step overshoots."""
         return 1 / (CURVATURE.get(self.loss, 1.0) * (self.size + 1))
 
     @cached_property
     def first(self) -> float:
-        """1/(alpha η₀) of "optimal", η₀ the rate of a step from the typical coefficient to zero.
+        """1/(alpha η₀) of "optimal", η₀ the rate of a step from a typical coefficient to zero.
 
-        Divided by the mean of k(x, x): Bottou (2012). With a smooth loss that rate can diverge
-        (scikit-learn's does): there η₀ ≤ 1/(L (size + 1)).
+        It is divided by the mean of k(x, x) (Bottou 2012). With a smooth loss this rate can
+        diverge, as in scikit-learn, so η₀ is at most 1/(L (size + 1)).
         """
         typical = self.alpha**-0.25
         y, f = np.ones((1, 1)), np.full((1, 1), -typical)
@@ -97,7 +97,7 @@ class Schedule:
         return 1 / (rate * self.alpha)
 
     def rate(self, step: int, now: float) -> float:
-        """Return η of this step; ``now`` is the rate that "adaptive" has come to."""
+        """Return η of step ``step``; ``now`` is the current rate of "adaptive"."""
         if self.kind == "optimal":
             return 1 / (self.alpha * (self.first + step))
         if self.kind == "invscaling":
@@ -114,15 +114,15 @@ class Walk:
 
     coef: Float[Array, "D t"]  # β of features, or u of rows
     intercept: Float[Array, " t"]
-    #: Their means over the averaged steps; (0, t) where no step is averaged.
+    #: Mean coefficients over the averaged steps; (0, t) without averaging.
     mean_coef: Float[Array, "_ t"]
     mean_intercept: Float[Array, " t"]
-    steps: int = 0
-    averaged: int = 0  # steps in the means
+    steps: int = 0  # number of steps
+    averaged: int = 0  # number of steps in the means
     rate: float = 0.0  # current rate of "adaptive"
 
     def of_width(self, width: int, average: bool) -> "Walk":
-        """Return a copy with coefficients zero for what is new."""
+        """Return a copy with ``width`` coefficients; new coefficients are zero."""
 
         def longer(coef: Array) -> Array:
             return np.concatenate([coef, np.zeros((width - len(coef), coef.shape[1]))])
@@ -138,14 +138,14 @@ class Walk:
 
     @property
     def result(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
-        """Coefficients and intercept of predictions: the means, once there are any."""
+        """Coefficients and intercept for predictions: the means if any step is averaged."""
         if self.averaged:
             return self.mean_coef, self.mean_intercept
         return self.coef, self.intercept
 
     @property
     def support(self) -> Array:
-        """Which rows of the coefficients are not all zero."""
+        """Mask of the coefficients that are not zero for all targets."""
         used = self.coef.any(axis=1)
         return used | self.mean_coef.any(axis=1) if len(self.mean_coef) else used
 
@@ -160,11 +160,12 @@ def descended(
     rows_of: tuple[Float[Array, "c m"], Float[Array, "c t"], Float[Array, " c"]],
     coordinates: Array | None = None,
 ) -> tuple[Walk, float, float]:
-    """Make the steps of these rows, a batch at a time, in the arrays of ``walk``.
+    """Make a step per batch of these rows; the arrays of ``walk`` are modified.
 
-    Returns it, the sum of the rows' losses, and their weight. Rows are (R, y, w), w of mean one
-    over all rows. R has their features, or kernel values: then ``coordinates`` are their rows of u.
-    Coefficients are averaged from step ``average_from`` on, counted from 1; 0 for never.
+    Returns the walk, the sum of the losses of the rows before their steps, and their weight.
+    ``rows_of`` is (R, y, w), where w has mean one over all rows, and R has features, or kernel
+    values; with kernel values, ``coordinates`` are the indices of the rows in u. Coefficients are
+    averaged from step ``average_from`` on, counted from 1; 0: never.
     """
     R, y, w = rows_of
     steps, averaged, total, weight = walk.steps, walk.averaged, 0.0, 0.0
@@ -177,7 +178,7 @@ def descended(
         weight += float(weights.sum())
         eta = schedule.rate(steps, walk.rate)
         g = eta * (loss.slope(targets, f) * (weights / len(targets))[:, None])
-        # Never through zero: a penalty too large for the rate makes coefficients zero.
+        # If the penalty is too large for the rate, coefficients become zero, not negative.
         coef *= max(0.0, 1 - eta * schedule.alpha)
         if coordinates is None:
             coef -= rows.T @ g

@@ -1,17 +1,16 @@
-"""Ridge regressions and Gaussian processes on waves: penalties by evidence, and deviations.
+"""Ridge regressions and Gaussian processes on Fourier modes: penalties, evidence and variances.
 
-Everything comes from solutions of (G + αI) c = b and of the same with random right sides Rz,
-M = R Rᵀ the preconditioner and z of norm √D in a random direction (:mod:`~.gram`):
+All results follow from solutions of (G + αI) c = b, and from solutions with random right-hand sides
+Rz, with the preconditioner M = R Rᵀ and a random z of norm √D (:mod:`~.gram`):
 
     tr A⁻¹ = tr M⁻¹ + E (A⁻¹Rz − M⁻¹Rz)·M⁻¹Rz,     log det A = log det M + E zᵀ log(R⁻¹AR⁻ᵀ) z,
 
-A = G + αI, and likewise every diagonal element of A⁻¹. The expectations are means over a few z,
-the same for every α, so that criteria are smooth. Only the remainder after
+A = G + αI, and similarly for each diagonal element of A⁻¹. The expectations are estimated by means
+over a few z, which are the same for every α, so that criteria are smooth. Only the remainder after
 preconditioning is random (Wenger, Pleiss, Hennig, Cunningham and Gardner 2022).
 
-With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`~.ridge.solution` has
-log p and its slope in log α. With weights v of the waves, b = D b₀, that in a parameter θ of these
-follows from
+With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`~.ridge.solution` has log p and its
+slope in log α. The slope in a parameter θ of the weights v of the modes follows from
 
     ∂q/∂θ = −Σ c_j² ∂log v_j/∂θ,     ∂log det A/∂θ = Σ (1 − α (A⁻¹)_jj) ∂log v_j/∂θ.
 """
@@ -42,21 +41,21 @@ from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
 from bochner.solvers.ridge.search import downhill, likeliest_alpha
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 
-PROBES = 8  # Random right sides
-ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
-MOST_EXACT = 4096  # Waves up to which posteriors are exact, by a Cholesky factorisation
-LEVEL = 3e-6  # Slope of the log evidence per row in log α that is level
-LEAST, MOST = 1e-11, 1e2  # Penalties are sought between these shares of W k(0)
+PROBES = 8  # Number of random right-hand sides
+ROUGH = 1e-3  # Relative error of solutions during the search for a penalty
+MOST_EXACT = 4096  # Largest number of features for exact posteriors, by Cholesky
+LEVEL = 3e-6  # Slopes of the log evidence per row in log α below this count as zero
+LEAST, MOST = 1e-11, 1e2  # Range of penalties, relative to W k(0)
 
 
 @dataclass(frozen=True, eq=False)
 class WaveProblem:
-    """Sums over the rows for the coefficients of Fourier modes."""
+    """Sums over the rows that determine the coefficients of Fourier modes."""
 
     gram: WaveGram
     b: Float[Array, "t D"]  # Σ w (y − ȳ) of each feature
     power: Float[Array, " t"]  # Σ w (y − ȳ)²
-    count: float  # n: rows, or their weight where that is more
+    count: float  # n: the larger of the number of rows and their weight
     probes: Float[Array, "s D"]  # z
 
     @staticmethod
@@ -67,7 +66,7 @@ class WaveProblem:
         count: float,
         rng: np.random.Generator,
     ) -> "WaveProblem":
-        """Return the problem of sums ``cross``, of k in rising order, with random probes."""
+        """Return the problem of the sums ``cross``, k ascending, with random probes."""
         z = rng.standard_normal((PROBES, gram.dimension))
         z *= np.sqrt(gram.dimension / inner(z, z))[:, None]
         return WaveProblem(gram, gram.right(cross), power, count, z)
@@ -89,9 +88,9 @@ class WaveProblem:
         return replace(self, b=self.b[i : i + 1], power=self.power[i : i + 1])
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
-        """Solve at a penalty, for targets and probes together."""
+        """Solve at penalty α for targets and probes."""
         D = self.gram.dimension
-        low = self.gram.preconditioner(alpha, full=D < 2048)  # in a third of a second
+        low = self.gram.preconditioner(alpha, full=D < 2048)  # takes 0.3 s
         if D <= MOST_EXACT and low.left > 4.0:
             low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
@@ -105,7 +104,7 @@ class WaveState:
 
     problem: WaveProblem
     low: WavePreconditioner
-    krylov: Steps  # of targets, then of probes
+    krylov: Steps  # of the targets, then of the probes
     draws: Array  # Rz
 
     @property
@@ -130,8 +129,8 @@ class WaveState:
         """Diagonal of (G + αI)⁻¹, averaged over the cosine and sine of each mode."""
         t = len(self.problem.power)
         near = self.low.solve(self.draws)
-        more = np.mean((self.krylov.solution[t:] - near) * near, axis=0)
-        return self.low.inverse_diagonal + self.problem.gram.shared(more)
+        change = np.mean((self.krylov.solution[t:] - near) * near, axis=0)
+        return self.low.inverse_diagonal + self.problem.gram.shared(change)
 
     @cached_property
     def trace(self) -> float:
@@ -165,7 +164,7 @@ class WaveState:
         return known + float(of_probes.mean())
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
-        """∂log p/∂log α: rounding of RSS and degrees of freedom, which are clipped, cancels."""
+        """Return ∂log p/∂log α, by a formula in which rounding errors of RSS cancel."""
         traced, nu = self.alpha * self.trace - self.problem.gram.dimension, freedom(self.problem)
         if noise is not None and amplitude is None:
             return -0.5 * (self.alpha * self.norms / noise + traced)
@@ -175,7 +174,7 @@ class WaveState:
     def slope_in(
         self, log_rates: Array, noise: float | None, amplitude: float | None
     ) -> Float[Array, " t"]:
-        """∂log p/∂θ, given ∂log v/∂θ of all features."""
+        """Return ∂log p/∂θ from ∂log v/∂θ of all features."""
         squares = self.c**2 @ log_rates
         a2 = amplitude_at(self.problem, self, noise, amplitude)
         volume = float((1 - self.alpha * self.inverse_diagonal) @ log_rates)
@@ -188,7 +187,7 @@ class WaveState:
 def maximise_wave_evidence(
     problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None = None
 ) -> tuple[Evidence, list[WaveState]]:
-    """Return the largest evidence of each target, near ``start``, and states."""
+    """Return the maximum of the evidence of each target, near ``start``, and the states there."""
     parts = [problem.target(i) for i in range(len(problem.power))]
     ends = [_best(part, noise, amplitude, start) for part in parts]
     states, outcomes = zip(*ends, strict=True)
@@ -211,16 +210,16 @@ def _best(
 
 
 def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
-    """Return states at penalties near the minimum: steps of a factor ten, then Brent's method."""
+    """Return all states of a search for the minimum of ``value``: decades, then Brent's method."""
     states: dict[float, WaveState] = {}
 
-    def judged(decades: float) -> float:
+    def value_at(decades: float) -> float:
         if decades not in states:
             states[decades] = problem.at(problem.scale * 10.0**decades)
         return value(states[decades])
 
-    at = downhill(judged, -1, (math.log10(LEAST) + 1e-9, -1), worth=-1e-9)
-    minimize_scalar(judged, bounds=(at - 1, at + 1), options={"xatol": 0.1 / math.log(10.0)})
+    at = downhill(value_at, -1, (math.log10(LEAST) + 1e-9, -1), worth=-1e-9)
+    minimize_scalar(value_at, bounds=(at - 1, at + 1), options={"xatol": 0.1 / math.log(10.0)})
     return [states[key] for key in sorted(states)]
 
 
@@ -228,13 +227,13 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
 
 
 def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
-    """Return vectors of covariance (G + αI)⁻¹ from white noise z: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
+    """Return samples of covariance A⁻¹, A = G + αI: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos, z white noise.
 
     Batches take at most 256 MB.
     """
-    together = max(1, (1 << 28) // (8 * steps * z.shape[1]))
-    if len(z) > together:
-        return np.concatenate([draws(low, z[part], steps) for part in slices(len(z), together)])
+    batch = max(1, (1 << 28) // (8 * steps * z.shape[1]))
+    if len(z) > batch:
+        return np.concatenate([draws(low, z[part], steps) for part in slices(len(z), batch)])
     basis: list[Array] = []
     diagonal, off_diagonal = np.ones((steps, len(z))), np.zeros((steps, len(z)))
     size = np.sqrt(inner(z, z))
@@ -244,16 +243,16 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
         r = low.inverse_root(q, transposed=True)
         r = low.inverse_root(low.gram(r) + low.alpha * r) - b[:, None] * before
         a = inner(r, q)
-        going = inner(q, q) > 0.5  # finished vectors continue as zeros
+        active = inner(q, q) > 0.5  # converged vectors are zero
         r -= a[:, None] * q
-        diagonal[step] = np.where(going, a, 1.0)
+        diagonal[step] = np.where(active, a, 1.0)
         b = np.sqrt(inner(r, r))
-        going &= b > 1e-9 * np.abs(a)
-        if not going.any():
+        active &= b > 1e-9 * np.abs(a)
+        if not active.any():
             break
-        b = np.where(going, b, 0.0)
+        b = np.where(active, b, 0.0)
         off_diagonal[step] = b
-        before, q = q, r * (going / np.where(going, b, 1.0))[:, None]
+        before, q = q, r * (active / np.where(active, b, 1.0))[:, None]
     y = np.zeros_like(z)
     for s in range(len(z)):
         values, vectors = eigh_tridiagonal(
@@ -266,25 +265,27 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
 
 
 def spread_by_draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
-    """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
+    """Return the Fourier coefficients, |k_a| ≤ 2 m_a, of φ(x)ᵀ(G + αI)⁻¹φ(x), by random draws.
 
-    With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
-    Var q, which is known (:func:`~.gram.spread`), and the mean of p² − q². With ρ their correlation
-    and s pairs, the relative standard error of the root is about √((1 − ρ²)/s).
+    With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same z, Var p is Var q plus the mean of
+    p² − q². Var q is known (:func:`~.gram.spread`). With s draws and the correlation ρ of p and q,
+    the relative standard error of the standard deviation is about √((1 − ρ²)/s).
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
     pp, qq, both = (square_sums(gram, c) for c in (p, q, p + q))
     mixed = (both - pp - qq) / 2
-    share = float(((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum())  # of least relative variance
+    share = float(
+        ((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum()
+    )  # minimises the relative variance
     wide = tuple(2 * m for m in gram.extent)
     return waves_of_samples((pp - share * qq) / s, wide) + share * spread(low)
 
 
 def square_sums(gram: WaveGram, paths: Array) -> Array:
-    """Return Σ_s f_s(x)² as samples on a grid of places, f_s the functions of some coefficients.
+    """Return Σ_s f_s(x)² as samples on a grid, f_s the function with coefficients ``paths[s]``.
 
-    They are waves up to 2m. With an intercept, f_s is about its mean over the rows.
+    The samples resolve modes up to 2m. With an intercept, f_s is centred over the rows.
     """
     extent = gram.extent
     shape = tuple(next_fast_len(4 * m + 1, real=True) for m in extent)
@@ -298,11 +299,11 @@ def square_sums(gram: WaveGram, paths: Array) -> Array:
 
 
 def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
-    """Return the waves |k_a| ≤ extent_a of real samples on a grid, of k in rising order."""
+    """Return the Fourier coefficients, |k_a| ≤ extent_a, of real samples on a grid, k ascending."""
     half = rfftn(samples) / samples.size
     return full_of(unpad(half, extent)[None])[0]
 
 
 def exact_block(gram: WaveGram, alpha: float) -> WavePreconditioner | None:
-    """Return the preconditioner that is G + αI itself; None where there are too many waves."""
+    """Return the exact factorisation of G + αI; None for more than MOST_EXACT features."""
     return None if gram.dimension > MOST_EXACT else gram.preconditioner(alpha, full=True)
