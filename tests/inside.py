@@ -6,8 +6,12 @@ Constants and functions of the inside are replaced by ``monkeypatch.setattr("boc
 import tracemalloc
 from pkgutil import resolve_name
 
+import numpy as np
+
 from bochner._core import native
 from bochner._core.threads import set_num_threads
+from bochner.solvers.convex.problem import FeatureBlock
+from bochner.sums.passes import summed
 
 #: Whether loops are compiled; else all is pure Python.
 HAVE_NATIVE = native.HAVE_NATIVE
@@ -24,6 +28,37 @@ def seen_by(monkeypatch, name):
     calls, usual = [], resolve_name(name)
     monkeypatch.setattr(name, lambda *a: calls.append(a) or usual(*a))
     return calls
+
+
+class Source(list):
+    """Blocks of features in memory, as often as asked, which counts how often that was."""
+
+    cached = True
+    sweeps = 0
+
+    @property
+    def n_features(self):
+        return self[0].Z.shape[1]
+
+    @property
+    def Z(self):
+        return np.concatenate([block.Z for block in self])
+
+    def sum(self, summand):
+        return summed(summand, self, 1 << 16)
+
+    def __iter__(self):
+        self.sweeps += 1
+        return super().__iter__()
+
+
+def source(Z, y=None, w=None, size=97, dtype="float64", cached=True):
+    """Rows of features, of targets and of weights, in blocks of this size."""
+    Z, part = Z.astype(dtype), lambda a, s: None if a is None else a[s]
+    cut = [slice(i, i + size) for i in range(0, len(Z), size)]
+    rows = Source(FeatureBlock(Z[s], part(y, s), part(w, s), s.start) for s in cut)
+    rows.cached = cached
+    return rows
 
 
 def with_peak(call):

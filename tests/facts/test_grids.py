@@ -562,10 +562,8 @@ def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest
 def sums_of(places, extent, X, y, w, centred):
     """Sums of rows as waves, of two parts; about the mean of the targets where it is taken away."""
     third = len(X) // 3
-    parts = [
-        Block(X[:third], y[:third], w[:third], 0),
-        Block(X[third:], y[third:], w[third:], third),
-    ]
+    slices = slice(third), slice(third, None)
+    parts = (Block(X[rows], y[rows], w[rows], rows.start or 0) for rows in slices)
     first, second = (waves_of(places, extent, np.ones(3), 1e-13, part) for part in parts)
     sums = first + second
     return sums.about(sums.origin + sums.total / sums.weight if centred else np.zeros(3))

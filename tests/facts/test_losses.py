@@ -6,6 +6,7 @@ from functools import partial
 import mpmath
 import numpy as np
 import pytest
+from inside import source
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import softmax
@@ -17,14 +18,12 @@ from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.losses import Absolute, EpsilonInsensitive, PoissonDeviance, Quantile
 from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, largest_penalty
 from bochner.solvers.convex.problem import (
-    FeatureBlock,
     Problem,
     best_constant,
     best_length,
     optimum,
 )
 from bochner.solvers.sgd import as_loss
-from bochner.sums.passes import summed
 
 # ==== Each loss against its printed formula, and its derivatives against those of the formula.
 
@@ -144,27 +143,11 @@ ROUNDED_DISTANCE = JointLoss(
 )
 
 
-class Rows:
-    """Features in memory, in blocks of 25 rows."""
-
-    cached = True
-
-    def __init__(self, Z):
-        self.Z, self.n_features = Z, Z.shape[1]
-
-    def __iter__(self):
-        for start in range(0, len(self.Z), 25):
-            yield FeatureBlock(self.Z[start : start + 25], None, None, start)
-
-    def sum(self, summand):
-        return summed(summand, self, 1 << 16)
-
-
 def problem(loss, alpha=0.5, t=1, seed=0, **options):
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(N, D))
     y = np.exp(0.5 * Z[:, :1] + 0.3 * rng.normal(size=(N, t)))
-    return Problem(Rows(Z), y, rng.uniform(0.5, 2, (N, 1)), loss, alpha, **options)
+    return Problem(source(Z, size=25), y, rng.uniform(0.5, 2, (N, 1)), loss, alpha, **options)
 
 
 def minimise(p, tol):
@@ -315,11 +298,13 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     y, w = np.sin(3 * x), np.ones((300, 1))
     out = np.arange(300) % 3 == 0
     epsilon = 0.05
-    path, _ = held_out(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon, 0.0), 1.0), [out])
+    path, _ = held_out(
+        Problem(source(Z, size=25), y, w, EpsilonInsensitive(epsilon, 0.0), 1.0), [out]
+    )
     constant = best_constant(EpsilonInsensitive(epsilon, 0.0), y, np.where(out[:, None], 0.0, w))
     unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[out].mean()
     assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
     assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none
     assert len(path.errors) < 18
     assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
-    assert held_out(Problem(Rows(Z), y, w, Absolute(), 1.0), [out])[0].none == 0
+    assert held_out(Problem(source(Z, size=25), y, w, Absolute(), 1.0), [out])[0].none == 0

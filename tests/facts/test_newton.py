@@ -2,42 +2,16 @@
 
 import numpy as np
 import pytest
+from inside import source
 from scipy.optimize import minimize
 
 from bochner import Huber
 from bochner.models._rows import TARGETS
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import Hinge, Logistic, PoissonDeviance, Squared
-from bochner.solvers.convex.problem import FeatureBlock, Optimum, Problem, hessian_factor, optimum
-from bochner.sums.passes import summed
+from bochner.solvers.convex.problem import Optimum, Problem, hessian_factor, optimum
 
 K, C = 4, 0.5
-
-
-class Source(list):
-    """Blocks of rows, as often as asked, which counts how often that was."""
-
-    cached = True
-    sweeps = 0
-
-    @property
-    def n_features(self):
-        return self[0].Z.shape[1]
-
-    def sum(self, summand):
-        return summed(summand, self, 1 << 16)
-
-    def __iter__(self):
-        self.sweeps += 1
-        return super().__iter__()
-
-
-def source(Z, y, w=None, size=97, dtype="float64", cached=True):
-    Z = Z.astype(dtype)
-    cut = [slice(i, i + size) for i in range(0, len(Z), size)]
-    rows = Source(FeatureBlock(Z[s], y[s], None if w is None else w[s], s.start) for s in cut)
-    rows.cached = cached
-    return rows
 
 
 def minimise(features, loss, alpha, targets=None, fit_intercept=True, start=None, **ask):

@@ -266,18 +266,10 @@ SOURCES = [
     (3, InvalidType, r"must be an iterable of \(X,\), .* or a function .*; got int"),
     (lambda: None, InvalidType, r"got a function that returns NoneType"),
     ([(EYE, 1, 2, 3, 4)], InvalidInput, r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5"),
-    (
-        [EYE, EYE[:, :2]],
-        InvalidInput,
-        r"got ndarray of 2 .* piece 1 where piece 0 has ndarray of 3",
-    ),
+    ([EYE, EYE[:, :2]], InvalidInput, r"got ndarray of 2 .* piece 1 where piece 0 has .* of 3"),
     ([EYE, np.float32(EYE)], InvalidInput, r"float32.* in piece 1 where piece 0 has .*float64"),
     ([EYE, (EYE, EYE[0])], InvalidInput, r"y of shape .* in piece 1 where piece 0 has .* no y"),
-    (
-        [EYE, (EYE, None, EYE[0])],
-        InvalidInput,
-        r"weights \(float64\) in piece 1 where .* no weights",
-    ),
+    ([EYE, (EYE, None, EYE[0])], InvalidInput, r"weights \(float64\) in piece 1 .* no weights"),
     ([EYE, scipy.sparse.csr_array(EYE)], InvalidInput, r"csr_array of 3 .* piece 0 has ndarray"),
     ([EYE, np.diag(GAP)], InvalidInput, r"column 2 of X .* in row 5 "),
 ]
@@ -665,26 +657,13 @@ CASES = [
     (lambda: encoded(kind="other"), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
-    (
-        lambda: Schema(["a", "b"], target="a"),
-        InvalidInput,
-        "one role and be named once; got 'a' mor",
-    ),
-    (
-        lambda: Schema(["a", "a=x"], {"a": ["x"]}),
-        InvalidInput,
-        "another's category; got 'a=x' more",
-    ),
+    (lambda: Schema(["a", "b"], target="a"), InvalidInput, "role and be named once; got 'a' more"),
+    (lambda: Schema(["a", "a=x"], {"a": ["x"]}), InvalidInput, "other's category; got 'a=x' more"),
     (lambda: Schema([1]), InvalidType, "column names must be text; got 1"),
     # engines, files, reports and loops
     *(
         (lambda where=place: FITTED.fit_blocks(BLOCKS, Local(device=where)), InvalidInput, words)
-        for place, got in (
-            (3, " 3"),
-            ((), ""),
-            ("abacus", " abacus"),
-            (("cpu", "cuda:77"), " cpu, c"),
-        )
+        for place, got in ((3, " 3"), ((), ""), ("none", " none"), (("cpu", "cuda:77"), " cpu, c"))
         for words in [f"Local: device must name devices of .* with float64; got{got}"]
     ),
     (lambda: Local("run.ckpt", device="cpu"), InvalidInput, "sums of this process.*Leave out one"),
@@ -700,19 +679,11 @@ CASES = [
         (lambda p=p: hadamard(np.ones((2, p))), InvalidInput, f"of two of columns, got {p}; pad")
         for p in (0, 3, 6, 1000)
     ),
-    (
-        lambda: lapack.solve_by_triangle(UPPER, np.ones(3, "f"), False),
-        ValueError,
-        "one kind, .* got",
-    ),
+    (lambda: lapack.solve_by_triangle(UPPER, np.ones(3, "f"), False), ValueError, "one kind, "),
     (lambda: lapack.factor(np.eye(3, dtype=np.int64)), ValueError, "got int64"),
     (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), ValueError, "must be contiguous"),
     (lambda: lapack.solve_by_triangle(UPPER, ONES.repeat(6)[::2], False), ValueError, "contiguous"),
-    (
-        lambda: lapack.add_square(UPPER, np.broadcast_to(THIRTY[:1], (3, 4))),
-        ValueError,
-        "contiguous",
-    ),
+    (lambda: lapack.add_square(UPPER, np.broadcast_to(ONES, (3, 4))), ValueError, "contiguous"),
     # what is chosen
     (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
     (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),

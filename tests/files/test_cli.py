@@ -332,11 +332,7 @@ def test_demo_shows_what_the_report_found(monkeypatch):
 
     monkeypatch.setattr("bochner.report.demo.run_demo", found)
     out, err = cli("demo --out . --quick --seed 4")
-    for words in (
-        "best Nyström, 64 features: RMSE 512.2 m, R² 0.9500",
-        "certificate in words",
-        "earth.html ",
-    ):
+    for words in ("best Nyström, 64 features: RMSE 512.2 m, R² 0.9500", "in words", "earth.html "):
         assert words in out
     assert err == "Fitting "
     methods = facts("demo --out . --quick --seed 4")["methods"]
@@ -586,8 +582,9 @@ def in_shell(ending, **environment):
 
 @pytest.mark.slow
 @needs_shell
-@pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-"])
+@pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-", "2>&1 | true"])
 def test_a_closed_stream_loses_no_fit(ending):
+    """Nor do streams whose reader is gone."""
     done = in_shell(ending)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (b"rows         300\n" in done.stdout) == (ending == "2>&-")
@@ -610,13 +607,6 @@ def test_an_encoding_without_greek_letters_is_no_error(environment, epsilon):
     assert epsilon in done.stdout
     done = in_shell("--json", **environment)
     assert "ε" in json.loads(done.stdout.decode("ascii"))["certificate_words"]
-
-
-@pytest.mark.slow
-@needs_shell
-def test_a_command_whose_reader_of_all_streams_is_gone_writes_its_model():
-    assert in_shell("2>&1 | true").stderr == b""
-    assert bo.load("m").n_features_in_ == 3
 
 
 @pytest.mark.slow
@@ -765,6 +755,7 @@ def test_probabilities_are_columns_of_their_own(learner, rows):
     names = ["probability_high", "probability_low", "probability_mid"]
     assert list(table) == ["prediction", *names]
     assert table[names].to_numpy() == pytest.approx(model.predict_proba(rows[["a", "c"]]))
+    assert "LogisticRegression has no prediction i" in predicted(file, "--interval 0.9", 2)[0]
 
 
 def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_is(learner, rows):
@@ -802,11 +793,6 @@ def test_a_regressor_gives_bounds_where_they_are_asked_for(name, learner, rows):
     expected = np.array(model.predict_interval(rows[["a", "c"]], 0.8))
     assert table.to_numpy().T == pytest.approx(expected)
     assert "cannot calibrate a coverage of 0.9999" in predicted(file, "--interval 0.9999", 1)[0]
-
-
-def test_an_interval_of_a_classifier_is_refused(learner):
-    told, _ = predicted(learner("svc")[2], "--interval 0.9", 2)
-    assert "SVC has no prediction intervals" in told
 
 
 def test_settings_reach_the_learner(learner):

@@ -66,11 +66,6 @@ def test_a_renamed_or_moved_class_loads_under_its_old_name(monkeypatch):
     assert decode(series, {}) == bo.kernels.DotProduct((1.0, 0.5))
 
 
-def test_each_name_of_a_stored_class_is_given_once():
-    names = [kind.__name__ for kind in stored_classes()]
-    assert len(names) == len(set(names))
-
-
 def fitted(**options):
     options = {"kernel": Gaussian(1.0), "method": bo.Nystrom(), "n_features": 24} | options
     return KernelRidge(**options, random_state=3).fit(X, Y)
@@ -122,10 +117,7 @@ def test_arrays_of_text_and_of_the_other_byte_order_keep_their_values():
         back = there_and_back(array)
         assert (back.dtype, repr(back.tolist())) == (array.dtype, repr(array.tolist()))
     assert there_and_back(np.arange(5, dtype=">i4")).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_an_array_that_comes_twice_is_stored_once():
-    assert len(encode([X, {"again": X}, (X.T,)])[1]) == 2
+    assert len(encode([X, {"again": X}, (X.T,)])[1]) == 2  # equal arrays are stored once
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "csr_matrix", "csc_array"])
@@ -177,14 +169,15 @@ def test_a_failed_save_leaves_what_was_there(model, path, monkeypatch):
         bo.save(Gaussian(), path / ".." / "nowhere" / "k.bochner")
 
 
-def test_every_public_value_of_the_package_can_be_saved():
+def test_every_public_value_of_the_package_can_be_saved_under_a_name_of_its_own():
     from bochner import features, kernels  # noqa: PLC0415
 
     public = [getattr(module, name) for module in (kernels, features) for name in module.__all__]
     finals = {c for c in public if isinstance(c, type) and not getattr(c, "__abstractmethods__", 0)}
-    stored = set(stored_classes())
-    assert finals - {features.Method} <= stored
-    assert {Moments, Outcome, Path, Solution, Schema, KernelRidge} <= stored
+    stored = [*stored_classes()]
+    assert len({kind.__name__ for kind in stored}) == len(stored)
+    assert finals - {features.Method} <= {*stored}
+    assert {Moments, Outcome, Path, Solution, Schema, KernelRidge} <= {*stored}
 
 
 # --- What is refused when it is saved ------------------------------------------------------------
@@ -253,14 +246,12 @@ def test_anything_else_gets_one_sentence(content, match, path):
     refused(path, match)
 
 
-def test_folders_and_names_that_are_nearly_right_are_told(path):
+def test_folders_near_names_and_files_that_cannot_be_read_are_told(path, monkeypatch):
     path.with_name("modell.bochner").touch()
     refused(path, r"no such file \(did you mean 'modell")
     path.mkdir()
     refused(path, "it is a folder. Name the file in it")
-
-
-def test_a_file_that_cannot_be_read_says_why(path, monkeypatch):
+    path.rmdir()
     bo.save(Gaussian(), path)
 
     def refuse(*_, **__):

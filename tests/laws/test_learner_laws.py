@@ -575,10 +575,7 @@ FAULTS = {
     "class-weights": ("fit", forgets_weights_of_classes),
     "probabilities": ("predict_proba", lambda self, X: np.exp(self.predict_log_proba(X))[:, ::-1]),
     "intervals": ("predict_interval", narrows),
-    "parameters": (
-        "fit",
-        lambda self, X, y: RIGHT[bo.KernelRidge][0](self.set_params(effort="low"), X, y),
-    ),
+    "parameters": ("fit", lambda m, X, y: RIGHT[type(m)][0](m.set_params(effort="low"), X, y)),
     "rows": ("predict", lambda self, X: RIGHT[bo.KernelRidge][1](self, X[:, [0, -1]])),
 }
 FAULTY = {"class-weights": "exact ridge classifier", "offset": "exact ridge, alpha given"}

@@ -60,10 +60,7 @@ RESULTS = {
     "plan": (lambda: bo.plan(X, Y, KERNEL, methods=["nystrom"], widths=[8, 16], **SEED), "seconds"),
     "width": (lambda: bo.required_features(KERNEL, "nystrom", X, alpha=1.0, **SEED), "ε"),
     "tuning": (lambda: bo.tune(ridge(), X, Y), "Kernel: "),
-    "descent": (
-        lambda: bo.double_descent(X[:40], Y[:40], X[40:], Y[40:], alpha=0.1, **SEED),
-        "test error",
-    ),
+    "descent": (lambda: bo.double_descent(X, Y, X[40:], Y[40:], alpha=0.1, **SEED), "test error"),
     "check": (lambda: bo.check_kernel(KERNEL, X, **SEED), ""),
     "errors": (lambda: ridge().calibration_, "calibrate()"),
     "importance": (lambda: bo.column_importance(ridge(), X), "share"),
