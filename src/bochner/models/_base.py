@@ -254,6 +254,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return the smallest alpha of the fit; without alpha n/1000 of the mean k(x, x)."""
         if hasattr(self, "alpha_"):
             return float(np.min(self.alpha_))
+        if hasattr(self, "C_"):
+            return 1 / (2 * float(np.min(self.C_)))
         return 0.0 if X is None else WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X)))
 
     def outputs(self, X: Tabular) -> dict[str, Array]:

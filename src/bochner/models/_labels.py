@@ -1,6 +1,5 @@
 """Base class of classifiers: class codes, class weights and probabilities."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -166,6 +165,7 @@ def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
 class LabelEstimator(ClassifierMixin, KernelEstimator):
     """Base class of classifiers: the predicted class always has the largest probability."""
 
+    calibration_: Any
     classes_ = learned("inputs.classes", "Sorted class labels, shape (K,).")
 
     @by_partition
@@ -202,9 +202,9 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         f = to_numpy(self._decisions(X))
         return agreeing(self._log_probabilities(f), f)
 
-    @abstractmethod
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         """Return log probabilities from decision values."""
+        return self.calibration_.log_probabilities(f)
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         """Return decision values, a single column for two classes."""
@@ -312,7 +312,6 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 #
 # a is fitted to leave-one-out decision values, in closed form, or to those of cross-validation.
 
-LEAST_SLOPE = 1e-3  # Smallest slope, so that h increases
 PRIOR = 0.1  # Weight of the prior that slopes are 1
 
 #: Closer near ±1, where h is steep for squared errors: they have f ≈ 2p − 1.
@@ -363,7 +362,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
         return value / total, (b.T @ residuals.ravel() + PRIOR * (a - 1)) / total
 
     options = {"ftol": 1e-16, "gtol": 1e-12, "maxcor": 20, "maxiter": 1000}
-    bounds = [(LEAST_SLOPE, None)] * j
+    bounds = [(1e-3, None)] * j  # Slopes above zero, so that h rises
     end = minimize(
         objective, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )

@@ -116,9 +116,6 @@ class Features:
         return 0 < self._room >= rows * self._row_bytes
 
 
-# --- Functions of the kernel and rows ------------------------------------------------------------
-
-
 def transformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
     """Return the kernel inside a Monotone and the transformed rows; others unchanged."""
     return (kernel.kernel, kernel.inputs(X)) if isinstance(kernel, Monotone) else (kernel, X)

@@ -37,16 +37,13 @@ class Display(HtmlResult):
     ax_: Any
     figure_: Any
     plot: Any  # (ax): draws on given or new axes
+    _has_axes = False
 
     def _axes(self, ax: Any) -> Any:
         """Return the given axes, or new ones, and store them as ``ax_``."""
         axes = axes_for(type(self).__name__, ax)
-        vars(self).update(ax_=axes, figure_=axes.figure, _new_axes=ax is None)
+        vars(self).update(ax_=axes, figure_=axes.figure, _new_axes=ax is None, _has_axes=True)
         return axes
-
-    @property
-    def _has_axes(self) -> bool:
-        return "ax_" in vars(self)
 
     def _html_parts(self) -> Iterator[str]:
         """Yield the picture, unless the caller passed axes and so shows the figure."""

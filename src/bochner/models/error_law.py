@@ -315,7 +315,6 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
 # --- Learning the law of errors from held-out rows ------------------------------------------------
 
 FEWEST_ROWS = 128  # With fewer rows the law does not depend on z
-
 LEAST_GAIN = 0.01  # Relative reduction of the interval score that a finer law must reach
 
 

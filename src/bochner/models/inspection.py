@@ -289,11 +289,7 @@ def column_importance(
     return ImportanceDisplay(inspection.names, importance, error, *rest)
 
 
-#: The mean of each output over the rows, and its standard error.
-MeanAndError = tuple[Float[Array, " t"], Float[Array, " t"]]
-
-
-def _by_exchange(inspection: Inspection, seed: int) -> Iterator[MeanAndError]:
+def _by_exchange(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Array]]:
     """Yield T_j and its standard error; the column of each row is replaced by the next row's."""
     # Successive rows share x′_j, so the standard errors include covariances of successive rows.
     ring = stream(seed, "exchange").permutation(len(inspection.X))
@@ -310,7 +306,7 @@ def _by_exchange(inspection: Inspection, seed: int) -> Iterator[MeanAndError]:
         yield mean, np.sqrt(np.maximum(variance, variance + 2 * covariance) / m)
 
 
-def _by_gradient(inspection: Inspection) -> Iterator[MeanAndError]:
+def _by_gradient(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
     """Yield E[∇_j fᵀ Σ_j ∇_j f] of each column, and its standard error."""
     model, X = cast("Differentiable", inspection.model), inspection.X.astype(np.float64)
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(inspection.X))])

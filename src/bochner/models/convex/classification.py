@@ -157,9 +157,7 @@ def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
 SMALL = 1e8
 
 
-def fit_classifier(
-    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> ConvexFit:
+def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
     """Choose kernel and penalty if not given, and minimise the loss on features."""
     alpha, path, start = spec.alpha, None, None
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
@@ -221,8 +219,11 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
     rows = rows_to_choose_by(rows) if alpha is None else rows
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     chosen = choose_exactly(spec, every, None if alpha is None else alpha / 2 / every.w.sum())
-    able = len(every) >= BOUNDED_FROM and _is_machine(spec, chosen.kernel, every.X)
-    values: Any = GaussianRows if able and _has_few_bounded(rows, chosen.kernel) else kernel_matrix
+    values: Any = kernel_matrix
+    if len(every) >= BOUNDED_FROM and _is_machine(spec, chosen.kernel, every.X):
+        multipliers, y = _multipliers(rows, chosen.kernel, BOUNDED_SAMPLE)
+        if (multipliers > 0.999).mean(axis=0) @ (y != 0).mean(axis=0) <= BOUNDED:
+            values = GaussianRows  # LIBSVM needs few of them
     on_rows = replace(rows, on=KernelMatrix(values(chosen.kernel, every.X)))
     if alpha is None and rows.folds:
         path, near = _path(on_rows, chosen.search.share)
@@ -238,12 +239,6 @@ def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
     """Whether LIBSVM can compute the kernel values of this fit."""
     hinge = spec.alpha is not None and spec.loss.nonsmooth and spec.fit_intercept
     return hinge and isinstance(kernel, Gaussian) and not is_sparse(X)
-
-
-def _has_few_bounded(rows: "ClassRows", kernel: Kernel) -> bool:
-    """Whether LIBSVM needs few kernel values: few multipliers of some rows are at their bounds."""
-    multipliers, y = _multipliers(rows, kernel, BOUNDED_SAMPLE)
-    return bool((multipliers > 0.999).mean(axis=0) @ (y != 0).mean(axis=0) <= BOUNDED)
 
 
 def _multipliers(rows: "ClassRows", kernel: Kernel, size: int) -> tuple[Array, Array]:
@@ -425,9 +420,7 @@ class ClassRows:
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
-def fit_one_class(
-    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> ConvexFit:
+def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
     """Choose open parameters, minimise, and put the offset at the quantile nu of the scores."""
     chosen, _ = choose(spec.features, blocks, where=where)
     chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
@@ -491,9 +484,6 @@ def quantile_shift(
     return shift
 
 
-# --- Estimators -----------------------------------------------------------------------------------
-
-
 @shared
 class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
@@ -541,9 +531,6 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
             return 0.0
         C = number_or_word(self.C, type(self).__name__, "C", positive)
         return None if C is None else 1 / C
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:
-        return 1 / (2 * self.C_)
 
     @property
     def C_(self) -> float:
@@ -648,9 +635,6 @@ class SVC(ConvexClassifier):
 
     predict_proba = available_if(_has_probabilities)(LabelEstimator.predict_proba)
     predict_log_proba = available_if(_has_probabilities)(LabelEstimator.predict_log_proba)
-
-    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return self.calibration_.log_probabilities(f)
 
     calibration_ = learned(
         "calibration",

@@ -92,9 +92,6 @@ class ClassPairs:
             yield columns, np.where(first[columns] == k, 1.0, -1.0)
 
 
-# --- Fits ----------------------------------------------------------------------------------------
-
-
 class CalibratedWhenAsked:
     """The calibration, or a function of the fit that is called at the first reading."""
 
@@ -186,21 +183,19 @@ class ConvexFit(FitSummary):
         return TILE if self.exact else self.chosen.block_rows
 
     def values(self) -> Any:
-        columns, pairs = self._columns(), self.pairs
+        coef, intercept, pairs = self.solution.coef, self.solution.intercept, self.pairs
+        columns: Any
+        if self.exact:
+            support = np.any(coef != 0, axis=1)
+            X = self.X if support.all() else self.X[support]
+            columns = KernelSum(self.chosen.kernel, X, coef[support], intercept)
+        else:  # of classes in the precision of the features
+            dtype = "float64" if self.inputs.classes is None else self.chosen.precision
+            columns = self.chosen.linear(coef.astype(dtype, copy=False), intercept)
         if pairs is None:
             return columns
         slopes = lambda X: pairs.gradients(columns(X), columns.slopes(X))
         return Function(lambda X: pairs.values(columns(X)), slopes)
-
-    def _columns(self) -> Any:
-        """Return the function with the problem's columns, of classes in the features' precision."""
-        coef, intercept = self.solution.coef, self.solution.intercept
-        if not self.exact:
-            dtype = "float64" if self.inputs.classes is None else self.chosen.precision
-            return self.chosen.linear(coef.astype(dtype, copy=False), intercept)
-        support = np.any(coef != 0, axis=1)
-        X = self.X if support.all() else self.X[support]
-        return KernelSum(self.chosen.kernel, X, coef[support], intercept)
 
 
 def warned(fit: ConvexFit) -> ConvexFit:
@@ -304,9 +299,6 @@ class ConvexEstimator(KernelEstimator):
         "what left-out rows lost. None also where rows are too few to leave some of a class out.",
     )
     n_iter_ = learned("solution.iterations", "Newton steps of the last fit.")
-
-
-# --- The kernel of few rows -----------------------------------------------------------------------
 
 
 def choose_exactly(

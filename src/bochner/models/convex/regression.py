@@ -53,7 +53,6 @@ from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, l
 from bochner.solvers.convex.problem import (
     TINY,
     FeatureBlock,
-    Optimum,
     Problem,
     State,
     best_constant,
@@ -78,13 +77,10 @@ class ScaledRows:
     degree: int
     shape: tuple[int, ...]  # of a prediction
 
-    def penalty(self, alpha: float) -> Any:
-        """Return a penalty in these units: a number, or one for each target."""
-        return one_or_each(alpha * self.units ** (2 - self.degree))
-
-    def original(self, alpha: Any) -> Any:
-        """Return a penalty in these units as one in units of one."""
-        return one_or_each(alpha / self.units ** (2 - self.degree))
+    @property
+    def per_alpha(self) -> Float[Array, " k"]:
+        """Penalties in these units for alpha = 1 in units of one."""
+        return self.units ** (2 - self.degree)
 
 
 def one_or_each(numbers: Any) -> Any:
@@ -210,9 +206,6 @@ def left_out_of_matrix(
     return _left_out(given.X, rows.y, errors, given.w, rows.units)
 
 
-# --- support vectors -----------------------------------------------------------------------------
-
-
 def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> losses.Loss:
     """Return the loss in the rows' units."""
     if spec.epsilon is None:
@@ -269,9 +262,6 @@ def _best_penalty(
     return lost.path()
 
 
-# --- any loss ------------------------------------------------------------------------------------
-
-
 def fit_regressor(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, exact: bool = False
 ) -> ConvexFit:
@@ -280,7 +270,9 @@ def fit_regressor(
     like_ridge = None  # The penalty of squares that corresponds to a given one
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
-        like_ridge = float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
+        like_ridge = float(np.mean(one_or_each(spec.alpha * rows.per_alpha))) / curvature_of(
+            spec.loss, rows
+        )
     if exact:
         given, live = gather(rows.blocks, spec.features.seed), rows.w[:, 0] > 0
         rows = replace(rows, y=rows.y[live], w=rows.w[live])
@@ -303,13 +295,16 @@ def fit_regressor(
             path, _ = _by_folds(problem, given.X, np.diag(on.K), rows, chosen, each)
         elif spec.alpha is None:
             path, near = _best_penalty(spec, problem, rows, chosen, where)
-        alpha = 1.0 if spec.alpha is None else rows.penalty(spec.alpha)
+        alpha = 1.0 if spec.alpha is None else one_or_each(spec.alpha * rows.per_alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
         state = _minimised(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
-    fit = ConvexFit(inputs, chosen, *_in_units_of_one(rows, problem, state, path))
-    fit = warned(replace(fit, target_shape=rows.shape))
+    solution = optimum(problem, state, rows.units, one_or_each(problem.alpha / rows.per_alpha))
+    if path is not None:  # in the unit of the first target
+        path = replace(path, alphas=path.alphas / rows.per_alpha[0])
+    loss = problem.loss.in_units(1 / rows.units)
+    fit = warned(ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape))
     if exact:
         return replace(fit, left_out=left_out_of_matrix(problem, state, rows, given), X=given.X)
     if where is not LOCAL:
@@ -334,16 +329,6 @@ def _minimised(problem: Problem, start: State | None = None, *, tol: float, max_
     ask = (SLOPES * tol, 20) if tol >= TOL else (0.01 * tol, max_iter, tol)
     at = decomposed(problem, *ask)
     return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
-
-
-def _in_units_of_one(
-    rows: ScaledRows, problem: Problem, at: State, path: HeldOutPath | None
-) -> tuple[losses.Loss, Optimum, HeldOutPath | None]:
-    """Return loss, solution and path in units of one; a path is in that of the first target."""
-    solution = optimum(problem, at, rows.units, rows.original(problem.alpha))
-    if path is not None:
-        path = replace(path, alphas=np.atleast_1d(rows.original(1.0))[0] * path.alphas)
-    return problem.loss.in_units(1 / rows.units), solution, path
 
 
 #: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
@@ -428,15 +413,15 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     R, strength = spec.norm, spec.alpha
     assert R is not None
     assert strength is not None
-    largest = float(np.max(rows.original(largest_penalty(problem))))
+    largest = float(np.max(largest_penalty(problem) / rows.per_alpha))
     ends: dict[float, tuple[float, float, Problem, State]] = {}
 
     def objective(step: float) -> float:
         near = ends[min(ends, key=lambda known: abs(known - step))][3] if ends else None
-        alpha = rows.penalty(largest * 10.0**step)
+        alpha = one_or_each(largest * 10.0**step * rows.per_alpha)
         here = replace(problem, alpha=alpha)
         state = minimise(here, near, tol=spec.tol, max_iter=spec.max_iter)
-        end = optimum(here, state, rows.units, rows.original(alpha))
+        end = optimum(here, state, rows.units, one_or_each(alpha / rows.per_alpha))
         squares = np.square(end.coef).sum(axis=0)
         loss = end.objective - 0.5 * float((squares * end.alpha).sum())
         norm = float(np.sqrt(squares.sum()))
@@ -462,9 +447,6 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         options = {"xatol": 1e-6}
         minimize_scalar(objective, bounds=bounds, method="bounded", options=options)
     return min(ends.values(), key=lambda end: end[0])[2:]
-
-
-# --- Estimators -----------------------------------------------------------------------------------
 
 
 class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
@@ -555,9 +537,6 @@ class SVR(KernelParameters, ConvexRegressor):
         spec = self._convex_spec(loss, None if C is None else 1 / C, **tube)
         most = 2048 if spec.fit_intercept or not loss.nonsmooth else 0
         return fit_regressor(spec, blocks, inputs, where, self._on_kernel(blocks, most, where))
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:
-        return 1 / (2 * float(np.min(self.C_)))
 
     @property
     def C_(self) -> Any:

@@ -252,9 +252,6 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
     return solved.products + 10
 
 
-# --- Fitting -------------------------------------------------------------------------------------
-
-
 def chosen_waves(
     spec: law.GaussianProcessSpec, chosen: Chosen, blocks: Blocks, where: Executor
 ) -> WaveProcess:

@@ -237,9 +237,7 @@ def log_density(
 # Noise and amplitude maximise the evidence where the leave-one-out error is nearly the smallest.
 
 MOST_ROWS = 20_000  # Largest number of rows; the matrix and its factor take 7 GB
-
 MOST_SCORES = 2048  # Largest number of errors for intervals
-
 WIDTH = 1024  # F, features of each prior function
 
 
@@ -275,10 +273,8 @@ class ExactProcess(ProcessLaw):
         "merge": "an exact fit keeps no moments that add.",
     }
 
-    @classmethod
-    def fit(
-        cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
-    ) -> "ExactProcess":
+    @staticmethod
+    def fit(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> "ExactProcess":
         """Choose kernel, noise and amplitude on samples of the rows, and solve with all rows."""
         why = 'method="exact" compares each row with all others'
         require_order(spec.features.who, why, where, "Leave where out, or use features.")
@@ -395,9 +391,6 @@ class ExactProcess(ProcessLaw):
 
     def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
         return solved_exactly(spec, self.chosen, rows)
-
-
-# --- fitting -------------------------------------------------------------------------------------
 
 
 def solved_exactly(

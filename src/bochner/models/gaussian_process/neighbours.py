@@ -317,9 +317,6 @@ class NeighbourProcess(ProcessLaw):
         return float(self.chosen.kernel.diag(np.zeros((1, self.representation.X.shape[1])))[0])
 
 
-# --- Fitting -------------------------------------------------------------------------------------
-
-
 def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
     """Read all blocks, after ``start`` rows."""
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)

@@ -244,9 +244,6 @@ def applied_twice(
     return second._of_function(lambda P: first._of_kernel(kernel, P).T, steps).T
 
 
-# --- The process ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class ObservedProcess(ProcessLaw):
     """A law of f conditioned on derivatives or averages."""

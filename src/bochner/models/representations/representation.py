@@ -30,7 +30,7 @@ from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
-from bochner.sums.moments import Moments
+from bochner.sums.moments import Moments, Precision
 from bochner.sums.passes import LOCAL, Executor, require_order, sampled
 
 #: What fits through features lack, and why: coefficients of rows.
@@ -210,16 +210,12 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
 
 
-#: Share of the places with several rows or a weight above one at which targets may differ.
-MOST_THAT_DIFFER = 0.1
-
-
 def without_copies(spec: "RidgeSpec | None", rows: RowSample) -> tuple[RowSample, float]:
     """Return rows of which copies are one row, in a unit of weight by which none is above one.
 
-    A row that is left out must leave no copy behind. But where the targets of one place differ,
-    its rows are observations of their own: then all rows are returned, and the unit is 1. So they
-    are for a given penalty, and for classes, whose targets are often equal.
+    A row that is left out must leave no copy behind. But where targets differ at a tenth of the
+    places of several rows, these are observations of their own: then all rows are returned, and the
+    unit is 1. So they are for a given penalty, and for classes, whose targets are often equal.
     """
     if spec is not None and (spec.features.of_classes or not isinstance(spec.alpha, str)):
         return rows, 1.0
@@ -229,7 +225,7 @@ def without_copies(spec: "RidgeSpec | None", rows: RowSample) -> tuple[RowSample
     w = np.bincount(copy, rows.w)
     _, place, different = np.unique(places[first], return_inverse=True, return_counts=True)
     repeated = (np.bincount(place, w) > 1) | (np.bincount(place, np.bincount(copy)) > 1)
-    if np.sum(different > 1) > MOST_THAT_DIFFER * np.sum(repeated) or not np.any(repeated):
+    if np.sum(different > 1) > 0.1 * np.sum(repeated) or not np.any(repeated):
         return rows, 1.0
     order, unit = np.argsort(first), max(float(w.max()), 1.0)
     return replace(rows.take(first[order]), w=w[order] / unit), unit
@@ -241,9 +237,6 @@ DIRECT_ROWS = 8192  # Up to this many rows the n × n matrix is factored for eac
 
 #: Rows per leaf; number of rows above which leaves shrink like 1/√n; least rows per leaf.
 LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048
-
-#: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
-ROWS_A_LANDMARK, MOST_ACROSS = 8, 1 << 27
 
 
 @dataclass(frozen=True)
@@ -341,7 +334,7 @@ class LocalKernel(Method):
         """Return how many landmarks there are for n rows."""
         if self.landmarks is not None:
             return self.landmarks
-        return max(1, min(self.most_in_leaf(n) // ROWS_A_LANDMARK, MOST_ACROSS // n))
+        return max(1, min(self.most_in_leaf(n) // 8, (1 << 27) // n))
 
 
 def named(method: Any) -> Any:
@@ -383,9 +376,18 @@ class AddsRows(KernelEstimator):
     def _rows_with(self, name: str, who: str = "") -> Any:
         """Return the rows of the fit; raise an error if they do not support this attribute."""
 
+    @abstractmethod
+    def _solved(
+        self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
+    ) -> Any:
+        """Return the fit; rows are read again unless ``precision``, of all sums, is given."""
+
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
+        return self._solved(blocks, inputs, where, None)
+
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
-        fit: Any = self._fit
-        return fit(blocks, inputs, LOCAL, "float32" if self.precision == "float32" else "float64")
+        precision: Precision = "float32" if self.precision == "float32" else "float64"
+        return self._solved(blocks, inputs, LOCAL, precision)
 
     rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Rows that were read.")
 

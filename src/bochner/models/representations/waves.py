@@ -273,9 +273,6 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> SumOf:
     return SumOf(partial(waves_of, phi.places, phi.shape, origin, error))
 
 
-# --- ridge regression on a grid ------------------------------------------------------------------
-
-
 def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
     """Survey the rows, choose open parameters, sum up all rows as waves, solve."""
     _require_penalty(spec)
@@ -354,31 +351,10 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     constant = problem.scale * 1e-3
     chosen, criterion = choose_alpha(problem.power, alpha, spec.per_target, best, constant)
     outcome = Outcome.worst(outcomes) if np.any(problem.power > 0) else Outcome.CONSTANT_TARGET
-    several, path = len(chosen) > 1, paths[0] if paths else []
-    return _solution(sums, path, chosen if several else float(chosen[0]), outcome, criterion)
-
-
-def _value(state: WaveState, criterion: str) -> float:
-    """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
-    if criterion == "evidence":
-        return -float(evidence(state.problem, state).sum())
-    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
-
-
-def _solution(
-    sums: GridSums,
-    path: list[WaveState],
-    alpha: float | Float[Array, " t"],
-    outcome: Outcome,
-    criterion: str = "given",
-) -> Solution:
-    """Solve to a share of the tolerance, at the penalty of each target."""
-    problem, error = sums.problem, SOLVED * sums.tolerance
-    pairs = (
-        [(problem, float(alpha))]
-        if np.ndim(alpha) == 0
-        else [(problem.target(i), float(a)) for i, a in enumerate(np.asarray(alpha))]
-    )
+    pairs = [(problem, float(chosen[0]))]
+    if len(chosen) > 1:
+        pairs = [(problem.target(i), float(a)) for i, a in enumerate(chosen)]
+    error = SOLVED * sums.tolerance
     states = [replace(each, probes=each.probes[:0]).at(a, error) for each, a in pairs]
     coef = np.concatenate([state.c.T for state in states], axis=1)
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
@@ -389,14 +365,19 @@ def _solution(
         f"{problem.gram.dimension:,} waves, {steps} steps of conjugate gradients to a relative "
         f"error of {worst:.1g}."
     )
-    given = float(alpha) if np.ndim(alpha) == 0 else np.asarray(alpha, dtype=float)
+    path = paths[0] if paths else []
     tried = path or states
     criteria = np.full((4, len(tried)), np.nan)  # Of states with probes: those of the path
     for i, state in enumerate(path):
-        criteria[1:, i] = (
-            _value(state, "gcv"),
-            -_value(state, "evidence"),
-            state.effective_dimension,
-        )
+        of_noise = _value(state, "gcv"), -_value(state, "evidence")
+        criteria[1:, i] = *of_noise, state.effective_dimension
     known = Path(np.array([state.alpha for state in tried]), *criteria)
-    return Solution(coef, sums.intercept(coef), given, outcome, known, criterion, (done,))
+    used = chosen if len(chosen) > 1 else float(chosen[0])
+    return Solution(coef, sums.intercept(coef), used, outcome, known, criterion, (done,))
+
+
+def _value(state: WaveState, criterion: str) -> float:
+    """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
+    if criterion == "evidence":
+        return -float(evidence(state.problem, state).sum())
+    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])

@@ -31,7 +31,7 @@ from bochner.models.representations.representation import (
 )
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Precision
-from bochner.sums.passes import LOCAL, Executor, indicators
+from bochner.sums.passes import Executor, indicators
 
 
 class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
@@ -46,12 +46,8 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         alpha = as_alpha(self.alpha, features.who)
         return RidgeSpec(features, alpha, self.alpha_per_target, centred)
 
-    def _fit(
-        self,
-        blocks: Blocks,
-        inputs: Inputs,
-        where: Executor = LOCAL,
-        precision: Precision | None = None,
+    def _solved(
+        self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
         spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
@@ -124,9 +120,6 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         return self.certify_blocks(blocks) if other else self.certificate_
 
     _path = learned("solution.path", "The penalties that were compared.")
-
-
-# --- Kernel ridge regression at any number of rows -----------------------------------------------
 
 
 @estimator
@@ -230,9 +223,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         return self._by_target(self.solution_.coef.T).T
 
 
-# --- Kernel ridge classification: ridge regression of ±1, one target for each class --------------
-
-
 @estimator
 class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     """Classification by kernel ridge regression of ±1, in one pass over the rows.
@@ -312,9 +302,6 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         sample_weight : (n,), optional
         """
         return self._add_rows(X, y, sample_weight, classes=classes)
-
-    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return self.calibration_.log_probabilities(f)
 
     @property
     def calibration_(self) -> Calibration:

@@ -97,9 +97,6 @@ class RidgeFit(FitSummary):
         }
 
 
-# --- Fitting -------------------------------------------------------------------------------------
-
-
 def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
@@ -119,10 +116,8 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
     return warned(fit.inputs, spec, *fit.representation.with_rows_of(blocks).solve(spec))
 
 
-def warned(
-    inputs: Inputs, spec: RidgeSpec, representation: Representation, solution: Solution
-) -> RidgeFit:
+def warned(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:
     """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
     if solution.outcome is Outcome.worst([solution.outcome, Outcome.SINGULAR]):
         warn_user(str(solution.outcome))
-    return RidgeFit(inputs, spec, representation, solution)
+    return RidgeFit(inputs, spec, rows, solution)

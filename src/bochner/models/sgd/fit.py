@@ -35,7 +35,7 @@ from bochner.kernels.kernel import Kernel, has_free
 from bochner.models._base import Differentiable, FitSummary, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import LabelEstimator, decided
-from bochner.models._parameters import by_jobs, estimator, shared, spec_of
+from bochner.models._parameters import estimator, shared, spec_of
 from bochner.models._rows import TARGETS, KernelSum, row_marks
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel, require_alike
@@ -269,15 +269,6 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
                 yield read, fit.targets(y), w / (weight / n)
 
     return replace(_walked(fit, windows, fit.chosen.map.n_features), rows=n, weight=weight)
-
-
-def plan_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> StrategyPlan:
-    """Return the cost of each strategy for a fit to these rows."""
-    rows = _gathered(spec, blocks, has_targets=False)
-    return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
-
-
-# --- Rows ----------------------------------------------------------------------------------------
 
 
 def _rows(block: Any) -> Any:
@@ -558,9 +549,6 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     return choose_kernel(asked.kernel, rows, asked.seed, share, None, asked.effort or "medium")
 
 
-# --- Estimators -----------------------------------------------------------------------------------
-
-
 @shared
 class SgdEstimator(Differentiable):
     """An estimator whose ``fit_`` is a :class:`SgdFit`."""
@@ -633,7 +621,8 @@ class SgdEstimator(Differentiable):
         """
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
-        return plan_sgd(spec, blocks, inputs)
+        rows = _gathered(spec, blocks, has_targets=False)
+        return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
     def _stepped_on(self, *, rows: bool) -> SgdFit:
         """Return the fit, whose coefficients must belong to rows, or to features."""
@@ -783,7 +772,6 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     power_t: float = 0.5
     class_weight: Any = None
 
-    @by_jobs
     def partial_fit(
         self, X: Tabular, y: Array, classes: Array | None = None, sample_weight: Array | None = None
     ) -> Self:
@@ -877,7 +865,6 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     epsilon: float = 0.1
     quantile: float = 0.5
 
-    @by_jobs
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         return self._add_rows(X, y, sample_weight)

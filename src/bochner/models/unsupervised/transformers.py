@@ -187,9 +187,6 @@ class KernelFeatures(KernelTransformer):
         return tags
 
 
-# --- Principal components -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PcaSpec:
     """Checked parameters of principal components."""
