@@ -43,12 +43,12 @@ method : Method or str, default "auto"
     Method of the features; see :func:`bochner.draw`.""",
     "method or exact": """\
 method : Method, str or None, default None
-    - None: up to 8192 rows (2048 with a squared hinge) the exact kernel, unless ``n_features`` or
-      ``precision`` ask for features; "auto" for more rows.
+    - None: the exact kernel up to 8192 rows (without an intercept: up to 2048 with a squared hinge,
+      never with a hinge), unless ``n_features`` or ``precision`` is set; "auto" for more rows.
     - "exact": the exact kernel. "auto" or a method: features; see :func:`bochner.draw`.""",
     "n_features or exact": """\
 n_features : int, float, "auto" or None, default None
-    Number of features, or (below one) the largest ε; "auto" is 0.1. None: 1024, if used.""",
+    Number of features, or the largest ε if below one; "auto" is 0.1. None: 1024.""",
     "quick method": """\
 method : Method or str, default "auto"
     Method of the features; see :func:`bochner.draw`. With 128 columns or more, and more than four

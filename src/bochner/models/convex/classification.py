@@ -2,16 +2,16 @@
 
 Fits are on features, or with the exact kernel of few rows.
 
-The penalty is chosen on a sample of m rows, with more rows of rare classes: the learner's own loss
-is minimised without each fold for penalties on a grid of half decades, downhill, each fit starting
-from its neighbour's end. A row represents r rows of its class, so that the noise of the sample is
-the noise of all rows times
+The penalty is chosen by cross-validation of the estimator's own loss on a sample of m rows, with
+more rows of rare classes. Penalties are on a grid of half decades; the search goes downhill, and
+each fit starts from the solution at the neighbouring penalty. A row represents r rows of its class,
+so that the noise of the sample is the noise of all rows times
 
-    r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant,
+    r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant.
 
-and as the best penalty grows with the variance of the noise, all rows take alpha = alpha_m/r̄: C
-stays the same where all classes are thinned alike. With the exact kernel the walk starts at the
-penalty of ridge regression.
+The best penalty is proportional to the variance of the noise: all rows use alpha = alpha_m/r̄, and C
+does not change if all classes are sampled at the same rate. With the exact kernel the search starts
+at the penalty of ridge regression.
 """
 
 import math
@@ -80,11 +80,11 @@ from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutP
 from bochner.solvers.convex.problem import Convergence, FeatureBlock, Problem, State, optimum
 from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 
-# --- The sample of rows by which the penalty is chosen --------------------------------------------
+# --- The sample of rows on which the penalty is chosen --------------------------------------------
 
 
 def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRows":
-    """Return 4096 rows to choose by, with more of rare classes, or all; two passes at most."""
+    """Return 4096 rows, with more of rare classes, or all rows; at most two passes."""
     seed, n_classes = spec.features.seed, spec.n_classes
     rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
     pieces = [rows]
@@ -101,21 +101,21 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRow
 
 
 def rows_to_choose_by(rows: "ClassRows", weights: Array | None = None) -> "ClassRows":
-    """Add folds to rows; with ``weights`` of all rows of each class a row stands for several."""
+    """Add folds; with ``weights``, the class weights of all rows, a row represents several."""
     n_classes, marks = rows.spec.n_classes, row_marks(rows.X, rows.spec.features.seed)
-    numbers, w, stands = rows.codes.astype(np.int64), rows.w, np.ones(len(rows.w))
+    numbers, w, represents = rows.codes.astype(np.int64), rows.w, np.ones(len(rows.w))
     if weights is not None:
         have = np.bincount(numbers, w, minlength=n_classes)
-        stands = (weights / np.where(have > 0, have, 1.0))[numbers]
-    w = stands * w
+        represents = (weights / np.where(have > 0, have, 1.0))[numbers]
+    w = represents * w
     shares = np.bincount(numbers, w, minlength=n_classes) / w.sum()
     squares = (1 - shares[numbers]) ** 2
-    inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
+    inflation = float((represents * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
     different, first = np.unique(marks, return_index=True)
     every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, numbers >= 0, n_classes)
     others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
     every = every if others > 1 else []
-    # For a penalty folds with 200 rows outside the largest class are enough
+    # To choose a penalty, folds with 200 rows outside the largest class are enough
     enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
     folds, every_fold = tuple(every[:enough]), tuple(every)
     return replace(rows, w=w, inflation=inflation, folds=folds, every_fold=every_fold)
@@ -124,7 +124,7 @@ def rows_to_choose_by(rows: "ClassRows", weights: Array | None = None) -> "Class
 def _weights_and_rare_rows(
     block: Block, seed: int, many: Int[Array, " K"], most: int
 ) -> tuple[Array, RowSample]:
-    """Return the weights of classes, and the sample of rows of rare ones, about as many of each."""
+    """Return the weights of all classes, and a sample with similar counts of rare classes."""
     codes, w = to_numpy(block.y).astype(np.int64), weights_of(block)
     rows = np.flatnonzero((many[codes] < most) & (w > 0))
     priority = row_priorities(seed, block.start, len(w)) * many[codes]
@@ -137,7 +137,7 @@ def _weights_and_rare_rows(
 def serving(
     numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
-    """Return the rows of each fold, of those that count, that leaves some of every class."""
+    """Return the folds that hold out a row, and keep a row of every class, as masks."""
     inside = np.zeros((N_FOLDS, n_classes), np.int64)
     np.add.at(inside, (numbers, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
@@ -145,22 +145,22 @@ def serving(
 
 
 def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
-    """Return the first folds with the 1000 rows that calibrate probabilities, or all folds."""
+    """Return the first folds that together have 1000 rows, enough for calibration, or all."""
     counts = np.cumsum([int(np.count_nonzero(fold)) for fold in folds])
     return tuple(folds[: int(np.searchsorted(counts, 1000)) + 1])
 
 
 # --- On features ----------------------------------------------------------------------------------
 
-#: Products n·D² up to which a fit in float64 takes no noticeable time. Decisions need no more than
-#: float32.
+#: Up to n·D² of this size float64 takes no noticeable time. Otherwise float32 is accurate enough
+#: for decisions.
 SMALL = 1e8
 
 
 def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
-    """Choose kernel and penalty if not given, and minimise the loss on features."""
+    """Choose kernel and penalty if not given; minimise the loss on features."""
     alpha, path, start = spec.alpha, None, None
-    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
+    # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
     given = alpha / 2 if alpha else None
     chosen, _ = choose(spec.features, blocks, n_classes=spec.n_classes, alpha=given, where=where)
     small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
@@ -169,14 +169,14 @@ def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Exec
     chosen = replace(chosen, precision="float64" if double else "float32")
     if alpha is None:
         alpha, rows = 1.0, class_sample(blocks, spec, where)
-        if rows.folds:  # else rows are too few to leave some of a class out
+        if rows.folds:  # otherwise a class has too few rows to hold some out
             single = len(rows.w) * chosen.map.n_features**2 > SMALL
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
             largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
             lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)
             lost.walk()
             path, start = lost.path(rows.inflation)
-            alpha, start = path.alpha, replace(start, multipliers=None)  # of other rows
+            alpha, start = path.alpha, replace(start, multipliers=None)  # they are of other rows
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
     codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
@@ -186,7 +186,7 @@ def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Exec
     calibration = None
     if spec.probability:
         numbers = fold_numbers(blocks, w, spec.features.seed, where)
-        # Without rows of every class the intercept is any number.
+        # Without rows of every class the intercept is not determined.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
         calibration = on_rows.calibrated(folds, alpha, solution, spec.tol)
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
@@ -195,29 +195,29 @@ def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Exec
 
 # --- With the exact kernel -----------------------------------------------------------------------
 
-#: Rows up to which squared hinges are fitted by factors of the kernel matrix, not by LIBSVM.
+#: Up to this number of rows squared hinges use factors of the kernel matrix, not LIBSVM.
 SQUARED_HINGE_ROWS = 2048
 
-#: Samples by which the number of support vectors of many rows is extrapolated.
+#: Sample sizes from which the number of support vectors of many rows is extrapolated.
 SUPPORT_SAMPLES = 2048, 4096
 
-#: Rows from which LIBSVM computes kernel values itself, if of a sample of rows at most such a share
-#: has bounded multipliers. Of 5,148 rows pendigits then takes .04 s in place of .10 s.
+#: From this number of rows LIBSVM computes kernel values itself, if at most an eighth of the rows
+#: of a sample have bounded multipliers: pendigits (5,148 rows) takes 0.04 s instead of 0.10 s.
 BOUNDED_FROM, BOUNDED_SAMPLE, BOUNDED = 3072, 256, 1 / 8
 
-MOVES_TRIED = 20  # Moves of LIBSVM for each of many rows: for more, features take less time
+MOVES_TRIED = 20  # LIBSVM steps per row with many rows: beyond this, features are faster
 
-#: Steps between penalties that are tried again with more rows. The loss must fall by 0.2 %: without
-#: this SVC errs 14.4 % in place of 13.6 % on adult, 12.5 % of 12.1 % on magic.
+#: Steps between smaller penalties that are compared again with more rows, while the loss falls by
+#: 0.2 %. Without this the error of SVC is 14.4 % (13.6 %) on adult and 12.5 % (12.1 %) on magic.
 FINER = 2
 
 
 def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose open kernels and penalties, and minimise on the kernel matrix of all rows."""
+    """Choose kernel and penalty if not given; minimise with the kernel matrix of all rows."""
     every, alpha, path, near = gather(blocks, spec.features.seed), spec.alpha, None, None
     rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
     rows = rows_to_choose_by(rows) if alpha is None else rows
-    # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
+    # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
     chosen = choose_exactly(spec, every, None if alpha is None else alpha / 2 / every.w.sum())
     values: Any = kernel_matrix
     if len(every) >= BOUNDED_FROM and _is_machine(spec, chosen.kernel, every.X):
@@ -242,7 +242,7 @@ def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
 
 
 def _multipliers(rows: "ClassRows", kernel: Kernel, size: int) -> tuple[Array, Array]:
-    """Return multipliers of some rows, as shares of their bounds wᵢ/alpha, and targets, (m, t)."""
+    """Return multipliers of a sample, relative to their bounds wᵢ/alpha, and targets, (m, t)."""
     first = stream(rows.spec.features.seed, "support").permutation(len(rows.w))[:size]
     on = KernelMatrix(GaussianRows(kernel, rows.X[first]))
     few = replace(rows, codes=rows.codes[first], w=rows.w[first], on=on)
@@ -259,7 +259,7 @@ def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
     if not rows.folds:
         return None
     many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
-    # Of many rows the matrix is not kept
+    # The matrix of many rows is not stored
     K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
     if len(end.coef) == len(rows.w):
         start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
@@ -268,7 +268,7 @@ def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
 
 
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
-    """Return LIBSVM's fit to many rows; None where, by two samples, support vectors are many."""
+    """Return LIBSVM's fit to many rows; None if two samples predict many support vectors."""
     ask, n, few = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
     most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
     given = not has_free(ask.kernel) and not ask.learns_metric
@@ -296,15 +296,15 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
 
 
 def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
-    """Return penalties with their held-out losses, by 2048 rows and then by up to all rows."""
-    # More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
+    """Return penalties and held-out losses, on 2048 rows, then on more; and the last state."""
+    # More rows may resolve what looks like noise in few rows: try smaller penalties again
     few, first = on_rows.subsample(2048)
     few = few if few.folds else on_rows
     spec, ridge = on_rows.spec, 2 * share * float(few.w.sum())
     if spec.loss.nonsmooth and ridge > 0:
-        ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
+        ridge = max(ridge, 0.03)  # below it the fit rarely changes: all margins are met
     lost = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
-    # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
+    # Beyond step 10 a fit that starts at zero stops far from the minimum, and so do its neighbours
     lost.walk(ridge, most=10)
     path, end = lost.path(few.inflation)
     if few is on_rows:
@@ -322,15 +322,15 @@ def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
 
 @dataclass(frozen=True, eq=False)
 class ClassRows:
-    """Rows of classes, and what is minimised on their features or kernel matrix."""
+    """Rows with class codes, and the problem on their features or kernel matrix."""
 
     spec: ConvexSpec
     codes: Float[Array, " m"]
-    w: Float[Array, " m"]  # their weights, times the rows of their class that each represents
+    w: Float[Array, " m"]  # weights, times the number of rows of the class that a row represents
     X: Any = None
-    on: Any = None  # their features or kernel matrix
+    on: Any = None  # features or kernel matrix
     inflation: float = 1.0  # r̄
-    # Rows that each fold leaves out; () where rows are too few
+    # Held-out rows of each fold, as masks; () if there are too few rows
     folds: tuple[Array, ...] = ()  # as many as a choice needs
     every_fold: tuple[Array, ...] = ()
 
@@ -344,7 +344,7 @@ class ClassRows:
     def minimised(
         self, problem: Problem, start: Any = None, tol: float = TOL, moves: int = MOVES
     ) -> State:
-        """Return the minimum; ``moves`` limits LIBSVM."""
+        """Return the minimum; ``moves`` limits the steps of LIBSVM."""
         spec, steps = self.spec, self.spec.max_iter
         if not isinstance(self.on, KernelMatrix):
             algorithm = fastest(problem)
@@ -366,12 +366,12 @@ class ClassRows:
         f = np.concatenate([end.fitted[out] for end, out in zip(ends, folds, strict=True)])
         f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
         codes, w = self.codes[every], self.w[every]
-        step = -(-len(f) // 50_000)  # at most so many rows: few numbers are fitted
+        step = -(-len(f) // 50_000)  # at most 50,000 rows: calibration has few parameters
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the loss of the left-out rows; of margins on a matrix the calibrated log loss."""
-        # Log losses count a tenth of a row of each other class, or tiny penalties would seem best
+        """Return the held-out loss; calibrated log loss for hinges and pairs on a kernel matrix."""
+        # Targets of log losses are smoothed by a tenth of a row, or tiny penalties would seem best
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None
         calibrates = margins and isinstance(self.on, KernelMatrix)
@@ -391,7 +391,7 @@ class ClassRows:
         return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
 
     def subsample(self, most: int) -> tuple["ClassRows", Array]:
-        """Return the matrix of the first ``most`` rows, and more of rare classes; their numbers."""
+        """Return the problem of ``most`` random rows, more of rare classes; and their indices."""
         spec, n_classes, codes = self.spec, self.spec.n_classes, self.codes.astype(np.int64)
         if len(codes) <= most:
             return self, np.arange(len(codes))
@@ -407,7 +407,7 @@ class ClassRows:
         return rows_to_choose_by(ClassRows(spec, *rows, on), weights), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
-        """Return the point with coefficients of these rows and zeros."""
+        """Return the state for all rows, with zero coefficients outside ``numbers``."""
         coef = np.zeros((len(self.on.K), at.coef.shape[1]))
         coef[numbers] = at.coef
         return State(coef, at.intercept, symmetric_product(self.on.K, coef) + at.intercept)
@@ -415,13 +415,12 @@ class ClassRows:
 
 # --- One class ------------------------------------------------------------------------------------
 
-#: Rounding of scores in blocks of other sizes, as a share of the largest score: whitening amplifies
-#: rounding errors.
+#: Relative rounding of scores between block sizes: whitening amplifies rounding errors.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
 def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
-    """Choose open parameters, minimise, and put the offset at the quantile nu of the scores."""
+    """Choose open parameters, minimise, and set the offset to the nu-quantile of the scores."""
     chosen, _ = choose(spec.features, blocks, where=where)
     chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
@@ -429,8 +428,8 @@ def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Execu
     drift = spec.nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
     state = minimise(problem, constant(problem, 0.0), tol=spec.tol, max_iter=spec.max_iter)
-    # The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
-    # which the middle is taken. Rows at the border, of equal scores but for rounding, are inside.
+    # All nu-quantiles of the scores are optimal offsets: one number, or an interval between two
+    # rows, whose middle is used. Rows at the border, with equal scores up to rounding, are inside.
     there, rho = w[:, 0] > 0, -float(state.intercept[0])
     f, rounding = state.fitted[there, 0], ROUNDING[chosen.precision]
     shift = quantile_shift(f, w[there, 0], rho, spec.nu, rounding)
@@ -440,13 +439,13 @@ def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Execu
 
 
 def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose the kernel if not given, minimise on the matrix of rows, and put the offset."""
+    """Choose the kernel if not given, minimise with the kernel matrix, and set the offset."""
     every, nu = gather(blocks, spec.features.seed), spec.nu
     X, w = every.X, every.w
     tuning = searched(spec.features, every)
     chosen = chosen_exactly(spec.features.seed, tuning, None, X)
-    # Copies are one row with their weight: weights and copies of rows give the same machine.
-    marks = row_marks(X, 0)  # an order that does not depend on the order of rows
+    # Copies are one row with their total weight: weights and copies give the same fit.
+    marks = row_marks(X, 0)  # sorts rows independently of their order
     _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
     total = np.bincount(inverse, w)
     K = np.ascontiguousarray(chosen.kernel(X[first]))
@@ -472,7 +471,7 @@ def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> C
 def quantile_shift(
     f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
 ) -> float:
-    """Return by how much the best offset is above ρ, at which the scores f are zero."""
+    """Return the best offset minus ρ, for scores f = 0 at ρ."""
     order = np.argsort(f, kind="stable")
     f, shares = f[order], np.cumsum(w[order]) / w.sum()
     border = int(np.searchsorted(shares, nu, side="right"))
@@ -486,7 +485,7 @@ def quantile_shift(
 
 @shared
 class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexEstimator):
-    """A classifier by a convex loss."""
+    """Base class of classifiers with a convex loss."""
 
     C: float | str = "auto"
     class_weight: Any = None
@@ -494,12 +493,12 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     max_iter: int = 100
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        penalised = self._penalty() != 0  # the exact kernel needs a penalty
+        penalised = self._penalty() != 0  # the exact kernel requires a penalty
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
         most = min(EXACT_ROWS, kept_rows(blocks.n_columns))
         few = penalised and self._on_kernel(blocks, most, where)
         spec = self._spec_for(n_classes, n if few else 0)
-        # LIBSVM needs an intercept.
+        # LIBSVM requires an intercept.
         most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
         most = 0 if spec.loss.nonsmooth else most
         if few and (spec.fit_intercept or self._on_kernel(blocks, most, where)):
@@ -517,12 +516,16 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         of_classes = {"n_classes": n_classes, "pairs": pairs, "probability": probability}
         return self._convex_spec(loss, self._penalty(), **of_classes)
 
+    def _loss(self, n_classes: int, rows: int) -> Loss:
+        """Return the loss; ``rows`` is the number of rows with the exact kernel, 0 on features."""
+        raise NotImplementedError
+
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
-        """Return the pairs of classes, if each is separated from each other."""
+        """Return the pairs of classes for one problem per pair, else None."""
         return None
 
     def _penalty(self) -> float | None:
-        """Return alpha = 1/C, None where C is chosen; an infinite C is no penalty."""
+        """Return alpha = 1/C; 0 for infinite C, None if C is to be chosen."""
         if isinstance(self.C, float) and math.inf == self.C:
             return 0.0
         C = number_or_word(self.C, type(self).__name__, "C", positive)
@@ -530,7 +533,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
 
     @property
     def C_(self) -> float:
-        """C, the weight of the losses that was used."""
+        """C of the fit, the weight of the losses."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
@@ -539,15 +542,15 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
 def _has_probabilities(model: "SVC") -> bool:
     if not model.probability:
         raise AttributeError(
-            "SVC: probabilities were not asked for; set probability=True before fit, "
-            "or take LogisticRegression."
+            "SVC: probabilities require probability=True before fit. LogisticRegression always has "
+            "them."
         )
     return True
 
 
 @estimator
 class SVC(ConvexClassifier):
-    """Support vector machine for classification, through features.
+    """Support vector machine for classification: exact kernel for few rows, features for many.
 
     Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y): scikit-learn's SVC with
     the kernel φ(x)·φ(y), for any number of rows. Several classes are separated in pairs, as in
@@ -561,18 +564,18 @@ class SVC(ConvexClassifier):
     loss : {"squared_hinge", "hinge"} or None, default None
         - "hinge": max(0, 1 − yf), as in scikit-learn's SVC; faster with the exact kernel.
         - "squared_hinge": faster on features.
-        - None: the faster one, but the squared hinge for classes against the rest, because the
-          hinge fails where no class has half of the probability.
+        - None: "hinge" with the exact kernel, an intercept, and two classes or pairs of classes;
+          else "squared_hinge", because one-against-rest hinges fail if no class has probability ½.
     multi_class : {"auto", "ovo", "ovr"}, default "auto"
         - "ovo": one problem for each pair of classes, on their rows (Chang and Lin 2011, sec. 7).
-          The decision value of a class is its value against the nearest rival, (n, K).
+          The decision value of a class is its smallest value against another class, (n, K).
         - "ovr": one problem for each class, against all others.
         - "auto": "ovo" with the exact kernel, an intercept and 100 rows per class; else "ovr".
     probability : bool, default True
-        Whether ``predict_proba`` is calibrated, by one more fit for each of as many of five folds
-        as hold 1000 rows; with the exact kernel when probabilities are first requested, or saved.
-        The predicted class has the largest probability. With ``class_weight`` probabilities are
-        of weighted classes.
+        Whether to calibrate ``predict_proba`` on held-out rows, by one more fit per fold, for as
+        many of five folds as have 1000 rows together. With the exact kernel this is done when
+        probabilities are first used or saved. The predicted class has the largest probability. With
+        ``class_weight`` probabilities are those of weighted classes.
     tol : float, default 1e-4
         Relative tolerance: the last Newton step lowers the objective by less than this share; the
         objective of the hinge is at most this share above its minimum.
@@ -587,16 +590,16 @@ class SVC(ConvexClassifier):
 
     Notes
     -----
-    On features Newton's method, with these kept in memory where they fit, takes
-    O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the rows that enter or
-    leave the margin in all; above D = 2048, and without memory for features, conjugate gradients
-    take O(n (c(φ) + s D K) + D³), with s some tens. Memory O(K D² + n K) beside the features.
+    With features: Newton's method takes O(n (c(φ) + s D K) + K (a D² + s D³)), with about ten
+    steps s, and a the total number of rows that enter or leave the margin. Above D = 2048, or if
+    the features do not fit in memory, conjugate gradients take O(n (c(φ) + s D K) + D³), with some
+    tens of steps s. Memory O(K D² + n K) and the features.
 
-    Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), in O(n²) mostly. The
-    squared hinge takes Newton steps over the active rows of each class, a of them (Chapelle 2007),
-    of O(a³/3 + n a). Memory 2 n². With a Gaussian kernel and C given no matrix is formed if few
-    multipliers of a sample are at their bounds. Beyond 8192 rows LIBSVM then serves where two
-    samples have few support vectors: ``X_fit_`` are then these.
+    With the exact kernel: LIBSVM minimises the hinge loss (Fan, Chen and Lin 2005), mostly in
+    O(n²). The squared hinge has Newton steps over the a active rows of each class (Chapelle 2007),
+    O(a³/3 + n a) each. Memory 2 n². With a Gaussian kernel and a number C no matrix is stored if
+    few multipliers of a sample are at their bounds. LIBSVM is then also used for more than 8192
+    rows, if two samples predict few support vectors; ``X_fit_`` are the support vectors.
 
     Examples
     --------
@@ -624,7 +627,7 @@ class SVC(ConvexClassifier):
         return Hinge(None if squared else 0.0)
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
-        # From 100 rows a class on pairs of classes have rows enough to tell them apart
+        # With 100 rows per class a pair has enough rows for its own problem
         auto = self.multi_class == "auto" and self.fit_intercept and rows >= 100 * n_classes
         pairs = n_classes > 2 and (auto or self.multi_class == "ovo")
         return ClassPairs(n_classes) if pairs else None
@@ -635,17 +638,17 @@ class SVC(ConvexClassifier):
     calibration_ = learned(
         "calibration",
         "A Calibration: probabilities from decision values, with ``probability=True``.",
-        "SVC: this model has no probabilities: it was fitted with probability=False, or some class "
-        "had too few different rows to hold some out. Fit again, with more.",
+        "SVC: this model has no probabilities: it was fitted with probability=False, or a class "
+        "has too few different rows to hold some out. Fit again, with more.",
     )
 
 
 @estimator
 class LogisticRegression(ConvexClassifier):
-    """Logistic regression through features: kernel logistic regression for any number of rows.
+    """Kernel logistic regression: exact kernel for few rows, features for many.
 
-    Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y) and ℓ minus the log of
-    the probability of the class: of scikit-learn's LogisticRegression on φ(X).
+    Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y) and ℓ the log loss: the
+    problem of scikit-learn's LogisticRegression on φ(X).
 
     Parameters
     ----------
@@ -664,9 +667,9 @@ class LogisticRegression(ConvexClassifier):
 
     Notes
     -----
-    Newton's method with conjugate gradients, in passes over the features that all classes share:
-    time O(n (c(φ) + s D K) + D³) with s some tens, memory O(D² + n K) beside the features. Without
-    features some tens of steps of O(n² K), a few factors of n³/3, and memory 2 n².
+    With features: Newton's method with conjugate gradients, time O(n (c(φ) + s D K) + D³) with some
+    tens of steps s, memory O(D² + n K) and the features. With the exact kernel: some tens of steps
+    of O(n² K), a few factorisations of n³/3, and memory 2 n².
 
     Examples
     --------
@@ -703,8 +706,8 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
         - "auto" or a method: features; see :func:`bochner.draw`.
     %(n_features or exact)s
     nu : float, default 0.5
-        Share of rows, in (0, 1]: at most this share of the weight is outside (φ(x)·β < ρ), and at
-        least this share is outside or at the boundary (up to rounding of the features).
+        Share of outliers, in (0, 1]: at most this share of the weight is outside (φ(x)·β < ρ), and
+        at least this share is outside or at the boundary (up to rounding of the features).
     tol : float, default 1e-6
         Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² and the loss.
     max_iter : int, default 200
@@ -717,8 +720,8 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     Notes
     -----
-    With the exact kernel LIBSVM minimises, in O(n²) to O(n³); through features time is
-    O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores.
+    With the exact kernel LIBSVM takes O(n²) to O(n³). With features the time is
+    O(steps (n D + a D²)) for a rows near the border. ρ is the nu-quantile of the scores.
 
     Examples
     --------
@@ -743,8 +746,8 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
         spec = self._convex_spec(BelowZero(), 1.0, nu=nu)
         if not 0 < nu <= 1:
             raise InvalidInput(
-                f"OneClassSVM: nu must lie in (0, 1]; got {nu!r}. It is the share of rows that may "
-                "lie outside: 0.05, say."
+                f"OneClassSVM: nu must be in (0, 1]; got {nu!r}. It is the share of rows that may "
+                "be outside, such as 0.05."
             )
         if self._on_kernel(blocks, 4096, where):
             return fit_one_class_exactly(spec, blocks, inputs)
@@ -758,13 +761,13 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
-        """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
+        """Return φ(X)·β − ρ, (n,): positive inside, negative outside."""
         rows = self._rows_to_predict(X)
         return joined([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
 
     @by_partition
     def score_samples(self, X: Tabular) -> Array:
-        """Return φ(X)·β, (n,): the higher, the more like the rows of the fit."""
+        """Return φ(X)·β, (n,): larger for rows that are more similar to the training rows."""
         return self.decision_function(X) + float(self.offset_[0])
 
     @by_partition
@@ -788,5 +791,5 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     @property
     def dual_coef_(self) -> Float[Array, " n"]:
-        """Coefficients of the kernel and each row of ``X_fit_``, of a fit without features."""
+        """Coefficients of the rows ``X_fit_``, (n,), for a fit with the exact kernel."""
         return self._of_rows("dual_coef_").solution.coef[:, 0]

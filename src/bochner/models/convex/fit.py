@@ -33,16 +33,14 @@ from bochner.sums.passes import LOCAL, Executor, indicators
 
 # --- Every class against every other --------------------------------------------------------------
 #
-# A pair's value f_kl says k where it is above zero. LIBSVM (Chang and Lin 2011, section 7) counts
-# the pairs that a class wins. Pairs with unlikely classes then count as much as other pairs, and
-# the count does not show how certain a class is. Here the value of a class is its smallest value
-# against any other class,
+# The classifier of a pair decides for class k if f_kl > 0. LIBSVM (Chang and Lin 2011, section 7)
+# counts the pairs that a class wins. Pairs with unlikely classes then count as much as other pairs,
+# and a count has no certainty. Here the value of a class is its smallest value against any other,
 #
 #     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4,
 #
-# and the class that wins all its pairs, if there is one, has the largest value. For two classes it
-# is f itself. Fewer rows are misclassified than by counts, and calibrated probabilities are far
-# better.
+# and the class that wins all its pairs, if there is one, has the largest value. For two classes the
+# value is f. Fewer rows are misclassified than with counts, and calibration is far better.
 
 SHARPNESS = 4.0  # s: classes whose values differ by less than about 1/s count equally
 
@@ -55,16 +53,16 @@ class ClassPairs:
 
     @property
     def ends(self) -> Int[Array, "2 p"]:
-        """The first and the second class of each."""
+        """First and second class of each pair."""
         return np.array(list(combinations(range(self.n_classes), 2))).T
 
     def targets(self, codes: Array) -> Float[Array, "m p"]:
-        """Return 1 of rows of a pair's first class, −1 of its second, and 0 of others."""
+        """Return 1 for rows of a pair's first class, −1 for its second, and 0 for others."""
         codes, (first, second) = np.asarray(codes)[:, None], self.ends
         return (codes == first).astype(np.float64) - (codes == second)
 
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
-        """Return the values of classes from the values of pairs, in any array library."""
+        """Return the values of the classes from the values of the pairs, in any array library."""
         values, xp = [], array_namespace(f)
         for columns, signs in self._rivals:
             against = xp.take(f, columns, 1) * signs
@@ -74,18 +72,18 @@ class ClassPairs:
         return xp.stack(values, axis=1)
 
     def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
-        """Return the gradients of values of classes from values and gradients of pairs."""
-        of_classes = []
+        """Return the gradients of the class values from values and gradients of the pairs."""
+        gradients = []
         for columns, signs in self._rivals:
             against = -SHARPNESS * f[:, columns] * signs
             share = np.exp(against - against.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
-            of_classes.append(np.einsum("mdp,mp->md", G[:, :, columns], share * signs))
-        return np.stack(of_classes, axis=2)
+            gradients.append(np.einsum("mdp,mp->md", G[:, :, columns], share * signs))
+        return np.stack(gradients, axis=2)
 
     @property
     def _rivals(self) -> Predictions:
-        """Yield the columns of each class's pairs, and 1 where the class is first, else −1."""
+        """Yield the columns of each class's pairs, and 1 where it is the first class, else −1."""
         first, second = self.ends
         for k in range(self.n_classes):
             columns = np.flatnonzero((first == k) | (second == k))
@@ -93,7 +91,7 @@ class ClassPairs:
 
 
 class CalibratedWhenAsked:
-    """The calibration, or a function of the fit that is called at the first reading."""
+    """Attribute that holds a calibration, or a function that computes it on first access."""
 
     def __get__(self, fit: Any, owner: type) -> Any:
         if fit is None:
@@ -112,20 +110,20 @@ class ConvexSpec:
 
     features: FeatureSpec
     loss: Loss
-    alpha: float | None  # the penalty; None where left-out rows choose it
+    alpha: float | None  # the penalty; None: chosen on held-out rows
     fit_intercept: bool
     tol: float
     max_iter: int
     norm: Callable[[float], float] | None = None  # R of ‖β‖, replacing its square
     n_classes: int = 0
-    pairs: ClassPairs | None = None  # pairs of classes, if each is separated from each other
+    pairs: ClassPairs | None = None  # for one problem per pair of classes
     probability: bool = False  # Whether decision values are calibrated
     epsilon: float | str | None = None  # Of support vector regression: a number or "auto"
-    finds_scale: bool = False  # Whether the threshold of Huber's loss follows the noise
+    finds_scale: bool = False  # Whether Huber's threshold is estimated
     one_level: bool = False  # Whether one quantile is predicted as (n,)
-    nu: float = 0.5  # Share of rows outside, of a machine of one class
+    nu: float = 0.5  # Share of rows outside, for OneClassSVM
 
-    who = property(attrgetter("features.who"))  # The class of the learner, as messages name it
+    who = property(attrgetter("features.who"))  # Name of the estimator in messages
 
     def targets(self, codes: Array) -> Float[Array, "m t"]:
         """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""
@@ -149,14 +147,14 @@ class ConvexFit(FitSummary):
     loss: Loss  # With its parameters in the units of y
     solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
     path: HeldOutPath | None = None  # Penalties that were compared
-    # Probabilities of a classifier; with the exact kernel fitted at the first reading
+    # Probabilities of a classifier; with the exact kernel computed on first access
     calibration: Calibration | None = CalibratedWhenAsked()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
     left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
-    pairs: ClassPairs | None = None  # Pairs of classes whose values the columns are
+    pairs: ClassPairs | None = None  # Set if the columns of f are pairs of classes
     X: Any = None  # Rows of a fit with the exact kernel, or of `dual`
-    dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
+    dual: Float[Array, "n t"] | None = None  # For few rows on features: u, β = Σ uᵢ φ(xᵢ)
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"calibration": self.calibration}
@@ -199,22 +197,22 @@ class ConvexFit(FitSummary):
 
 
 def warned(fit: ConvexFit) -> ConvexFit:
-    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
+    """Return the fit; warn if its outcome is not good, with the remedy."""
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
     return fit
 
 
 def number_or_word(
-    given: Any, who: str, name: str, check: Callable[[object, str, str], float], word: str = "auto"
+    value: Any, who: str, name: str, check: Callable[[object, str, str], float], word: str = "auto"
 ) -> float | None:
     """Return a checked number; None for the word."""
-    if not isinstance(given, str):
-        return check(given, who, name)
-    if given == word:
+    if not isinstance(value, str):
+        return check(value, who, name)
+    if value == word:
         return None
     least = "above 0" if check is positive else "of 0 or above"
-    raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {given!r}.')
+    raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {value!r}.')
 
 
 EXACT_ROWS = 8192  # Largest number of rows of a kernel matrix
@@ -229,7 +227,6 @@ class ConvexEstimator(KernelEstimator):
     method: Any
     n_features: Any
     precision: Any
-    _loss: Any  # (n_classes, rows): loss of a classifier; rows of an exact fit, 0 on features
 
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
         method = named(self.method)
@@ -242,20 +239,20 @@ class ConvexEstimator(KernelEstimator):
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
 
     def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
-        """Whether the exact kernel is fitted: few rows, and no option asks for features."""
+        """Whether the fit uses the exact kernel: few rows, and no parameter requires features."""
         n, asked = blocks.n_rows, named(self.method) == ExactKernel()
         rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
         few = where is LOCAL and rows <= (EXACT_ROWS if asked else most)
         if asked and not few:
             raise InvalidInput(
-                f'{type(self).__name__}: method="exact" serves up to {EXACT_ROWS:,} rows in this '
-                f'process; got {n or "files"}. Take features, e.g. method="auto".'
+                f'{type(self).__name__}: method="exact" allows at most {EXACT_ROWS:,} rows in this '
+                f'process; got {n or "files"}. Use features, e.g. method="auto".'
             )
         free = self.method is None and self.n_features is None and self.precision == "auto"
         return few and (asked or free)
 
     def _of_rows(self, name: str) -> ConvexFit:
-        """Return a fit with coefficients of rows; other fits lack the attribute."""
+        """Return the fit; raise AttributeError if it has no coefficients of rows."""
         if self._fitted.X is None:
             raise AttributeError(
                 f"{name}: only a fit with the exact kernel has them, and a KernelRegressor of at "
@@ -265,39 +262,39 @@ class ConvexEstimator(KernelEstimator):
 
     @property
     def coef_(self) -> Any:
-        """β of ``map_``, also where the exact kernel was fitted.
+        """Coefficients β of ``map_``, also for a fit with the exact kernel.
 
-        (D,) or (t, D) of numbers; (1, D) or (K, D) of classes, and K(K − 1)/2 rows, in
-        scikit-learn's order, where pairs of classes are separated.
+        Shape (D,) or (t, D) for regression; (1, D) or (K, D) for classes; (K(K − 1)/2, D) in
+        scikit-learn's order for pairs of classes.
         """
         fit, coef = self._fitted, self._fitted.solution.coef
         return self._by_target((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)
 
     @property
     def dual_coef_(self) -> Any:
-        """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b: a row for each output.
+        """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b: one row per output.
 
-        Of fits with the exact kernel, and of a KernelRegressor with a penalty, up to 1,024 rows:
-        there β = Σ uᵢ φ(xᵢ), the representer theorem's coefficients, with
-        uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_; where the loss jumps its slope is a multiplier.
+        For fits with the exact kernel, and for a KernelRegressor with a penalty and at most 1,024
+        rows. There β = Σ uᵢ φ(xᵢ) by the representer theorem, uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_;
+        where the loss has a kink, loss′ is a subgradient (the multiplier).
         """
         fit = self._of_rows("dual_coef_")
         return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)
 
     @property
     def X_fit_(self) -> Any:
-        """Rows that ``dual_coef_`` belong to, (n, d)."""
+        """Rows of ``dual_coef_``, (n, d)."""
         return self._of_rows("X_fit_").X
 
     solution_ = learned(
         "solution",
-        "An Optimum: coefficients, objective, duality gap of numbers, outcome (its text is the "
-        "remedy), and what every step did.",
+        "An Optimum: coefficients, objective, duality gap (regression), outcome with its remedy, "
+        "and a record of every step.",
     )
     path_ = _path = learned(
         "path",
-        "Where the penalty was chosen: those that were compared (1/C of the first target), and "
-        "what left-out rows lost. None also where rows are too few to leave some of a class out.",
+        "Compared penalties (1/C of the first target) and their held-out losses. None if the "
+        "penalty was given, or if a class has too few rows to hold some out.",
     )
     n_iter_ = learned("solution.iterations", "Newton steps of the last fit.")
 
@@ -305,7 +302,7 @@ class ConvexEstimator(KernelEstimator):
 def choose_exactly(
     spec: ConvexSpec, sample: RowSample, share: float | None, X: Any = None
 ) -> Chosen:
-    """Choose how columns are transformed, and the kernel; ``X`` are the rows of its map."""
+    """Choose transformations of columns and the kernel; ``X`` are the rows of its map."""
     asked = spec.features
     if spec.n_classes:
         sample = replace(sample, y=indicators(sample.y[:, 0], spec.n_classes))

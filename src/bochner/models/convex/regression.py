@@ -1,9 +1,9 @@
 """Support vector regression, and regression by any convex loss, at any number of rows.
 
-Of all β with ‖β‖ ≤ r the loss is least on the path of β(α), the minima of Σ w ℓ + (α/2)‖β‖²: r
-falls as α rises, and takes all values up to the norm at the least loss. So the minimum of
-Σ w ℓ + R(‖β‖) is on that path for any R that never falls, convex or not, and one number is searched
-for. Either is a sum over rows Σ uᵢ φ(xᵢ) (Schölkopf, Herbrich and Smola 2001, theorem 1).
+Let β(α) minimise Σ w ℓ + (α/2)‖β‖². As α falls, ‖β(α)‖ increases through all norms up to that of
+the unpenalised minimum, and β(α) has the least loss among all β with at most its norm. So for any
+nondecreasing R, convex or not, a minimum of Σ w ℓ + R(‖β‖) is some β(α): only α is searched for.
+Both minima are sums Σ uᵢ φ(xᵢ) over rows (Schölkopf, Herbrich and Smola 2001, theorem 1).
 """
 
 import math
@@ -61,36 +61,36 @@ from bochner.solvers.convex.problem import (
 )
 from bochner.sums.passes import LOCAL, Executor, sampled
 
-# --- Targets of a regression in a unit near their spread, so that their squares are numbers -------
+# --- Targets in a unit near their spread, so that their squares do not overflow -------------------
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Rows whose targets are divided by powers of two s near their spreads."""
+    """Rows with targets divided by s, the power of two near their spread."""
 
-    # A loss of degree p is s⁻ᵖ times that in units of one; with β in units too, alpha is s²⁻ᵖ times
+    # In these units a loss of degree p is s⁻ᵖ times the original, and alpha s²⁻ᵖ times
     blocks: Blocks
-    y: Float[Array, "n t"]  # divided; rows without weight have the target of another row
+    y: Float[Array, "n t"]  # divided; rows of weight zero have the target of another row
     w: Float[Array, "n 1"]
-    units: Float[Array, " k"]  # s, of each column that is fitted: a target may have several
+    units: Float[Array, " k"]  # s of each fitted column: a target may have several
     spread: Float[Array, " k"]  # mean of |y − median| of each target, in its unit
     degree: int
     shape: tuple[int, ...]  # of a prediction
 
     @property
     def per_alpha(self) -> Float[Array, " k"]:
-        """Penalties in these units for alpha = 1 in units of one."""
+        """Penalties in these units for alpha = 1 in the units of y."""
         return self.units ** (2 - self.degree)
 
 
 def one_or_each(numbers: Any) -> Any:
-    """Return one number where all are equal, else all."""
+    """Return one number if all are equal, else the array."""
     numbers = np.atleast_1d(numbers)
     return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
 
 
 def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
-    """Return the rows in units; targets of losses without a degree keep their unit."""
+    """Return the rows with scaled targets; for losses without a degree the unit is 1."""
     times, shape = _columns(spec, required_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
@@ -99,7 +99,7 @@ def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledR
     y = np.where(w > 0, y, there[0])
     median = best_constant(losses.Absolute(), there, np.broadcast_to(v, there.shape))
     spread = (v * np.abs(there - median)).sum(axis=0) / v.sum()
-    # Of narrow spreads about a large target a unit follows the target
+    # If the spread is tiny relative to the targets, the unit follows the targets
     sizes = np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))
     units = np.array([unit_of(size) if spec.loss.degree else 1.0 for size in sizes])
     one = units[0] if len(units) == 1 else units
@@ -108,23 +108,23 @@ def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledR
     return ScaledRows(divided, y, w, units, spread, spec.loss.degree, shape)
 
 
-# --- Rows as a regression predicts them without each, from the fit to all -------------------------
+# --- Leave-one-out predictions from the fit to all rows -------------------------------------------
 #
-# Removing a row changes the fit by a Newton step, whose gradient is known at the minimum: with
-# H the Hessian there, g_i = zᵢᵀ H⁻¹ zᵢ, s_i and c_i slope and curvature of its loss,
+# Without row i the fit changes by about one Newton step. With the Hessian H at the minimum,
+# g_i = zᵢᵀ H⁻¹ zᵢ, and slope s_i and curvature c_i of the loss of the row,
 #
 #     f₋ᵢ(xᵢ) ≈ fᵢ + g_i s_i / (1 − g_i c_i)
 #
-# (approximate leave-one-out: Rad and Maleki 2020), exact for squares. Where slopes jump, s are
-# multipliers and the rows at a jump stay there, as in the span of support vectors (Vapnik and
-# Chapelle 2000). Kernel, features and penalty stay: they were chosen with the row.
+# (approximate leave-one-out: Rad and Maleki 2020), exact for squares. Where the loss has a kink, s
+# is the multiplier, and rows at the kink stay there, as in the span of support vectors (Vapnik and
+# Chapelle 2000). Kernel, features and penalty do not change: they were chosen with the row.
 
-MOST = 2048  # Rows that are left out, at most
-HIDDEN = 1e-9  # Of 1 − g c, below which rounding hides what is left
+MOST = 2048  # Largest number of rows with leave-one-out predictions
+HIDDEN = 1e-9  # Floor of 1 − g c: smaller values are rounding errors
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
-    """Return rows that are no landmarks with f without each, by O(D²); None without features."""
+    """Return leave-one-out predictions of rows that are not landmarks, O(D²) per row, or None."""
     if not problem.rows.cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)
@@ -145,37 +145,40 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
         factor = hessian_factor(H, float(alpha), 0.0, problem.fit_intercept)
         half = solve_triangular(factor, Z.T, trans=1, check_finite=False)
-        # Where no row has curvature nothing says where the intercept would go, and it stays.
+        # If no row has curvature, the intercept is not determined, and does not change.
         half = half if H[-1, -1] > 0 else half[:-1]
         g = np.einsum("ij,ij->j", half, half)
         rest = 1 - g * curvatures[index, k]
         step = g * slopes[index, k] / np.maximum(rest, HIDDEN)
         moved[:, k] = np.where(rest > HIDDEN, step, np.inf)
     errors = problem.y[index] - at.fitted[index] - moved
-    left = _left_out(X, problem.y[index], errors, problem.w[index, 0], rows.units)
-    return left.take(_rows.no_landmarks(chosen.map, X))
+    predictions = _left_out(X, problem.y[index], errors, problem.w[index, 0], rows.units)
+    return predictions.take(_rows.no_landmarks(chosen.map, X))
 
 
 def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> LeftOutRows:
-    """Return rows with f without each, and y − f, in units of one; infinite where not known."""
+    """Return leave-one-out predictions and errors in the units of y; unknown errors are inf."""
     known = np.isfinite(errors)
     predicted, errors = np.where(known, y - errors, y), np.where(known, errors, np.inf)
     return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
+# --- with the exact kernel ----------------------------------------------------------------------
+
+
 def left_out_of_matrix(
     problem: Problem, at: State, rows: ScaledRows, given: RowSample
 ) -> LeftOutRows | None:
-    """Return rows with f = Ka + b without each; None of many rows, or of joint losses."""
-    # Without a row, rows with curvature move, those at a jump stay there, and coefficients of
-    # others stay.
+    """Return leave-one-out predictions of f = Ka + b; None for many rows and for joint losses."""
+    # Without row i, rows with curvature move, rows at a kink stay at the kink, and the coefficients
+    # of all other rows do not change.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     if len(K) > LEFT_OUT_ROWS or problem.loss.joint:
         return None
     local, one = loss_at_rows(problem, at), float(problem.fit_intercept)
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         coef, ridge, bound = at.coef[:, k], np.zeros(len(w)), w / alpha
-        # Coefficients nearer than this to their bound, or to zero, are there
+        # Coefficients within this distance of their bound, or of zero, count as equal to it
         small = 1e-8 * (bound if at.algorithm == "libsvm" else np.abs(coef).max())
         support = np.abs(coef) > small
         if at.algorithm == "libsvm":
@@ -204,14 +207,14 @@ def left_out_of_matrix(
 
 
 def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> losses.Loss:
-    """Return the loss in the rows' units."""
+    """Return the loss in the units of the rows."""
     if spec.epsilon is None:
         return spec.loss.in_units(rows.units)
     return spec.loss.of(0.05 * rows.spread if spec.epsilon == "auto" else spec.epsilon / rows.units)
 
 
 def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
-    """Return the curvature as if all rows were active, of squares or over the spread of y."""
+    """Return the curvature per row: of squares, or the mean curvature over the spread of y."""
     if loss.nonsmooth:
         return 1 / float(np.maximum(rows.spread, 1e-3).mean())
     return 2.0 if loss.has_inactive_rows else 1.0
@@ -220,7 +223,7 @@ def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
 def _by_folds(
     problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Chosen, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return penalties with losses of left-out rows, and the best's end; squares are k(x, x)."""
+    """Return the held-out path and the state at the best penalty; ``squares`` are k(x, x)."""
     marks, w = _rows.row_marks(X, chosen.seed), problem.w[:, 0]
     different, numbers = len(np.unique(marks)), _rows.folds_of(marks, w)
     if different < 2:
@@ -237,7 +240,7 @@ def _by_folds(
 def _best_penalty(
     spec: ConvexSpec, problem: Problem, rows: ScaledRows, chosen: Chosen, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return the same in the rows' units; support vector regressions are compared on a sample."""
+    """Return the held-out path and its best state, on features; for SVR from a sample of rows."""
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
     if spec.epsilon is not None:
         sample = sampled(rows.blocks, chosen.seed, where=where).lowest(4096)
@@ -249,8 +252,8 @@ def _best_penalty(
     numbers = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
     if not numbers[problem.w[:, 0] > 0].any():
         raise InvalidInput(
-            f"{spec.who}: to leave rows out, at least 2 different rows of positive weight are "
-            "required; got n_samples = 1. Give alpha as a number."
+            f"{spec.who}: the choice of alpha requires at least 2 different rows of positive "
+            "weight; got n_samples = 1. Give alpha as a number."
         )
     largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
     square = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
@@ -264,7 +267,7 @@ def fit_regressor(
 ) -> ConvexFit:
     """Fit a regression by any convex loss, on features or on the kernel matrix of the rows."""
     rows = scaled(spec, blocks, where)
-    like_ridge = None  # The penalty of squares that corresponds to a given one
+    like_ridge = None  # Ridge penalty that corresponds to alpha
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
         like_ridge = float(np.mean(one_or_each(spec.alpha * rows.per_alpha))) / curvature_of(
@@ -310,17 +313,17 @@ def fit_regressor(
     if spec.epsilon is not None or len(rows.w) > 1024 or not np.all(problem.alpha):
         return fit
     X = join([Piece(block.X) for block in rows.blocks]).X
-    # β = Σ uᵢ φ(xᵢ), as slopes, where they jump multipliers, leave no gradient
+    # β = Σ uᵢ φ(xᵢ), because the gradient is zero (at kinks, with the multipliers as slopes)
     u = -problem.w * loss_at_rows(problem, state).slope / problem.alpha
     return replace(fit, X=X, dual=u * rows.units)
 
 
 def _minimised(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
-    """Return the minimum; of the epsilon-insensitive loss on a matrix by LIBSVM."""
+    """Return the minimum; LIBSVM is used for the epsilon-insensitive loss on a kernel matrix."""
     boxed = isinstance(problem.loss, losses.EpsilonInsensitive) and problem.loss.nonsmooth
     if not (boxed and problem.fit_intercept and isinstance(problem.rows, KernelMatrix)):
         return minimise(problem, start, tol=tol, max_iter=max_iter)
-    middle = np.median(problem.y, axis=0)  # The rounding of a large offset would be fitted
+    middle = np.median(problem.y, axis=0)  # Otherwise rounding of a large offset is fitted
     problem = replace(problem, y=problem.y - middle)
     # A penalty that needs more moves is too small
     ask = (SLOPES * tol, 20) if tol >= TOL else (0.01 * tol, max_iter, tol)
@@ -328,12 +331,12 @@ def _minimised(problem: Problem, start: State | None = None, *, tol: float, max_
     return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
 
 
-#: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
+#: Threshold of Huber's loss in standard deviations of the noise: 95 % efficiency for normal noise.
 HUBER_SCALES = 1.35
 
 
 def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Fit and estimate the scale of the noise in turns, until both stay."""
+    """Alternate fits and estimates of the noise scale until the scale converges."""
     least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
     old, steps = np.full(len(least), np.inf), at.steps
     for _ in range(30):
@@ -348,7 +351,7 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
 
 
 def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """Return the columns of each target, one for each quantile, and the shape of a prediction."""
+    """Return the number of columns per target (one per quantile), and a prediction's shape."""
     levels = spec.loss.level if isinstance(spec.loss, losses.Quantile) else 0.5
     if not isinstance(levels, tuple):
         return 1, shape
@@ -356,7 +359,7 @@ def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, 
     if t > 1 and len(levels) > 1:
         raise InvalidInput(
             f"{spec.who}: several quantiles need one target; got {len(levels)} quantiles "
-            f"and {t} targets. Fit the targets one by one, or ask for one quantile."
+            f"and {t} targets. Fit the targets one by one, or use one quantile."
         )
     if t > 1 or (len(levels) == 1 and spec.one_level):
         return 1, shape
@@ -364,7 +367,7 @@ def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, 
 
 
 def _check_targets(loss: losses.Loss, y: Float[Array, "n t"]) -> None:
-    """Refuse targets that a loss cannot have."""
+    """Raise InvalidInput for targets outside the domain of the loss."""
     wrong = ""
     if isinstance(loss, losses.Multinomial):
         sums = y.sum(axis=1)
@@ -372,16 +375,16 @@ def _check_targets(loss: losses.Loss, y: Float[Array, "n t"]) -> None:
             wrong = (
                 '"multinomial" needs y of two columns or more, shares of 0 or above whose rows sum '
                 f"to one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. "
-                "Divide rows by their sums; for labels take LogisticRegression."
+                "Divide rows by their sums; for labels use LogisticRegression."
             )
     elif isinstance(loss, losses.PoissonDeviance) and np.any(y < 0):
         wrong = (
-            f'"poisson" needs y of 0 or above; got {y.min():g}. For targets of both signs take '
+            f'"poisson" needs y of 0 or above; got {y.min():g}. For targets of both signs use '
             'loss="squared" or "huber".'
         )
     elif isinstance(loss, losses.GammaDeviance) and np.any(y <= 0):
         wrong = (
-            f'"gamma" needs y above 0; got {y.min():g}. For zeros take loss="poisson", for '
+            f'"gamma" needs y above 0; got {y.min():g}. For zeros use loss="poisson", for '
             'targets of both signs "squared" or "huber".'
         )
     elif isinstance(loss, losses.PoissonDeviance) and np.any(y.max(axis=0) <= 0):
@@ -391,19 +394,22 @@ def _check_targets(loss: losses.Loss, y: Float[Array, "n t"]) -> None:
 
 
 def _first_huber(problem: Problem) -> losses.Loss:
-    """Return the loss whose thresholds suit the spread of y itself."""
+    """Return the Huber loss for the first fit, with thresholds from the spread of y."""
     y = problem.y
     w = np.broadcast_to(problem.w, y.shape)
     r = y - best_constant(losses.Absolute(), y, w)
     scale = losses.huber_scale(r, problem.w, HUBER_SCALES)
     deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
-    # Where half of y is one number its scale is next to nothing
+    # If half of y is one number, the scale is about zero
     spread = np.where(scale > 1e-3 * deviation, scale, deviation)
     return losses.Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
+# --- penalties of the norm -----------------------------------------------------------------------
+
+
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Minimise Σ w ℓ + alpha·R(‖β‖): return the problem of squares with that minimum, and it."""
+    """Minimise Σ w ℓ + alpha·R(‖β‖); return the problem with penalty ‖β‖² of the same minimum."""
     R, strength = spec.norm, spec.alpha
     assert R is not None
     assert strength is not None
@@ -431,8 +437,8 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     falls = np.any(np.diff(finite) < -1e-12 * np.abs(finite[1:]))
     if np.isnan(penalties).any() or not len(finite) or falls:
         raise InvalidInput(
-            "KernelRegressor: penalty must never fall as the norm rises, and must be a number for "
-            f"some norm that fits have; got {penalties.tolist()[:3]} … for norms {norms[0]:.3g} … "
+            "KernelRegressor: penalty must be nondecreasing, not NaN, and finite for some norm of "
+            f"the path of fits; got {penalties.tolist()[:3]} … for norms {norms[0]:.3g} … "
             f"{norms[-1]:.3g}. Pass, say, lambda r: r."
         )
     best = int(np.argmin(values))
@@ -444,7 +450,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
 
 
 class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
-    """A regressor by a convex loss."""
+    """Base class of regressors with a convex loss."""
 
     def _left_out(self) -> LeftOutRows | None:
         errors = self._fitted.left_out
@@ -455,7 +461,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
         y, known = y[:, : prediction.shape[1]], known[:, : prediction.shape[1]]
         return replace(errors, predicted=prediction, errors=np.where(known, y - prediction, np.inf))
 
-    intercept_ = learned("solution.intercept", "b, a number or (t,).", by_target=True)
+    intercept_ = learned("solution.intercept", "Intercept b, a number or (t,).", by_target=True)
 
 
 @estimator
@@ -477,16 +483,16 @@ class SVR(KernelParameters, ConvexRegressor):
         Weight of the loss against the penalty, above zero, as in scikit-learn and in the units of
         y. "auto": the C with the smallest held-out loss on a sample of some thousand rows.
     epsilon : "auto" or float, default "auto"
-        Errors up to epsilon have no loss; zero or above, in the units of y. "auto": a twentieth
-        of the mean distance of y from its median.
+        Errors up to epsilon have no loss; zero or above, in the units of y. "auto": 0.05 times the
+        mean absolute deviation of y from its median.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
-        The squared one is smooth, and faster to fit.
+        The squared loss is smooth and faster to fit.
     tol : float, default 1e-6
-        The objective is at most this share above its minimum; with the exact kernel as near as
-        LIBSVM reaches, mostly 1e-4: ``solution_.gap``.
+        Largest relative distance of the objective from its minimum. With the exact kernel LIBSVM
+        mostly reaches 1e-4; see ``solution_.gap``.
     max_iter : int, default 200
-        Largest number of Newton steps; with the exact kernel, of moves of LIBSVM per row (for
-        fewer than 1,000 rows as for 1,000).
+        Largest number of Newton steps; with the exact kernel, of LIBSVM steps per row (for fewer
+        than 1,000 rows that of 1,000 rows).
 
     See Also
     --------
@@ -495,11 +501,10 @@ class SVR(KernelParameters, ConvexRegressor):
 
     Notes
     -----
-    Targets are fitted in a unit near their spread: with C and epsilon "auto" s y is fitted as y is,
-    for every s. With the exact kernel LIBSVM minimises, in a time between n² and n³ for each
-    penalty. Through features time O(steps (n D + a D²)), a the rows near the edge of the tube, few
-    at the end (:mod:`bochner.solvers.convex.newton`); features are kept where a quarter of the free
-    memory holds them.
+    Targets are scaled to their spread: with "auto" for C and epsilon, a fit to s·y is s times the
+    fit to y. With the exact kernel LIBSVM takes between O(n²) and O(n³) per penalty. With features
+    the time is O(steps (n D + a D²)) for a rows near the edge of the tube, few in the last steps;
+    features are cached if they fit in a quarter of the free memory.
 
     Examples
     --------
@@ -534,12 +539,12 @@ class SVR(KernelParameters, ConvexRegressor):
 
     @property
     def C_(self) -> Any:
-        """C, the weight of the loss that was used; (t,) where targets differ."""
+        """C of the fit, the weight of the loss; (t,) if targets differ."""
         return 1 / self.solution_.alpha
 
     @property
     def epsilon_(self) -> Any:
-        """The errors that cost nothing, in the units of y; (t,) where targets differ."""
+        """Largest error without loss, in the units of y; (t,) if targets differ."""
         return one_or_each(self._fitted.loss.epsilon)
 
 
@@ -548,7 +553,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
     """Regression with any convex loss: medians, quantiles, counts, losses of your own.
 
     Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
-    times any function of the norm ‖f‖ = ‖β‖ that never falls.
+    times any nondecreasing function of the norm ‖β‖.
 
     Parameters
     ----------
@@ -570,28 +575,28 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         Method of the features; see :func:`bochner.draw`; "exact": no features, up to 8192 rows.
     %(n_features)s
     alpha : float or "holdout", default "holdout"
-        The penalty. "holdout": chosen along a path by the loss on a held-out fifth of the rows;
-        the last fit uses all rows.
+        The penalty. "holdout": the alpha with the smallest loss on a held-out fifth of the rows
+        (five folds with method="exact" and fewer than 1,000 rows); the last fit uses all rows.
     penalty : callable, optional
         R, a nondecreasing function of r = ‖β‖ (of all targets together), infinite where a fit is
         not allowed: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is then
         alpha·R(‖β‖) instead of (alpha/2)‖β‖², with a number alpha. The minimum is the minimum
         for squares at another penalty, ``alpha_``, which is found by about 40 fits.
     tol : float, default 1e-6
-        The objective is at most about this share above its minimum.
+        Largest relative distance of the objective from its minimum.
     max_iter : int, default 200
         Largest number of Newton steps.
 
     See Also
     --------
     KernelRidge : Regression by squares, in one pass over the rows.
-    SVR : Regression where small errors cost nothing.
+    SVR : Regression without loss for small errors.
 
     Notes
     -----
-    Targets are fitted in a unit near their spread, so that s y is fitted as y is for every s, but
-    with losses of a log link and custom ones. Time O(steps (n D + a D²)), a the active rows: all
-    for smooth losses, few for others.
+    Targets are scaled to their spread: a fit to s·y is s times the fit to y, except for custom
+    losses and losses with a log link. Time O(steps (n D + a D²)) for a active rows: all rows for
+    smooth losses, few for others.
 
     Examples
     --------
@@ -631,13 +636,13 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
             )
         if self.penalty is not None and (not alpha or self.loss == "huber"):
             raise InvalidInput(
-                "KernelRegressor: with a penalty of the norm alpha must be a number above zero, "
-                f"and a threshold of Huber's loss given; got alpha={self.alpha!r}, "
+                "KernelRegressor: a penalty requires a number alpha above zero, and for Huber's "
+                f"loss a threshold; got alpha={self.alpha!r}, "
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
         exact = self._on_kernel(blocks, 0, where)
         if self.penalty is not None and exact:
-            raise InvalidInput("KernelRegressor: penalty needs features; leave method out.")
+            raise InvalidInput("KernelRegressor: penalty requires features; leave method out.")
         return fit_regressor(spec, blocks, inputs, where, exact)
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
@@ -668,23 +673,23 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         return predicted[:, nearest : nearest + 1]
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
-        """Return the share of the best constant's loss that the model explains, 1 at best.
+        """Return D² = 1 − loss / loss of the best constant, the mean over targets; 1 at best.
 
-        For the squared loss this is R², for others its generalisation (D²); the mean over targets.
+        For the squared loss this is R².
         """
         fitted = np.concatenate([f for _, f in self._fitted.predictions(self._rows_to_predict(X))])
         fitted = np.sort(fitted, axis=1) if _several_levels(self.loss_) else fitted
         y = np.broadcast_to(np.asarray(y, np.float64).reshape(len(fitted), -1), fitted.shape)
         w = np.ones((len(y), 1)) if sample_weight is None else np.asarray(sample_weight)[:, None]
         loss, w = self.loss_, np.broadcast_to(w, y.shape)
-        lost = (w * loss.value(y, fitted)).sum(axis=0)
+        total = (w * loss.value(y, fitted)).sum(axis=0)
         best = np.broadcast_to(best_constant(loss, y, w), y.shape)
         most = (w * loss.value(y, best)).sum(axis=0)
-        return float(np.mean(1 - lost / np.maximum(most, 1e-300)))
+        return float(np.mean(1 - total / np.maximum(most, 1e-300)))
 
-    loss_ = learned("loss", "The loss as a value, with its numbers.")
+    loss_ = learned("loss", "The loss, with all parameters.")
     alpha_ = learned(
-        "solution.alpha", "The penalty used; (t,) where targets differ in their units."
+        "solution.alpha", "The penalty of the fit; (t,) if targets have different units."
     )
 
     def __sklearn_tags__(self) -> Tags:
