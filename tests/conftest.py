@@ -62,7 +62,7 @@ BRIEF = (
     "is expecting",  # scikit-learn's own words
     "there is no file",
     "draw: pass X",
-    "ask for return_std or",
+    "set return_std or",
 )
 
 errors, said = import_module("bochner.errors"), []
@@ -111,8 +111,9 @@ def shares(file):
 def pytest_xdist_make_scheduler(config, log):
     """Groups of `--dist loadgroup`; those of pytest-xdist 3.8 need a pytest before 9.2."""
     scheduling = import_module("xdist.scheduler").LoadScopeScheduling
-    split = lambda self, nodeid: together(nodeid)
-    ours = type("Scheduling", (scheduling,), {"_split_scope": split})
+    ours = type(
+        "Scheduling", (scheduling,), {"_split_scope": lambda self, nodeid: together(nodeid)}
+    )
     return ours(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 

@@ -145,8 +145,9 @@ def serves(method, kernel):
     if getattr(kernel, "power", 2) < 2 and method in FOURIER[4:]:
         return False  # Sobol points need a quantile
     by_coordinate = any(name in repr(kernel) for name in DENSE_ONLY if name != "Modulated")
-    orthogonal = isinstance(method, bo.Fourier) and method.placement == bo.Orthogonal()
-    return not (by_coordinate and orthogonal)
+    return not (
+        by_coordinate and isinstance(method, bo.Fourier) and method.placement == bo.Orthogonal()
+    )
 
 
 MAPS = [(kernel, method) for kernel in KERNELS for method in METHODS if serves(method, kernel)]
@@ -348,7 +349,9 @@ def globe(n=400, seed=0):
 def two_maps(n=300, D=60):
     """A map of random frequencies and one of landmarks, drawn from the same rows."""
     ask = {"n_features": D, "X": points(n), "random_state": 0}
-    return [bo.draw(Gaussian(1.5), method, **ask) for method in ("iid", "nystrom")]
+    return [
+        bo.draw(Gaussian(1.5), method, **ask) for method in (bo.Fourier(bo.IID()), bo.Nystrom())
+    ]
 
 
 def sample_of(X, y, w=None, seed=0):

@@ -34,9 +34,10 @@ def trees():
 
 def linted(root):
     """Run import-linter with the contracts of pyproject.toml on a package in a folder."""
-    lint = "from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
-    lint = lint.format(str(ROOT / "pyproject.toml"))
-    code = f"import sys; sys.path.insert(0, {str(root)!r}); {lint}"
+    lint = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); " + lint.format(
+        str(ROOT / "pyproject.toml")
+    )
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root
     )
@@ -98,8 +99,9 @@ def stores(tree):
 def values_that_change(tree):
     """Dataclasses that are not frozen."""
     for node in nodes(tree, ast.ClassDef):
-        options = "".join(map(ast.unparse, node.decorator_list))
-        if is_dataclass(node) and "frozen=True" not in options:
+        if is_dataclass(node) and "frozen=True" not in "".join(
+            map(ast.unparse, node.decorator_list)
+        ):
             yield node.name
 
 

@@ -1,4 +1,4 @@
-"""The start of all fits: open parameters are chosen from a sample of rows, and the map is drawn."""
+"""First step of every fit: choose open parameters on a sample of rows, and draw the map."""
 
 import warnings
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def choose(
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
     ``search`` replaces the usual search for the kernel; ``by_targets``: "auto" depends on targets.
-    ``compared`` returns the rows of a sample by which parameters are chosen.
+    ``compared`` selects the rows of the sample on which parameters are chosen.
     """
     rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:
@@ -85,7 +85,7 @@ def choose_from(
         require_squares(spec.who, rows.y, rows.w)
         curves, rows = transformed(rows, spec.seed, spec.bends and search is None)
     if curves is not None:
-        spec = replace(spec, waves=False)  # they require rows as given
+        spec = replace(spec, waves=False)  # Fourier modes require the original columns
     tuning = searched(spec, rows, share, search)
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
     chosen = Chosen(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
@@ -99,7 +99,7 @@ def searched(
     search: Search | None = None,
     **of_matrix: Any,
 ) -> Tuning:
-    """Find the kernel of a fit with features, of one without targets, or of a kernel matrix."""
+    """Find the kernel of a fit; ``of_matrix`` has the options of fits with the exact kernel."""
     kernel = spec.kernel
     if spec.learns_metric:
         return learned_metric(spec, nonempty(rows), share)
@@ -112,9 +112,9 @@ def searched(
     return choose_kernel(kernel, *asked, of_classes=spec.of_classes, **of_matrix)
 
 
-def transformed(sample: RowSample, seed: int, asked: bool) -> tuple[Curves | None, RowSample]:
-    """Return the transformations of columns that predict better, if any, and the rows by them."""
-    curves = choose_curves(sample, seed) if asked else None
+def transformed(sample: RowSample, seed: int, allowed: bool) -> tuple[Curves | None, RowSample]:
+    """Return transformations of columns, None if none is better, and the transformed rows."""
+    curves = choose_curves(sample, seed) if allowed else None
     return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
 
 
@@ -145,7 +145,7 @@ LARGE, SHORTER, MOST_STEPS, TIE = 1.5, 2**-0.25, 6, 1.03
 def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
     """Return the kernel with shorter lengthscales while its amplitude is large and errors tie.
 
-    Beyond the data, a function of a long lengthscale and a large amplitude leaves their range.
+    Outside the data, a function of long lengthscale and large amplitude leaves the range of y.
     """
     rows, kernel, most = sample.lowest(512), tuning.kernel, np.inf
     alpha = tuning.share * float(rows.w.sum())
@@ -186,9 +186,9 @@ def choose_kernel(
     among: Callable[[Kernel], bool] = lambda _: True,
     **options: Any,
 ) -> Tuning:
-    """Return the kernel of a name; for "auto" the best that ``method`` and ``among`` serve.
+    """Return the kernel of a name; for "auto" the best that ``method`` and ``among`` accept.
 
-    ``judged_again``: the best are compared again among all rows, so that fewer suffice here.
+    ``judged_again``: the best are compared again on all rows, so that fewer are used here.
     """
     asked = as_effort(effort, "The choice of a kernel")
     if name == "auto" and asked is not None:
@@ -202,7 +202,7 @@ def choose_kernel(
 
         few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
         rows = replace(sample, X=dense(X)) if few else sample
-        # Fewer rows do not determine a family; 60 rows of numbers err 12 % less with a race, 32 4 %
+        # Fewer rows do not determine a family; the race lowers errors by 4 % with 32 rows
         many = len(rows) >= (64 if options.get("of_classes") else 32)
         race = Race.of(rows, seed, asked, share=share, serves=serves, **options) if many else None
         if race is not None:
@@ -212,16 +212,16 @@ def choose_kernel(
 
 
 def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exception | None:
-    """Return why the method makes no features of a kernel; "auto" and None serve every kernel."""
+    """Return the error if a method does not support a kernel; "auto" and None support all."""
     if method is None or isinstance(method, Auto):
         return None
     ask = Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST])
     reason = attempted(draw_map, method, kernel, ask)
-    return reason if isinstance(reason, UnsupportedKernel) else None  # or too few rows, features
+    return reason if isinstance(reason, UnsupportedKernel) else None  # others: too few rows
 
 
 def _require_served(method: Method | None, X: Array, seed: int) -> None:
-    """Raise UnsupportedKernel if the method serves no kernel from which a search starts."""
+    """Raise UnsupportedKernel if the method supports no starting kernel of the search."""
     refusals = [_refusal(method, X, seed, start) for start in (Gaussian(), Matern(1.5))]
     if refusals[0] and refusals[1]:
         raise refusals[0]
@@ -356,7 +356,7 @@ def _error_near_median(rows: RowSample, seed: int, width: int) -> Callable[[int,
 
 
 def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> Curves | None:
-    """Return curves of one shape through quantiles of each column, with its deviation."""
+    """Return curves of one shape, through the quantiles of each column, with its deviation."""
     kept, points, values = [], [], []
     for j in columns:
         x = np.asarray(X[:, j], np.float64)
@@ -375,7 +375,7 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
-    """Return the points with the first and the last step halved until about as short as others."""
+    """Return the points; long first and last steps are halved to about the length of others."""
     first, last, inner = at[1] - at[0], at[-1] - at[-2], at[-2] - at[1]
     ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0
     halves = 0.5 ** np.arange(1, 1 + np.ceil(np.log2(max(ratio, 1.0))))
@@ -393,7 +393,7 @@ def _scaled(
 
 
 def _deviation(x: Float[Array, " n"]) -> float:
-    """Return the standard deviation of the numbers, clipped: one in a hundred may be wrong."""
+    """Return the standard deviation of x, clipped to its 1 % and 99 % quantiles."""
     inner = float(np.std(np.clip(x, *np.quantile(x, [0.01, 0.99]))))
     return inner if inner > 0 else float(np.std(x))
 

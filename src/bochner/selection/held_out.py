@@ -1,10 +1,10 @@
 """Held-out rows of a search, and the losses of predictions on them.
 
-Numbers have squared errors, and classes log losses: a ridge regression of ±1 with the least squared
-error need not be the best classifier, because squared errors also count how much values differ
-from ±1 where the class is certain. Log losses are of probabilities p ∝ exp(a f) at the best a
-for these rows (Guo et al. 2017), with Platt's targets (1999): rows that are all predicted correctly
-still have a small loss.
+Regressions use squared errors, classifiers log losses: the ridge regression of ±1 with the least
+squared error need not be the best classifier, because squared errors also count how much values
+differ from ±1 where the class is certain. Log losses are those of probabilities p ∝ exp(a f) at
+the best a for these rows (Guo et al. 2017), with Platt's targets (1999): even if all rows are
+predicted correctly, the loss is above zero.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
 from bochner.solvers.ridge.solution import SAME_ROUNDED
 
-#: Rows of more cells than this are not searched for copies, nor made dense if sparse.
+#: Above this number of cells rows are not searched for copies, and sparse rows stay sparse.
 MOST_CELLS = 1 << 22
 FEWEST = 8  # Fewer rows than this do not determine lengthscales
 FOLDS = 4  # Folds of the held-out rows
 
 
 def reduction(one: Any, other: Any, worth: float, chance: float) -> tuple[float, float]:
-    """Return by how much the error of one is below another's, and the required reduction.
+    """Return the reduction of the error from ``other`` to ``one``, and the required reduction.
 
-    Both have an ``error``, the mean of their ``squared`` losses. Required is a share of the error
-    of the other, or a number of standard errors of the difference.
+    Both have an ``error``, the mean of their ``squared`` losses. Required is the larger of
+    ``worth`` times the error of ``other`` and ``chance`` standard errors of the difference.
     """
     if not (np.isfinite(one.error) and np.isfinite(other.error)):
         return (np.inf if one.error < other.error else 0.0), 0.0
@@ -55,7 +55,7 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
 
 
 def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
-    """Return which targets vary; none if rows are too few to tune on, or all equal."""
+    """Return which targets vary; all False if there are too few rows, or all are equal."""
     few = len(rows) < FEWEST
     if few or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
         return np.zeros(rows.y.shape[1], bool)
@@ -63,15 +63,16 @@ def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
 
 
 def first_least(errors: Sequence[float]) -> int:
-    """Return the place of the first error that is about the least."""
+    """Return the index of the first error that equals the least up to rounding."""
     least = min(errors)
     return next(i for i, error in enumerate(errors) if error <= (1 + SAME_ROUNDED) * least)
 
 
 def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
-    """Return the squared errors of the best of several on the other folds, for each fold in turn.
+    """Return, for each fold, the losses of the candidate that is best on the other folds.
 
-    ``squared`` are errors in the order of preference. With few rows the result is that of the best.
+    ``squared`` has the losses of each candidate, in the order of preference. With fewer than eight
+    rows the losses of the best candidate are returned.
     """
     table = np.stack(squared)
     fold = np.arange(table.shape[1]) % FOLDS
@@ -123,7 +124,7 @@ def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) 
 def platt_targets(
     member: Bool[Array, "n K"], w: Float[Array, " n"], more: float = 1.0
 ) -> Float[Array, "n K"]:
-    """Return (N + more)/(N + 2 more) for the class of a row with N rows; the rest for others."""
+    """Return (N + more)/(N + 2 more) for a row's class of N rows; others share the rest."""
     size = (w @ member + more) / (w @ member + 2 * more)
     rest = (member @ (1 - size)) / (member.shape[1] - 1)
     return np.where(member, size, rest[:, None])

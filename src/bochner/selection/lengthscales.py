@@ -1,17 +1,17 @@
-"""Lengthscales by descents of leave-one-out errors or the evidence on kernel matrices.
+"""Tune lengthscales by leave-one-out error or evidence, by descents on kernel matrices.
 
-The gradient of a criterion in the kernel matrix (:mod:`bochner.solvers.ridge.dual`) is turned into
-the gradient in log ℓ. With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units
+The gradient of a criterion in K (:mod:`bochner.solvers.ridge.dual`) gives the gradient in log ℓ.
+With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units
 of ℓ,
 
     ∂E/∂log ℓ_j = −2 Σ R (x_j − y_j)² = −4 (Σ_i x_ij² Σ_l R_il − x_jᵀ R x_j),
 
-O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
+O(m² d) for all j. Starts are compared on few rows, and the best is refined on more rows.
 
-Descents are by L-BFGS in the logarithms of a kernel's numbers and of the penalty. Two processors
-round differently, and a descent would carry that on from step to step. So points, values and slopes
-are rounded to multiples far above the rounding of float64 and far below any relevant difference,
-and every processor takes the same steps.
+Descents are by L-BFGS in the logarithms of the hyperparameters and of the penalty. Processors round
+differently, and a descent would amplify the difference. Therefore points, values and slopes are
+rounded to multiples far above the rounding of float64 and far below any relevant difference: every
+processor takes the same steps.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,11 +48,11 @@ from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows, KernelScore
 from bochner.solvers.ridge.solution import SAME
 
-ROWS, FEW = 1024, 256  # Rows of the last descents, and of those before
+ROWS, FEW = 1024, 256  # Rows of the last descents and of the first
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
-LEAST_GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
-LEAST = 1e-8  # Least penalty, as a share of k(x, x)
+LEAST_GAIN = 3e-4  # Relative tolerance of descents
+LEAST = 1e-8  # Smallest penalty, as a share of k(x, x)
 SHORTEST, LONGEST = 1 / 128, 32.0  # Lengthscales of descents, in median distances
 
 # --- descents ----------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def on_grid(x: Any, step: float) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ProcessRows:
-    """Rows of a criterion."""
+    """Rows on which a criterion is evaluated."""
 
     X: Array
     y: Float[Array, "m t"]
@@ -95,19 +95,19 @@ class ProcessRows:
 
     @cached_property
     def count(self) -> float:
-        """Number of rows; a row of weight w counts as w rows."""
+        """Total weight of the rows, at least their number."""
         return max(float(self.w.sum()), len(self.w))
 
     @cached_property
     def shares(self) -> tuple[float, ...]:
-        """Logarithms of the penalties per row of the starts: the given one, or several."""
+        """Log penalties per row of the starts: one if the user gave the penalty, else four."""
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
             return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
         return tuple(float(np.log(alpha / weight)) for alpha in (1.0, 1e-1, 1e-2, 1e-3))
 
     def first(self, m: int) -> "ProcessRows":
-        """Return the first m rows, of targets that vary in them."""
+        """Return the first m rows, with the targets that vary on them."""
         varies = np.ptp(self.y[:m], axis=0) > 0
         if len(self.w) <= m or not varies.any():
             return self
@@ -143,10 +143,10 @@ class Objective:
     at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
     #: The range of each number in a descent from a start.
     ranges: Callable[[Array], list[tuple[float, float]]]
-    centres: Any  # Of the normal prior of log numbers, of deviation 3, which is worth one row
+    centres: Any  # Mean of the normal prior of log numbers; deviation 3, weight of one row
     units: Any = 1.0  # Steps of the log numbers that match unit steps of the point
-    #: Part of the value that depends on the unit of the targets alone: a descent ends where a step
-    #: gains a small share of the value without it.
+    #: Part of the value that only depends on the unit of the targets; the relative tolerance of a
+    #: descent does not count it.
     level: Any = 0.0
 
     def __call__(self, at: Array) -> tuple[float, Float[Array, " q"]]:
@@ -196,7 +196,7 @@ class Evaluated:
 
 @one_thread()
 def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
-    """Return the best of some evaluations; the last is the first that gains less than ``gain``."""
+    """Return the best point of ``evaluations`` of L-BFGS; ``gain`` is the relative tolerance."""
     best, count = Evaluated(of, start, float("inf")), 0
     bounds = of.bounds(start)
     free = np.array([low < high for low, high in bounds])
@@ -245,7 +245,7 @@ def require_lengthscale(kernel: Kernel) -> None:
         raise UnsupportedKernel(
             "Tuning requires a stationary kernel with a lengthscale (Gaussian, Matern, "
             f"Exponential, RationalQuadratic, Laplace, Cauchy), or one of their names; got "
-            f"{kernel!r}. Choose other kernels by the estimator's error on rows that were held out."
+            f"{kernel!r}. Compare other kernels by their held-out errors."
         )
 
 
@@ -265,7 +265,7 @@ def choose_lengthscale(
 
 
 def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
-    """Return a family at the median distance: one lengthscale, and one per column if unequal."""
+    """Return kernels with median distances as lengthscales: one, and per column if unequal."""
     by_column = name in ("laplace", "cauchy")  # their distance is a sum over columns
     return [NAMED[name](scale) for scale in median_scales(sample, by_column, seed)]
 
@@ -277,11 +277,11 @@ def tune_lengthscales(
     centred: bool = True,
     **given: Any,
 ) -> Tuning:
-    """Return the kernel with the best lengthscales by a criterion, descended from its own.
+    """Tune the lengthscales of a kernel by a criterion, starting at its own.
 
-    One factor for all columns first, then one lengthscale per column: taken if they raise the log
-    evidence by more than one for each further number (Akaike 1974); the logarithm of a squared
-    error counts as n/2 of a log evidence.
+    First one factor for all columns, then one lengthscale per column. These are used if they raise
+    the log evidence by more than one per further number (Akaike 1974); n/2 times the logarithm of a
+    squared error counts as minus a log evidence.
     """
     require_lengthscale(start)
     search = MatrixSearch.of(sample, criterion, centred, **given)
@@ -337,7 +337,7 @@ class MatrixSearch:
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
     ) -> list[Evaluated]:
         """Return the best of several penalties at each factor of all lengthscales."""
-        # A function that is fast along one column drives one factor to where it looks like noise
+        # No descents: one factor may end where a function of one column looks like noise
         of = OnProcess(start, self._fewer, self.criterion, 1)
         starts = lambda factor: (np.array([np.log(factor), share]) for share in of.rows.shares)
         return [least(descend(of, at, 1) for at in starts(factor)) for factor in factors]
@@ -368,7 +368,7 @@ class MatrixSearch:
         return descend(of, at, evaluations)
 
     def tuning(self, end: Evaluated, numbers: int, *judged: Any) -> Tuning:
-        """Return the record, with the kernel at the end."""
+        """Return the Tuning with the kernel of the last point."""
         return recorded(self.criterion, end.rounded, end, numbers, *judged)
 
     @property
@@ -396,7 +396,7 @@ def recorded(
     required: float = np.nan,
     taken: bool = True,
 ) -> Tuning:
-    """Return the record of a kernel whose numbers were tuned by a criterion."""
+    """Return the Tuning of a kernel whose numbers were tuned by a criterion."""
     value = float(np.exp(end.value)) if criterion.name == "loo" else end.value
     compared = (KernelComparison(numbers, kernel, value, gain, required, taken, criterion.label),)
     return Tuning(kernel, end.share, criterion=criterion.name, compared=compared)
@@ -415,7 +415,7 @@ def shortened(kernel: Any, rows: ProcessRows) -> Any:
 class OnProcess(Objective):
     """A criterion as a function of factors of the lengthscales, 1 or d, and of λ.
 
-    With ``blocks`` it is the mean over rows of those of blocks, each with its mean and amplitude.
+    With ``blocks``: the mean of their criteria per row, each with its own mean and amplitude.
     """
 
     start: Any
@@ -470,7 +470,7 @@ class OnProcess(Objective):
         return score.value, np.append(through(score), score.by_log_alpha)
 
     def _pairs(self, at: Array, kernel: Any) -> tuple[Array, Callable[[KernelScore], Any]]:
-        """Return K, of distances up to the diagonal; and the gradient as a function of a score."""
+        """Return K (or its lower triangle), and the gradient as a function of a score."""
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
             ends = (self.kernel(np.append(at[:-1] + h, at[-1])) for h in (STEP, -STEP))
             up, down = (each(self.rows.X) for each in ends)

@@ -60,10 +60,9 @@ def turned_metrics(
 def next_root(
     family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool
 ) -> Float[Array, "d d"]:
-    """Return the root of the average outer product of a fit's gradients.
+    """Return the root of the average outer product of a fit's gradients, at equal median distance.
 
-    It keeps the median distance of rows. Entries are rounded to seven digits of the norm of their
-    row, so that they are equal on every processor.
+    Entries have seven digits relative to the norm of their row: the same on every processor.
     """
     Z, w = rows.X @ L, rows.w
     s = squared_distances(Z)

@@ -1,12 +1,12 @@
-"""Rows that are near one another: a tree of leaves, and kernels tuned and judged among near rows.
+"""Near rows: a tree of leaves, and kernels tuned and judged on neighbourhoods.
 
-Each split of the tree is along the first kernel principal component of the rows, computed from a
-few of them: p(x) = Σ_j v_j k(x, s_j). Leaves have about equal numbers of rows.
+Each split of the tree is along the first kernel principal component, estimated from a few rows s_j:
+p(x) = Σ_j v_j k(x, s_j). Leaves have about equal numbers of rows.
 
-In a sample of a long table no two rows are near, and local structure is invisible. So lengthscales
-are tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid and Firth
-(2011), section 2), kernels and their scales are judged by leave-one-out errors of rows in the
-middle of their neighbours, and the penalty is the one of rows in a few neighbourhoods.
+A small random sample of a long table has no near rows and does not show local structure. Therefore
+lengthscales are tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid
+and Firth (2011), section 2), kernels and their scales are judged by leave-one-out errors of rows in
+the middle of neighbourhoods, and the penalty is chosen on a few neighbourhoods.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +38,7 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 #: Rows from which a direction is estimated: its component has a quarter of the spread or more.
 LOOKED_AT = 64
 AT_ONCE = 1 << 16  # Rows of one evaluation of p
-FIRST = 8  # Places in which a kernel is judged first
+FIRST = 8  # Number of neighbourhoods on which a kernel is judged first
 
 # --- a tree of rows ------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class RowTree:
     children: Int[Array, "s 2"]  # Numbers of further splits; −1 − number for a leaf
 
     def __post_init__(self) -> None:
-        # of a file: else rows would come to no leaf
+        # in a damaged file, rows might reach no leaf
         further = self.children >= 0
         backwards = self.children[further] <= np.nonzero(further)[0]
         low, high = -1 - len(self.cuts), len(self.cuts) - 1
@@ -146,9 +146,9 @@ def _split(
 def errors_of_near_rows(
     places: Int[Array, "p m"], rows: RowSample, centred: bool
 ) -> Callable[[Kernel, Any, slice], Float[Array, " m"]]:
-    """Return a function of kernel, penalty and places: weighted squared leave-one-out errors.
+    """Return a function of kernel, penalty and places that returns squared leave-one-out errors.
 
-    Of rows in the middle of places of near rows; their mean is relative to the variance.
+    They are of the central rows of each place (neighbourhood), relative to the variance of y.
     """
     X, y, w = rows.X, rows.y, rows.w
     mean = w @ y / w.sum()
@@ -244,7 +244,7 @@ def judge_among_near_rows(
     others: Iterable[TunedKernel] = (),
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
-    """Compare the kernel with rivals and others, and its scales; also solve in a few places."""
+    """Compare a kernel with ``rivals``, ``others`` and rescaled kernels; return the best."""
     places = near_rows(tuning.kernel, rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
     here = rows.take(np.unique(places[:FIRST, :64]))
@@ -253,9 +253,9 @@ def judge_among_near_rows(
     errors: dict[Kernel, float] = {}
 
     def better(kernel: Kernel, best: AtDensity | None) -> AtDensity | None:
-        """Judge a kernel in the first places, and unless it is worse there in all; None if worse.
+        """Return a kernel with its errors; None unless lower by 0.5 % and one standard error.
 
-        An error must be lower by 0.5 % and by one standard error; worse is half of one above.
+        A kernel that is worse by half a standard error on the first places is not judged on others.
         """
         problem = KernelRows(kernel_matrix(kernel, here.X), here.y, here.w, centred)
         known = start if np.isfinite(start) else None

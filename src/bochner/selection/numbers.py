@@ -1,8 +1,8 @@
-"""The numbers of composite kernels, such as sums and products, by descents from many starts.
+"""Hyperparameters of composite kernels (sums, products), by descents from many starts.
 
-The criterion has many minima. So starts are spread over ranges that the rows suggest and evaluated
-with few rows; the best descend for a few steps, the best of these to the end, and the best end is
-continued with more rows. Periods start at the peaks of the spectrum of the targets.
+The criterion has many minima. Starts are spread over ranges derived from the rows, and evaluated on
+few rows. The best starts descend a few steps, the best of these to convergence, and the best end is
+refined on more rows. Periods start at the peaks of the spectrum of the targets.
 """
 
 import math
@@ -44,14 +44,14 @@ from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows
 
-#: A step of the last descents that gains less than this share of the criterion is the last.
+#: Relative tolerance of the last descents.
 GAIN = 1e-5
-#: Ranges of the starts, then bounds: of lengths in median distances, of weights in units of the
-#: largest, and of other numbers by field, without a unit.
+#: First and last start, lower and upper bound: of lengthscales in median distances, of weights in
+#: units of 1/k(x, x) of the term, and of other numbers by field.
 LENGTHS = (1 / 64, 4.0, SHORTEST, LONGEST)
 WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
 RANGES = {
-    "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of waves
+    "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of Periodic
     "shape": (0.1, 10.0, 1e-3, 1e3),
     "smoothness": (0.5, 5.0, 0.4, 12.0),
     "power": (0.5, 1.9, 0.1, 2.0),
@@ -62,11 +62,11 @@ RANGES = {
 class NumberRange:
     """Starts and bounds of the logarithm of a number."""
 
-    near: tuple[float, float]  # Between these lie starts, if there are no ``starts``
+    near: tuple[float, float]  # Interval of the starts, unless they are in ``starts``
     bounds: tuple[float, float]
     given: float | None = None  # The start of the user
     starts: Float[Array, " k"] | None = None
-    #: Step that matches a unit step of other numbers; for a period 1/(2π) of a turn over all rows.
+    #: Step comparable to a unit step of other numbers; for a period a phase of 1 over all rows.
     unit: float = 1.0
 
     @property
@@ -81,7 +81,7 @@ class NumberRange:
         return self.near[0] + share * (self.near[1] - self.near[0])
 
     def within(self, free: Free) -> "NumberRange":
-        """Return the range within the bounds and the start that the user gave."""
+        """Return the range restricted to the user's bounds and start."""
         low, high = self.bounds
         given = None if free.start is None else float(np.log(free.start))
         if given is not None:
@@ -103,15 +103,15 @@ def tune_numbers(
     centred: bool = True,
     **given: Any,
 ) -> Tuning:
-    """Tune the free numbers of a kernel, or all numbers if none is free, and weights of terms."""
+    """Tune the free numbers of a kernel (all if none is free) and the weights of its terms."""
     if not sample.y.shape[1]:
         raise InvalidInput(
-            f"Free numbers of a kernel are tuned by targets, which are required; got {kernel!r}. "
+            f"A kernel with free numbers requires targets, which tune them; got {kernel!r}. "
             'Give all numbers, or a name such as "gaussian".'
         )
     open_kernel = opened(kernel)
     windows = windows_of(kernel, sample.X.shape[1])
-    # Sequences of 4,096 windows together
+    # Rows of sequences: at most 4,096 windows in total
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
     if is_sparse(sample.X):
         raise InvalidInput(
@@ -124,10 +124,12 @@ def tune_numbers(
         return Tuning(_at_starts(open_kernel), criterion=criterion.name)
     end = _search(OnNumbers(open_kernel, rows, criterion), seed)
     tuned, weights = end.kernel, _weights_of(open_kernel)
-    if rows.amplitude is None and weights is not None:  # all terms have free weights: of sum one
+    if (
+        rows.amplitude is None and weights is not None
+    ):  # all weights are free: their sum is set to one
         total = sum(place.of(tuned) for place in weights)
         tuned = with_numbers(tuned, {place: place.of(tuned) / total for place in weights})
-    # The error of a period adds up over many of them: seven digits
+    # Errors of a period accumulate over many periods: seven digits
     round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else significant(x)
     numbers = {place: round_(place.name, place.of(tuned)) for place in places}
     return recorded(criterion, with_numbers(tuned, numbers), end, len(places))
@@ -138,9 +140,9 @@ def _at_starts(kernel: Kernel) -> Kernel:
 
 
 def opened(kernel: Kernel) -> Kernel:
-    """Return the kernel with the numbers that a search finds free, and a weight for each term."""
-    # Scale factors are moved out of products. Where none is free all are, from their present
-    # values, but for shapes of families and zeros.
+    """Return the kernel with free numbers and a weight for each term."""
+    # Scale factors are moved out of products. If no number is free, all become free at their
+    # present values, except smoothness, power and zeros.
     kernel = kernel.rebuilt(_lifted)
     if not has_free(kernel):
         places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
@@ -150,7 +152,7 @@ def opened(kernel: Kernel) -> Kernel:
 
 
 def _lifted(kernel: Kernel, _: Any) -> Kernel:
-    """Return a product or multiple of multiples as one multiple; a free factor replaces all."""
+    """Return a product of scaled kernels as one scaled kernel; a free factor replaces all."""
     scaled = {k: v for k, v in kernel.parts.items() if isinstance(v, Scaled)}
     if not scaled or not isinstance(kernel, Product | Scaled):
         return kernel
@@ -185,7 +187,7 @@ def by_left_out(
 
 
 def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **given: Any) -> Tuning:
-    """Return the kernel of largest evidence over its lengthscales, or all or free numbers."""
+    """Return the kernel of largest evidence over lengthscales; if composite, over its numbers."""
     if is_composite(kernel):
         return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
     return tune_lengthscales(kernel, sample, **given)
@@ -255,9 +257,9 @@ def _search(of: OnNumbers, seed: int) -> Evaluated:
     progress("Tuning the kernel: starts")
     points = [descend(few, at, 1) for at in few.starts(64, seed)]
     best = [least(points[: len(few.rows.shares)]), *by_value(points)[:8]]
-    best = by_value([descend(few, one.at, 20) for one in best])[:3]
+    best = by_value([descend(few, point.at, 20) for point in best])[:3]
     progress("Tuning the kernel: few rows")
-    ends = [descend(few, one.at, 60, GAIN) for one in best]
+    ends = [descend(few, point.at, 60, GAIN) for point in best]
     if len(of.rows.w) <= FEW:
         return least([*best, *ends])
     progress("Tuning the kernel: all rows")
@@ -270,7 +272,7 @@ def _search(of: OnNumbers, seed: int) -> Evaluated:
 
 def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
     """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
-    waves = isinstance(leaf, SpectralMixture)  # whose numbers are of components
+    waves = isinstance(leaf, SpectralMixture)  # its numbers are per component
     columns = X if place.column is None or waves else X[:, [place.column]]
     match place.name:
         case "means" | "scales" if waves:
@@ -294,13 +296,13 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
 
 
 def _between(near: float, far: float, low: float, high: float, **others: Any) -> NumberRange:
-    """Return the range with starts from near to far, and bounds low and high."""
+    """Return the range with starts from near to far and bounds low and high, as logarithms."""
     near, far, low, high = (float(np.log(x)) for x in (near, far, low, high))
     return NumberRange((near, far), (low, high), **others)
 
 
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
-    """Return the range about the median distance, from the distance of neighbours in one column."""
+    """Return the range of a lengthscale: multiples of the median distance of rows."""
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
@@ -310,7 +312,7 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
 
 
 def _period(X: Array, rows: ProcessRows) -> NumberRange:
-    """Return the range from the distance of neighbours to the span, and the strongest periods."""
+    """Return the range of a period: up to the span of X, with starts at spectral peaks."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)
     waves = X.T if len(X) == len(rows.w) else ()  # windows have no targets
@@ -333,12 +335,12 @@ def spectral_peaks(
         return np.empty(0)
     x = (x - x.min()) / span
     curve, root = np.vander(2 * x - 1, 3), np.sqrt(w)[:, None]
-    left = y - curve @ np.linalg.lstsq(root * curve, root * y, rcond=None)[0]
-    left = w[:, None] * left / np.maximum(np.sqrt(w @ left**2), np.finfo(float).tiny)
+    r = y - curve @ np.linalg.lstsq(root * curve, root * y, rcond=None)[0]
+    residuals = w[:, None] * r / np.maximum(np.sqrt(w @ r**2), np.finfo(float).tiny)
     waves = np.arange(2, len(x) / 2, 0.25)
     power = np.zeros(len(waves))
     for part in np.array_split(np.arange(len(waves)), max(1, len(waves) * len(x) >> 20)):
-        sums = np.exp(2j * np.pi * np.outer(waves[part], x)) @ left
+        sums = np.exp(2j * np.pi * np.outer(waves[part], x)) @ residuals
         power[part] = (np.abs(sums) ** 2).sum(axis=1)
     inner = power[1:-1]
     peaks = 1 + np.flatnonzero((inner > power[:-2]) & (inner >= power[2:]))
@@ -346,14 +348,14 @@ def spectral_peaks(
 
 
 def _owner_of(kernel: Kernel, place: Place, X: Any) -> tuple[Any, Any]:
-    """Return the kernel whose field a number is, and the rows as this kernel receives them."""
+    """Return the part of the kernel that has this number, and the input rows of the part."""
     for name in place.path.split("__")[:-1]:
         X, kernel = kernel.inputs(X), kernel.parts[name]
     return kernel, X
 
 
 def _weights_of(kernel: Kernel) -> list[Place] | None:
-    """Return the places of the weights of all terms; None if one of them is given."""
+    """Return the places of the weights of all terms; None if the user fixed one of them."""
     terms, params = [id(term) for term, _ in kernel.leaves(Sum)], kernel.get_params()
     owner = lambda place: params.get(place.path.rpartition("__")[0], kernel)
     is_weight = lambda part: id(part) in terms and isinstance(part, Scaled | Constant)

@@ -1,8 +1,8 @@
 """The race of candidates for a kernel.
 
-No single way to choose a kernel is best on every table. So all candidates are tuned on kernel
-matrices of a few hundred rows, and compared on held-out rows: all with few rows, the best with more
-rows, where sums of kernels are tried too. docs/search.md has the gain of each rule.
+No single way to choose a kernel is best on every table. All candidates are tuned on kernel matrices
+of a few hundred rows and compared on held-out rows. The best are compared again with more rows,
+together with sums of kernels. docs/search.md has the gain of each rule.
 """
 
 import operator
@@ -42,13 +42,13 @@ from bochner.selection.spec import EFFORTS, Effort
 from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
-#: Share of the error by which another kernel must lower the error of a kernel with more evidence.
-#: Held-out rows are between the rows of the fit: they cannot tell a long lengthscale with a huge
-#: amplitude, a polynomial beyond the data, from the right kernel; the evidence can.
+#: Relative reduction of the error that is required of a kernel with less evidence. Held-out rows
+#: are between the rows of the fit. There a kernel of long lengthscale and huge amplitude
+#: (a polynomial outside the data) can have the error of the right kernel, but less evidence.
 WORTH = 0.003
 
-#: Deviation of the log of an amplitude above the variance of the target, a priori. Of two kernels
-#: with about the same evidence the one with the smaller amplitude stays near the data beyond them.
+#: Prior standard deviation of the log of the amplitude over the variance of y, if above 1. Of two
+#: kernels with similar evidence, the one with the smaller amplitude extrapolates less.
 AMPLITUDE = 1.5
 
 #: A linear kernel continues a trend where other kernels return to the mean. Its held-out error may
@@ -82,10 +82,10 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """Rows of the fits of one comparison."""
+    """Training rows of one comparison."""
 
     rows: RowSample
-    chooses: bool = False  # Whether each fit has the penalty of leave-one-out errors
+    chooses: bool = False  # Whether leave-one-out errors choose each penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Race:
 
     @staticmethod
     def of(sample: RowSample, seed: int, effort: Effort, **options: Any) -> "Race | None":
-        """Split off held-out rows; None if targets or rows to tune on are constant."""
+        """Split off held-out rows; None if the targets or rows for tuning are constant."""
         sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
         train, test = split_rows(sample, seed)
         varies = targets_that_vary(train.lowest(effort.rows))
@@ -114,7 +114,7 @@ class Race:
         return Race(train, test, seed, effort, **options)
 
     def best(self) -> Tuning:
-        """Return the best candidate or sum, and the record."""
+        """Return the best candidate or sum, with the record of the comparison."""
         starts = [self._one, self._each] if self._columns else [self._one]
         first, few = self.few, self._all_of(starts, self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
@@ -142,12 +142,12 @@ class Race:
         return Rung(self.train.lowest(self.effort.rows), chooses=True)
 
     def _all_of(self, makes: Sequence[Make], rung: Rung, most: float = np.inf) -> list[Judged]:
-        """Tune candidates side by side and judge them; one with an error above ``most`` is last."""
+        """Tune and judge candidates in parallel; each generator ends at an error above ``most``."""
 
         def each(number: int, make: Make) -> list[Judged]:
             began, results = time.perf_counter(), []
             for made in filter(lambda made: self.serves(made.kernel), make()):
-                judged = self._erring(made, rung)
+                judged = self._assessed(made, rung)
                 results.append(replace(judged, seconds=time.perf_counter() - began, made=made))
                 began = time.perf_counter()
                 text = f"{made.name}, held-out error {results[-1].error:.4g}"
@@ -160,7 +160,7 @@ class Race:
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
 
     def _judged_again(self, judged: list[Judged], rung: Rung) -> list[Judged]:
-        """Judge with more rows the best candidates near the least error, and the simplest one."""
+        """Judge the best candidates and the simplest one with more rows."""
         ranked = _ranked(judged)
         near = [j for j in ranked if self._near(j, ranked[0])]
         order = lambda j: np.inf if self._below(ranked[0], j) else self._preference(j)
@@ -172,11 +172,11 @@ class Race:
         return self.judge([each.candidate for each in last], rung)
 
     def _near(self, judged: Judged, best: Judged) -> bool:
-        """Whether an error is near the smallest; one or two rows change a log loss by .02."""
+        """Whether an error is near the smallest; one or two rows change a log loss by 0.02."""
         return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
 
     def _with_more_rows(self, judged: list[Judged], few: list[Judged], rung: Rung) -> list[Judged]:
-        """Tune the best with more rows, and rough kernels, if it is near the best of all."""
+        """Tune the best kernel of per-column lengthscales, and rough kernels, with more rows."""
         able = [each for each in few if self._takes_more_rows(each.candidate)]
         later = [each for each in judged if self._takes_more_rows(each.candidate)]
         stage, tuned = (judged, later) if later else (few, able)
@@ -187,7 +187,7 @@ class Race:
         return [first, *self._all_of(self._rougher(first.made), rung), *rough]
 
     def _rough(self, best: Judged, able: list[Judged]) -> list[Judged]:
-        """Return the exponential kernel near the least: short lengthscales need many rows."""
+        """Return the best exponential kernel if near the least: its lengthscales need many rows."""
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
@@ -198,7 +198,7 @@ class Race:
         return self._all_of([partial(iter, [each]) for each in candidates], rung)
 
     def _sums(self, judged: list[Judged], rung: Rung) -> list[Judged]:
-        """Return sums of the first with each of the others that are near, and maybe of three."""
+        """Return sums of the best kernel with each near one; of three if a pair is better."""
         first, *others = _ranked(judged)[: self.effort.finalists]
         others = [each for each in others if self._near(each, first)]
         sums = side_by_side([partial(self._sum, [first, other], rung) for other in others])
@@ -222,7 +222,7 @@ class Race:
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
-        judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, is_sum=True)
+        judged = self._assessed(TunedKernel(name, kernel, alpha, numbers), rung, is_sum=True)
         return replace(judged, seconds=time.perf_counter() - began)
 
     # --- candidates ------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Race:
             yield from turned_metrics(kernel, start.alpha, search, rounds, self._brief)
 
     def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the linear kernel in the metric of a kernel; a line has d slopes."""
+        """Yield the linear kernel in the metric of a kernel."""
         rows, kernel = self._of_few.rows, start.kernel
         d = rows.X.shape[1]
         if d > MANY_COLUMNS:
@@ -267,10 +267,10 @@ class Race:
         return columns and start.numbers > 1 and len(self.train) > self.effort.rows
 
     def _more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the candidate tuned on more rows, from lengthscales that have a slope."""
+        """Yield the candidate tuned on more rows, from lengthscales where the criterion varies."""
         rows, most = self.train, self.effort.more
-        # Half are neighbourhoods: a random sample hides columns that matter only within these.
-        if len(rows) > most:  # chosen by their inputs alone, they have an evidence like all others
+        # Half are neighbourhoods: a random sample does not show columns that only matter locally.
+        if len(rows) > most:  # the choice depends on X only: the evidence remains valid
             near = np.unique(near_rows(start.kernel, rows.X, most // 64, size=64, seed=self.seed))
             order = np.argsort(rows.priority, kind="stable")
             others = order[~np.isin(order, near)][: most - len(near)]
@@ -282,7 +282,7 @@ class Race:
 
     @property
     def _brief(self) -> bool:
-        """Whether short descents on few rows find one factor: for classes if all rows are few."""
+        """Whether factors are tuned by short descents on few rows."""
         return len(self.train) <= 2048 or not (self.of_classes or self.train.X.shape[1] == 1)
 
     @property
@@ -295,7 +295,7 @@ class Race:
         return X.shape[1] <= 1024 and not is_sparse(X)
 
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
-        """Return the search on rows, or on few."""
+        """Return the search on these rows, by default on few."""
         if rows is None:
             return replace(self._of_few, criterion=by)
         search = MatrixSearch.of(rows, by, self.centred, share=self.share, most=len(rows))
@@ -307,7 +307,7 @@ class Race:
         return self.search(LOO, self.few.rows)
 
     def _one(self) -> Iterator[TunedKernel]:
-        """Yield one lengthscale for all columns, as given or scaled, from the median distance."""
+        """Yield a kernel with one tuned lengthscale for all columns, original or scaled."""
         search, starts = self.search(LOO), list[Evaluated]()
         rows = search.rows
         scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, most=4096)]
@@ -329,7 +329,7 @@ class Race:
         search = self.search(self._by)
         rows = search.rows
         start = family.replace(lengthscale=tuple((rows.median * rows.spread).tolist()))
-        # Of few columns fewer evaluations are enough; classes of shuttle and pendigits need more
+        # Few columns need fewer evaluations; classes (shuttle, pendigits) need more
         steps = 24 if self.of_classes else min(24, 8 + rows.X.shape[1] // 4)
         end = search.to_end(search.each(start, search.first_points(start)), steps, 0)
         again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
@@ -356,7 +356,7 @@ class Race:
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield a sum over columns, with weights of spread over lengthscale."""
+        """Yield a sum of kernels of single columns, with weights spread/lengthscale."""
         X, w, scales = self.train.X, self.train.w, start.kernel.get_params()["lengthscale"]
         spread = np.sqrt(w @ (X - w @ X / w.sum()) ** 2)
         shares = spread / scales / np.sqrt(w.sum())
@@ -388,7 +388,7 @@ class Race:
 
     # --- one candidate ---------------------------------------------------------------------------
 
-    def _erring(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Judged:
+    def _assessed(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Judged:
         rows, kernel = rung.rows, candidate.kernel
         K, across = kernel_matrix(kernel, rows.X), kernel(self.test.X, rows.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
@@ -451,19 +451,19 @@ class Race:
         return gain > required
 
     def _reduction(self, one: Judged, other: Judged) -> tuple[float, float]:
-        """Return by how much an error is below another, and the required reduction."""
-        # Of one column, or of a straight line, the evidence of few rows is enough
+        """Return the reduction of the error from ``other`` to ``one``, and the required one."""
+        # With one column, and for a linear kernel, the evidence of few rows is reliable
         sure = self.train.X.shape[1] == 1 or other.candidate.name == LINEAR
         chance = 0.5 if self.of_classes else 3.0 if sure else 1.0
         return reduction(one, other, WORTH, chance)
 
     def _preference(self, judged: Judged) -> float:
-        """Return a number that is least for the candidate taken in a tie (Akaike 1974)."""
+        """Return half of AIC (Akaike 1974), least for the candidate preferred in a tie."""
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
     def compared(self, judged: list[Judged], before: list[Judged], w: Array) -> Tuning:
-        """Return the first candidate in the order of preference that no other is surely below."""
+        """Return the best candidate: a less preferred one must be better than chance."""
         order = sorted(judged, key=self._preference)
         before = [each for each in before if each not in order]
         best, gains = order[0], [(np.nan, np.nan)] * len([*order, *before])
@@ -473,8 +473,8 @@ class Race:
         known, measure = dict[str, KernelComparison](), LOG_LOSS if self.of_classes else HELD_OUT
         for each, gain in zip([*order, *before], gains, strict=True):
             of = each.candidate
-            said = each.error, *gain, each is best, measure, of.name, each.rows, 0.0
-            last = known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *said))
+            values = each.error, *gain, each is best, measure, of.name, each.rows, 0.0
+            last = known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *values))
             known[of.name] = replace(last, seconds=last.seconds + each.seconds)
         squared = nested_errors([j.squared for j in order])
         return Tuning(
@@ -490,14 +490,13 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     """Learn a metric from a sample of rows: the best of the start and four rounds of learning."""
     if is_sparse(sample.X):
         raise InvalidInput(
-            'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '
-            "Pass X.toarray(), or tune lengthscales instead."
+            'metric="learned" requires dense rows; got sparse ones. Pass X.toarray(), or tune '
+            "lengthscales instead."
         )
     if not isinstance(kernel, Radial):
         raise UnsupportedKernel(
             'metric="learned" requires a kernel of the Euclidean distance (Gaussian, Matern, '
-            f"Exponential, RationalQuadratic), whose distance can be turned; got {kernel!r}. Take "
-            "one of those kernels."
+            f"Exponential, RationalQuadratic); got {kernel!r}. Use one of these kernels."
         )
     race = Race.of(sample, seed, replace(EFFORTS["medium"], rows=1024))
     if race is None:

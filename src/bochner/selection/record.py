@@ -67,11 +67,10 @@ class Tuning(HtmlResult):
         kernel.
     error : float
         Squared error on held-out rows, or log loss for classes, relative to the best constant; NaN
-        without held-out rows. The choice is cross-validated: the kernel chosen on three quarters
-        of these rows is tested on the other quarter. The fits use at most 2,048 rows (4,096 with
-        ``effort="high"``): the error was 0.65 to 2 times that of the fit to all rows, and
-        leave-one-out errors in ``solution_.path`` 0.9 to 1.2 times. Log losses have Platt's
-        targets: they are never 0, and too large for few errors.
+        without held-out rows. Choices on three quarters of these rows are tested on the other
+        quarter. Fits use at most 2,048 rows (4,096 with ``effort="high"``): the error was 0.65 to 2
+        times that of the fit to all rows; leave-one-out errors in ``solution_.path`` 0.9 to 1.2
+        times. Log losses have Platt's targets: they are never 0, and too large for few errors.
     criterion : {"loo", "evidence"}
     estimator : estimator or None
         From :func:`bochner.tune`: the estimator with this kernel, not fitted.

@@ -1,4 +1,4 @@
-"""Deviations of columns, the median distance of rows, near rows, and a screen of the columns."""
+"""Column deviations, median distance of rows, nearest rows, and screening of columns."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ PAIRS = 20_000  # Pairs of rows of a median distance
 
 
 def significant(x: float) -> float:
-    """Return a number at four digits: the last digits of lengthscales differ between processors."""
+    """Return a number rounded to four digits; further digits differ between processors."""
     return float(f"{x:.4g}")
 
 
 def rounded(scale: Scale) -> Scale:
-    """Return one lengthscale or several, rounded."""
+    """Return one or more lengthscales, rounded to four digits."""
     return tuple(map(significant, scale)) if isinstance(scale, tuple) else significant(scale)
 
 
@@ -37,7 +37,7 @@ def times(scale: Scale, factor: Any) -> Scale:
 
 
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
-    """Return weighted standard deviations in a unit; a constant column gets the largest, or 1."""
+    """Return weighted column deviations over ``unit``; constant columns get the largest, or 1."""
     sizes, shares = np.full((2, X.shape[1]), 1e-300)  # shares of the largest magnitude
     if is_sparse(X):
         sizes = np.maximum(sizes, abs(X).max(axis=0).toarray().reshape(-1))
@@ -67,12 +67,15 @@ def median_distance(
     order: int = 2,
     most: int = PAIRS,
 ) -> float:
-    """Return the weighted median of the positive distances of pairs of rows, or 1 if there is none.
+    """Return the weighted median of the positive distances of pairs of rows; 1 if all are zero.
 
     Columns are divided by each of ``units``, a number or one per column. The distance of order 2 is
     Euclidean, of order 1 a sum over columns.
     """
-    (n, d), most = X.shape, min(most, max(500, 20_000_000 // X.shape[1]))  # fewer of wide rows
+    (n, d), most = (
+        X.shape,
+        min(most, max(500, 20_000_000 // X.shape[1])),
+    )  # fewer pairs of wide rows
     if n <= 200 and n * (n - 1) // 2 <= most:
         pairs = np.stack(np.triu_indices(n, 1))
     else:
@@ -133,7 +136,7 @@ def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Ar
 
 
 def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int) -> Any:
-    """Return ``count`` random rows and their nearest rows, the nearest first."""
+    """Return the indices of the rows nearest to random rows, (count, size), nearest first."""
     size, places = min(size, len(X)), []
     unit = 1 / np.sqrt(np.maximum(to_numpy(kernel.diag(X)), np.finfo(float).tiny))
     chosen, step = stream(seed, "near rows").permutation(len(X))[:count], max(1, CELLS // len(X))
@@ -163,10 +166,10 @@ TRIED, COLUMNS, SIZES = 2048, (1, 2, 3), (0.5, 1.0, 2.0)
 def screened_lengthscales(
     X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], units: Float[Array, " d"]
 ) -> Float[Array, " d"] | None:
-    """Return 2/√E|∂_k f|² of each column as a start for descents; None if nothing is explained."""
+    """Return starting lengthscales 2/√E|∂_k f|² per column; None if no frequency is significant."""
     X = np.ascontiguousarray((X - w @ X / w.sum()) / units)
     W = _sparse_frequencies(X.shape[1])
-    # For pure noise a score times n/2 is exponential: the largest exceeds this once in 20.
+    # For pure noise n/2 times a score is exponential: the largest is above this in 5 % of cases.
     chance = 2 * np.log(20 * TRIED) / len(w)
     beyond = np.maximum(_explained(X, y, w, W) - chance, 0.0)
     slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)
@@ -201,6 +204,6 @@ def _explained(
         sums += left[here].T @ Z
         squares += w[here] @ np.square(Z, out=Z)
     variance, products = squares - sums[0] ** 2, sums[1:]
-    shares = products**2 / np.maximum(variance, 1e-3)  # with less it is constant on the rows
+    shares = products**2 / np.maximum(variance, 1e-3)  # with a smaller variance it is constant
     shares = np.where(variance > 1e-3, shares, 0.0).max(axis=0)
     return shares[:TRIED] + shares[TRIED:]

@@ -1,9 +1,8 @@
-"""Fourier modes: where "auto" takes them instead of features, and lengthscales from their sums.
+"""Fourier modes: when "auto" uses them instead of features, and lengthscales from their sums.
 
 A fit by Fourier modes is the fit of the exact kernel within a tolerance. About two thousand modes
-are solved for directly. More modes require conjugate gradients, whose steps take the same time for
-any number of rows. Lengthscales only change the weights of modes, so that the same sums serve every
-evaluation of the evidence.
+are solved for directly. More modes require conjugate gradients; the time of a step does not depend
+on the number of rows. Lengthscales only change weights of modes: the sums are computed only once.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from bochner.solvers.ridge.problem import evidence, freedom
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
 FEWEST_ROWS = 8193  # With fewer rows the exact kernel, or its features, take seconds
-#: Errors of the kernel as shares of k(x, x), of which the first with few enough modes is taken.
+#: Errors of the kernel relative to k(x, x); the first that few enough modes reach is used.
 TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 
@@ -38,10 +37,10 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
-    made = attempted(_harmonics, kernel, most) if on_sphere else attempted(_grid, kernel, X, most)
-    if made is None or isinstance(made, InvalidInput):
+    grid = attempted(_harmonics, kernel, most) if on_sphere else attempted(_grid, kernel, X, most)
+    if grid is None or isinstance(grid, InvalidInput):
         return None
-    phi, method, many = made
+    phi, method, many = grid
     where = "the globe" if on_sphere else f"{d} column{'s' * (d > 1)}"
     reason = (
         f"{method}: {n_rows:,} rows of {where} are summed as {many}. The error of the kernel is at "
@@ -54,7 +53,7 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
 def most_waves(n_rows: int) -> int:
     """Return the largest number of modes that replaces features."""
     if n_rows < 1 << 17:
-        return 2047  # for a Cholesky factor
+        return 2047  # with a Cholesky factor
     return min(1 << 18, n_rows // 4)
 
 
@@ -83,13 +82,13 @@ def _harmonics(kernel: Kernel, most: int) -> tuple[WaveMap, Method, str] | None:
 
 # --- Lengthscales of the largest evidence of all rows --------------------------------------------
 
-RANGE = 1.6  # Largest factor of the lengthscales from their start, for which the modes suffice
+RANGE = 1.6  # Largest factor of the lengthscales for which the modes are accurate
 ENOUGH = 0.05  # A step that gains less log evidence than this is the last
 STEP = 1e-4  # Step of log ℓ in differences of weights
 
 
 def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
-    """Return the kernel with its lengthscales times factors."""
+    """Return the kernel with its lengthscales multiplied by factors."""
     return kernel.replace(lengthscale=times(kernel.lengthscale, factors))
 
 
@@ -101,9 +100,9 @@ def lengthscales_on_waves(
     amplitude: float | None,
     alpha: float | None,
 ) -> tuple[Kernel, float, bool]:
-    """Maximise the evidence over lengthscales and penalty, from the curvature at the start.
+    """Maximise the evidence over lengthscales and penalty.
 
-    Return the kernel, the penalty, and whether every lengthscale is inside the range of the modes.
+    Return the kernel, the penalty, and whether all of them are inside their ranges.
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
@@ -113,7 +112,7 @@ def lengthscales_on_waves(
     reach[-1] *= noise is None or amplitude is None
     start, free, given = np.append(np.zeros(q), np.log(alpha)), reach > 0, (noise, amplitude)
 
-    def judged(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
+    def objective(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
         """Return minus the log evidence, its gradient and the Fisher information."""
         weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
@@ -123,7 +122,7 @@ def lengthscales_on_waves(
         value = float(evidence(state.problem, state, *given).sum())
         return -value, -np.array(slope)[free], _information(state, rates, *given)
 
-    first = judged(start)
+    first = objective(start)
     # In these units the curvature is about one, which is what SLSQP starts from
     unit = np.linalg.inv(np.linalg.cholesky(first[2][np.ix_(free, free)])).T
 
@@ -133,7 +132,7 @@ def lengthscales_on_waves(
         return x
 
     def in_units(z: Float[Array, " q"]) -> tuple[float, Array]:
-        value, slope, _ = judged(place(z)) if np.any(z) else first
+        value, slope, _ = objective(place(z)) if np.any(z) else first
         return value, unit.T @ slope
 
     box = LinearConstraint(unit, -reach[free], reach[free])

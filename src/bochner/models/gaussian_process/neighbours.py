@@ -1,4 +1,4 @@
-"""A Gaussian process by nearest neighbours: each row is predicted from nearby rows.
+"""Nearest-neighbour Gaussian process: each row is predicted from nearby rows.
 
 With all rows as neighbours it is the exact process. Noise, amplitude and a common factor of the
 lengthscales maximise the pseudo-likelihood of Besag (1975): the mean log density of each row given
@@ -43,7 +43,7 @@ from bochner.selection.waves import FEWEST_ROWS, scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
 
-JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at most
+JUDGED = 512  # Largest number of rows whose densities choose noise and lengthscales
 
 # --- Predictions of rows, each given its nearest neighbours ---------------------------------------
 #
@@ -79,7 +79,7 @@ def condition(
 
 
 def is_near(kernel: Kernel, d: int) -> bool:
-    """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
+    """Whether k is stationary; places on the globe are points of the sphere."""
     with suppress(UnsupportedKernel):
         steps, globe = of_steps(kernel)
         known = steps.spectral(d if globe is None else d + 1)
@@ -95,33 +95,32 @@ def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
 
 @dataclass(frozen=True)
 class NearestNeighbours(Method):
-    """Each row is predicted from its nearest neighbours, of :class:`GaussianProcessRegressor`.
+    """Method of :class:`GaussianProcessRegressor`: predict each row from its nearest neighbours.
 
-    For processes that are rougher than features can represent: few columns, little noise, many
-    rows. Mean and deviation at x are exact given the ``neighbours`` rows nearest to x (kriging in a
-    moving neighbourhood; with an intercept ordinary kriging). With all rows as neighbours the
+    Use it for processes that are too rough for features: few columns, little noise, many rows. Mean
+    and standard deviation at x are exact given only the ``neighbours`` rows nearest to x (kriging
+    in a moving neighbourhood; with an intercept ordinary kriging). With all rows as neighbours the
     process is exact.
 
     Parameters
     ----------
     neighbours : int, default 40
-        Number of neighbours; all rows if there are fewer. Errors fall quickly up to 20 or 30, time
-        grows like the cube. Use more with much noise.
+        Number of neighbours; all rows if there are fewer. Errors fall quickly up to 20 or 30; time
+        grows with the cube of the number. Use more for noisy data.
 
     Notes
     -----
-    Supports stationary kernels, :class:`~bochner.kernels.OnSphere` of such, of latitude and
-    longitude, and products of both of different columns: places on the globe and time. Near is by
-    the Euclidean distance, of columns in units of the shortest lengthscale that the kernel has
-    along each, found by a tree: quick in up to some ten columns. Noise and amplitude, and for a
-    kernel by name, or ``lengthscale="evidence"``, a common factor of its lengthscales, maximise
-    the leave-one-out density of 512 rows (of 64 at least, with more than 64 neighbours),
-    each given its neighbours among all others.
+    The kernel must be stationary, :class:`~bochner.kernels.OnSphere` of latitude and longitude, or
+    a product of both on different columns, such as place and time. Neighbours have the smallest
+    Euclidean distance, with each column in units of the kernel's shortest lengthscale along it. A
+    tree finds them, quickly for up to about ten columns. Noise and amplitude maximise the
+    leave-one-out density of 512 rows (at least 64 with more than 64 neighbours); so does a common
+    factor of the lengthscales, for a kernel by name or ``lengthscale="evidence"``.
 
-    All rows are kept, in memory and in model files. Time O(n log n) to fit, some seconds at most
-    for what is chosen, and O(m³) for each row that is predicted, m the neighbours: 0.2 ms for 40.
-    Predictions jump by little where neighbours change. ``partial_fit`` and :func:`merge` choose
-    again from all rows. There are no features, so no certificate; no functions are drawn.
+    All rows are kept, in memory and in model files. A fit takes O(n log n) and at most some seconds
+    for the choices; a prediction takes O(m³) per row for m neighbours, 0.2 ms for 40. Predictions
+    have small jumps where the set of neighbours changes. ``partial_fit`` and :func:`merge` choose
+    again from all rows. There are no certificates, covariances, gradients and sampled functions.
 
     Sources: Vecchia (1988), *Estimation and model identification for continuous spatial processes*;
     Datta, Banerjee, Finley and Gelfand (2016), *Hierarchical nearest-neighbor Gaussian
@@ -146,19 +145,19 @@ class NearestNeighbours(Method):
 
 def _lacking(what: str, instead: str = "Fit") -> str:
     return (
-        f"method=NearestNeighbours(...) gives each row its own neighbours, and has no {what}. "
-        f"{instead} with a method that makes features, such as FourierGrid() or Nystrom()."
+        f"method=NearestNeighbours(...) uses other neighbours for each row, and has no {what}. "
+        f"{instead} with a method of features, such as FourierGrid() or Nystrom()."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class NeighbourProcess(ProcessLaw):
-    """The law of f given the nearest neighbours of each row."""
+    """Law of f(x) given the nearest neighbours of x."""
 
     spec: GaussianProcessSpec
     chosen: Chosen  # Without a map
     representation: KeptRows
-    # Noise and amplitude; its log likelihood is the mean log density of a row times the rows
+    # Noise and amplitude; log_likelihood is n times the mean log density of a row
     evidence: Evidence
 
     lacks: ClassVar[Mapping[str, str]] = {
@@ -179,8 +178,8 @@ class NeighbourProcess(ProcessLaw):
     ) -> "NeighbourProcess":
         """Read all rows once, choose the kernel, noise and amplitude."""
         asked = spec.features
-        why = "method=NearestNeighbours(...) compares each row with those beside it"
-        require_order(asked.who, why, where, "Leave where out, or take features.")
+        why = "method=NearestNeighbours(...) compares each row with nearby rows"
+        require_order(asked.who, why, where, "Leave where out, or use features.")
         return NeighbourProcess.solved(spec, rows_of(spec, blocks))
 
     @cached_property
@@ -215,6 +214,7 @@ class NeighbourProcess(ProcessLaw):
 
     @staticmethod
     def solved(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
+        """Return the law given rows in memory."""
         if len(rows) < 2:
             raise InvalidInput(
                 f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, "
@@ -225,8 +225,8 @@ class NeighbourProcess(ProcessLaw):
         start = stationary_kernel(spec.features, rows.sample, *given)
         if not is_near(start.kernel, rows.sample.X.shape[1]):
             raise UnsupportedKernel(
-                "NearestNeighbours requires a stationary kernel, for which rows nearby say most; "
-                f"got {start.kernel!r}. Nystrom() serves every kernel."
+                "NearestNeighbours requires a stationary kernel, for which near rows say most; "
+                f"got {start.kernel!r}. Nystrom() accepts every kernel."
             )
         count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
         choice = Choice(None, method, (), f"{method}: as asked; {count}.")
@@ -258,7 +258,7 @@ class NeighbourProcess(ProcessLaw):
         return of_steps(self.chosen.kernel)
 
     def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
-        """Return rows as distances are measured between: on the globe, points of the sphere."""
+        """Return the points whose distances are used: on the globe points of the sphere."""
         globe = self._steps[1]
         if globe is None:
             return X
@@ -285,11 +285,11 @@ class NeighbourProcess(ProcessLaw):
         m = min(self.neighbours, len(self.representation) - 1)
         nearest = self._tree.query(self._training_places[index] / self._units, m + 1)[1]
         is_self = nearest == index[:, None]
-        is_self[~is_self.any(axis=1), -1] = True  # among more than m rows at one place
+        is_self[~is_self.any(axis=1), -1] = True  # if more than m rows are at one place
         return nearest[~is_self].reshape(len(index), m)
 
     def given(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
-        """Return mean and variance of f by neighbours, at a penalty."""
+        """Return mean and variance of f from neighbours; ``alpha`` is σ²/a²."""
         m = near.shape[1]
         size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
         (i, j), at, laws = np.tril_indices(m), self._places(X), []
@@ -306,7 +306,7 @@ class NeighbourProcess(ProcessLaw):
         return mean, variance
 
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
-        """Return the kernel values at these distances."""
+        """Return the kernel values at these differences x − y."""
         d = steps.shape[2]
         return self._steps[0](steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
 
@@ -324,20 +324,20 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
 
 def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:
     """Return the law with the largest density of sampled rows, given their neighbours."""
-    # It is sought from the best of several starts, over the log noise and, where lengthscales are
-    # open, the log factor of these.
+    # Nelder-Mead from the best of several starts, over the log noise and, if the lengthscales are
+    # tuned, the log of their common factor.
     kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
     constant = ~np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
     nothing = np.full(len(constant), np.nan)
     unknown = Evidence(nothing, nothing, nothing, nothing, outcome)
     start = NeighbourProcess(spec, chosen, rows, unknown)
-    # Each of many neighbours takes longer: fewer rows judge, 64 at least.
+    # With many neighbours a row takes longer: fewer rows are used, at least 64.
     judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
     near, w = start.near_without(judges), rows.w[judges]
     asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     scales = asked and "lengthscale" in kernel.get_params(deep=False)
-    least, tiny = 1e-8, np.finfo(np.float64).tiny  # The first of noise, as a share of a² k(x, x)
+    least, tiny = 1e-8, np.finfo(np.float64).tiny  # ``least``: noise as a share of a² k(x, x)
     given = noise == 0 or (noise is not None and amplitude is not None)
 
     def law_at(at: Float[Array, " p"]) -> NeighbourProcess:
@@ -352,7 +352,7 @@ def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> Neig
         mean, variance = law.given(rows.X[judges], near, alpha)
         variance = variance + alpha
         squares = np.average((rows.y[judges] - mean) ** 2 / variance[:, None], axis=0, weights=w)
-        a2 = np.maximum(squares, tiny)  # of constant targets
+        a2 = np.maximum(squares, tiny)  # for constant targets
         if amplitude is not None:
             a2 = np.full_like(a2, amplitude)
         elif noise:
@@ -378,25 +378,25 @@ def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> Neig
 
 
 def _digits(values: Array) -> Array:
-    """Return three digits of numbers, the same on every processor."""
+    """Return numbers rounded to three digits, so that they are equal on every processor."""
     return np.array([float(f"{value:.3g}") for value in values])
 
 
 # --- Features, or nearest neighbours for rough processes of few columns ---------------------------
 #
 # Both are fitted and compared by leave-one-out errors. Neighbours must be better by a margin,
-# because they draw no functions and have no covariances of rows and no gradients.
+# because they have no sampled functions, covariances and gradients.
 
-LEFT_OUT = 2048  # Left-out rows, at most, beyond those that noise and lengthscales are chosen by
+LEFT_OUT = 2048  # Largest number of compared rows; rows that choose noise are not among them
 
 
 def by_features_or_neighbours(
     spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks
 ) -> ProcessLaw:
-    """Return a law on features, or one on neighbours of the same rows if its errors are smaller."""
-    # Of more than 8,192 rows of up to four columns that fit into memory, in this process. Each
-    # tried kernel takes about three seconds: the features' kernel, with new lengthscales if it was
-    # given by name, and for "auto" two families of rough functions. Errors must be 5 % smaller.
+    """Return the law on features, or on neighbours if its errors are 5 % smaller."""
+    # For more than 8,192 rows of up to four columns that fit in memory. The kernels are that of
+    # the features, this family with new lengthscales for a name, and two rough families for "auto".
+    # Each takes about three seconds.
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
     many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS

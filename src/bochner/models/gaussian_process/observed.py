@@ -1,12 +1,12 @@
-"""A Gaussian process conditioned on derivatives and block averages beside the values of its fit.
+"""Gaussian process conditioned on derivatives and block averages.
 
-With functionals L_o, v_o = L_o f + ε_o, ε_o ~ N(0, σ_o²), and c and m the covariance and the mean
-of f given the values,
+Observations are v_o = L_o f + ε_o with linear functionals L_o and ε_o ~ N(0, σ_o²). Let m and c be
+the mean and covariance of f given the targets y of the fit. Then
 
     E f(x)   = m(x) + c(x, L)ᵀ S⁻¹ (v − L m),   S_op = c(L_o, L_p) + σ_o² δ_op,
     Var f(x) = c(x, x) − c(x, L)ᵀ S⁻¹ c(x, L):
 
-which equals conditioning on all of them at once. The values choose kernel, noise and amplitude.
+the same as conditioning on y and v at once. Kernel, noise and amplitude are chosen from y alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,11 +33,11 @@ from bochner.selection.chosen import Chosen, Function
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
-# Each is a linear functional L of f, and L f is normal with f: covariances are L of the kernel's
-# arguments (Solak et al. 2003, eq. 2 and 3), or rows ∂φ/∂x_j and ∫φ of features.
+# Each is a linear functional L of f, and jointly normal with f: covariances are L applied to the
+# arguments of the kernel (Solak et al. 2003, eq. 2 and 3), or to features: ∂φ/∂x_j and ∫φ.
 
-MOST_PLACES = 8192  # Places of all quadratures together: their kernel matrix is 512 MB
-AT_ONCE = 16  # Columns of kernel values that are differentiated at once
+MOST_PLACES = 8192  # Quadrature points in total: their kernel matrix takes 512 MB
+AT_ONCE = 16  # Columns of kernel values per call of the derivative
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,13 @@ class Derivatives(NamedArguments):
     Parameters
     ----------
     X : (m, d)
-        Places, with the columns of the fit.
+        Points, with the columns of the fit.
     column : int
-        j.
+        Index j of the column, from 0.
     values : (m,) or (m, t)
-        In units of y for one unit of the column.
+        Slopes, in units of y per unit of the column.
     noise : float or (m,), default 0.0
-        Variance of each value about the slope, in these units squared; 0: values are exact.
+        Variance of the noise in each value; 0: values are exact.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Derivatives(NamedArguments):
         """Number d of columns."""
         return self.X.shape[1]
 
-    _of_one = 0.0  # Of the constant 1
+    _of_one = 0.0  # L of the constant 1
 
     def _of_kernel(self, kernel: Kernel, Y: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "m c"]:
         """Return ∂k(z, y)/∂z_j of all pairs of places and rows."""
@@ -106,7 +106,7 @@ class Derivatives(NamedArguments):
         return np.concatenate([part[:, self.column] for part in parts])
 
     def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:
-        """Return slopes of a smooth function by its values, as central differences."""
+        """Return the slopes of a smooth function by central differences."""
         step = np.zeros(self.n_columns)
         step[self.column] = steps[self.column]
         return (f(self.X + step) - f(self.X - step)) / (2 * steps[self.column])
@@ -114,19 +114,19 @@ class Derivatives(NamedArguments):
 
 @dataclass(frozen=True, eq=False)
 class BlockAverages(NamedArguments):
-    """Observed averages of f over boxes, each with normal noise: an integral over its volume.
+    """Observed averages of f over boxes, each with normal noise.
 
     Parameters
     ----------
     lower, upper : (m, d)
-        Corners of the boxes, lower at most upper; a column with both equal is held there.
+        Corners of the boxes, lower ≤ upper. A box has no extent along columns with lower = upper.
     values : (m,) or (m, t)
-        Averages, in units of y; of an integral divide by the volume of the box.
+        Averages, in units of y. Divide an integral by the volume of its box.
     noise : float or (m,), default 0.0
-        Variance of each value about the average; 0: values are exact.
+        Variance of the noise in each value; 0: values are exact.
     points : int, default 8
-        Places of Gauss's quadrature along each column in which a box is extended; 8,192 in all
-        boxes together at most.
+        Gauss-Legendre points along each column with lower < upper; at most 8,192 points for all
+        boxes together.
 
     Examples
     --------
@@ -160,8 +160,8 @@ class BlockAverages(NamedArguments):
         places = self.points ** len(self._extended)
         if len(self.lower) * places > MOST_PLACES:
             raise InvalidInput(
-                f"BlockAverages: boxes must have {MOST_PLACES:,} places of quadrature in all at "
-                f"most; got {len(self.lower)} boxes of {places:,}. Pass fewer points, "
+                f"BlockAverages: all boxes together must have at most {MOST_PLACES:,} quadrature "
+                f"points; got {len(self.lower)} boxes of {places:,}. Pass fewer points, "
                 "or lower equal to upper in columns that do not matter."
             )
 
@@ -180,7 +180,7 @@ class BlockAverages(NamedArguments):
 
     @cached_property
     def places(self) -> Float[np.ndarray, "p d"]:
-        """Quadrature places of all boxes, box by box."""
+        """Quadrature points of all boxes, box by box."""
         nodes, weights = self._rule
         unit = np.full((len(weights), self.n_columns), 0.5)
         unit[:, self._extended] = nodes
@@ -190,7 +190,7 @@ class BlockAverages(NamedArguments):
     _of_one = 1.0
 
     def _averaged(self, values: Array) -> Array:
-        """Return the averages of values at all places."""
+        """Return the average over each box, from values at the quadrature points."""
         each = values.reshape(len(self.lower), -1, *values.shape[1:])
         return np.einsum("q,mq...->m...", self._rule[1], each)
 
@@ -208,17 +208,17 @@ Observation = Derivatives | BlockAverages
 
 
 def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.ndarray, " q"]]:
-    """Return Gauss-Legendre nodes in the unit cube, ``points`` a column, and weights of sum one."""
+    """Return Gauss-Legendre nodes of the unit cube, ``points`` per column; weights sum to one."""
     x, w = np.polynomial.legendre.leggauss(points)
     each = np.indices((points,) * d).reshape(d, points**d).T
     return ((x + 1) / 2)[each], (w / 2)[each].prod(axis=1)
 
 
-def _check_values(given: Any, m: int) -> None:
+def _check_values(observation: Any, m: int) -> None:
     """Convert and check values, (m, t), and variances, (m,)."""
-    who = type(given).__name__
-    values = np.asarray(to_numpy(as_array(given.values, who, "values")), np.float64)
-    noise = np.asarray(given.noise, np.float64)
+    who = type(observation).__name__
+    values = np.asarray(to_numpy(as_array(observation.values, who, "values")), np.float64)
+    noise = np.asarray(observation.noise, np.float64)
     if m == 0 or values.ndim not in (1, 2) or len(values) != m or not np.isfinite(values).all():
         raise InvalidInput(
             f"{who}: values must be a finite number for each of the {m} places or boxes; got "
@@ -227,18 +227,18 @@ def _check_values(given: Any, m: int) -> None:
     if noise.shape not in ((), (m,)) or not (np.isfinite(noise) & (noise >= 0)).all():
         raise InvalidInput(
             f"{who}: noise must be a variance, zero or above, or one for each value; got "
-            f"{given.noise!r}."
+            f"{observation.noise!r}."
         )
-    object.__setattr__(given, "values", values.reshape(m, -1))
-    object.__setattr__(given, "noise", np.broadcast_to(noise, (m,)).copy())
+    object.__setattr__(observation, "values", values.reshape(m, -1))
+    object.__setattr__(observation, "noise", np.broadcast_to(noise, (m,)).copy())
 
 
 def applied_twice(
     first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "m c"]:
     """Return the functionals of both arguments of the kernel."""
-    # Second derivatives are differences of first ones, over ``steps``: of closed forms, so that
-    # rounding is divided by one step and not by its square.
+    # Second derivatives are differences, over ``steps``, of first derivatives in closed form:
+    # rounding is divided by a step and not by its square.
     if isinstance(first, BlockAverages) and isinstance(second, Derivatives):
         return applied_twice(second, first, kernel, steps).T
     return second._of_function(lambda P: first._of_kernel(kernel, P).T, steps).T
@@ -263,7 +263,7 @@ class ObservedProcess(ProcessLaw):
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
         """Attributes it does not have, with reasons."""
-        subject = "a process with observations beside values"
+        subject = "a process with derivatives or block averages"
         return {
             **self.base.lacks,
             "predictive_": f"{subject} has no law of coefficients of features.",
@@ -287,15 +287,15 @@ class ObservedProcess(ProcessLaw):
         covariance = self.base.between(*both, *prior)
         factors = []
         for S in np.moveaxis(covariance, 2, 0).copy():
-            # The share of the largest variance serves observations that repeat each other.
+            # 1e-10 of the largest variance keeps S regular for repeated observations.
             S[np.diag_indices(len(S))] += noise + 1e-10 * S.diagonal().max()
             factors.append(cho_factor(S, True, check_finite=False)[0])
         return factors
 
-    def _solved(self, left: Float[Array, "o t"]) -> Float[Array, "o t"]:
-        """Return S⁻¹ of what is left of the observations, for each target."""
+    def _solved(self, residuals: Float[Array, "o t"]) -> Float[Array, "o t"]:
+        """Return S⁻¹ times the residuals of the observations, for each target."""
         columns = enumerate(self._factors)
-        return np.stack([cho_solve((L, True), left[:, i]) for i, L in columns], axis=1)
+        return np.stack([cho_solve((L, True), residuals[:, i]) for i, L in columns], axis=1)
 
     @cached_property
     def coef(self) -> Float[Array, "o t"]:
@@ -311,7 +311,7 @@ class ObservedProcess(ProcessLaw):
     def means(self) -> Function:
         before = self.base.means
 
-        def slopes(X: Array) -> Float[Array, "b d t"]:  # of the added part by differences
+        def slopes(X: Array) -> Float[Array, "b d t"]:  # of the second part by differences
             steps = 100 * self._steps
             ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
             parts = [(after - before) / 2 for after, before in ends]
@@ -336,7 +336,7 @@ class ObservedProcess(ProcessLaw):
         return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
 
     def draw(self, n: int, seed: int) -> Values:
-        """Draw functions of the posterior, by Matheron's rule from draws given the values."""
+        """Draw functions of the posterior by Matheron's rule, from draws of the base process."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
         observed = [each._of_function(f, 100 * self._steps) for each in self.observations]
@@ -353,18 +353,18 @@ class ObservedProcess(ProcessLaw):
         return conditioned
 
     def scores(self) -> Both | None:
-        # Of fewer values intervals are made of fits without folds.
+        # With fewer values intervals use fits without folds (fold_scores)
         return None if len(self.representation.sample) < 3072 else self.base.scores()
 
     def refit(self, rows: RowSample) -> "ObservedProcess":
         return ObservedProcess(self.base.refit(rows), self.observations)
 
-    # --- Covariances with the functionals, given the values. With the exact kernel a functional L
-    # is known by L k(·, X), through features by L φ, and by what it makes of the constant 1.
+    # --- Covariances with the functionals, given the values. A functional L is represented by
+    # L k(·, X) for the exact kernel, by L φ for features, and by L 1.
 
     @cached_property
     def _steps(self) -> Float[Array, " d"]:
-        """Step of differences: 1e-5 of the scale on which f changes, per column."""
+        """Difference step per column: 1e-5 of the length over which f changes."""
         kernel, X = self.chosen.kernel, as_rows(self.representation.sample.X)
         spread = X.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
@@ -392,7 +392,7 @@ class ObservedProcess(ProcessLaw):
         return np.concatenate([o._of_kernel(self.chosen.kernel, X) for o in self.observations])
 
     def _cross(self, X: Array) -> Float[Array, "b o t"]:
-        """Return c(x, L) of each row."""
+        """Return c(x, L) for each row."""
         X = as_rows(X)
         prior = (self._of_kernel(X).T,) if isinstance(self.base, ExactProcess) else ()
         one = np.ones(len(X)), self._constant
@@ -403,8 +403,8 @@ def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> Observ
     """Return a law with these observations instead of earlier ones."""
     if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(
-            f"{who}.observe: the fit must be one with the exact kernel or with features; got "
-            "one on a Fourier grid or on nearest neighbours. Fit with another method."
+            f"{who}.observe: the fit must use the exact kernel or features; got a fit on a "
+            "Fourier grid or on nearest neighbours. Fit with another method."
         )
     d, t = law.chosen.map.n_inputs, len(law.noise)
     for each in observations:
@@ -420,5 +420,5 @@ def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> Observ
     if not observations:
         raise InvalidInput(f"{who}.observe: pass Derivatives or BlockAverages; got none.")
     process = ObservedProcess(law, observations)
-    process.coef  # noqa: B018  refuses what has no derivatives before anything is assigned
+    process.coef  # noqa: B018  raises here if the kernel has no derivatives
     return process

@@ -54,11 +54,11 @@ from bochner.sums.passes import Executor
 
 @dataclass(frozen=True, eq=False)
 class ProcessFit(FitSummary):
-    """A Gaussian process: the law of f given the rows."""
+    """Fit of a Gaussian process: the posterior law of f."""
 
     inputs: Inputs
     law: ProcessLaw
-    # Scores that calibrated intervals are made of; None until they are asked for
+    # Scores for calibrated intervals; None until they are first needed
     errors: ErrorLaw | None = None
 
     chosen = property(attrgetter("law.chosen"))
@@ -73,6 +73,7 @@ class ProcessFit(FitSummary):
         return super().gradients(blocks)
 
     def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
+        """Return the fit to the rows of all fits."""
         rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
         return fitted(self.inputs, self.law.solved(self.law.spec, rows))
 
@@ -99,22 +100,22 @@ def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
 class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, AddsRows):
     """Gaussian process regression: exact for few rows, with features for many.
 
-    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). Through features f is φ(x)·β + b plus
-    the part of k that they leave out, so that the standard deviation far from the data is the
-    prior's.
+    y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). With features, f is φ(x)·β + b plus an independent
+    process for the part of k that they miss: far from the data the standard deviation is that of
+    the prior.
 
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
         - "auto": the best candidate on held-out rows, as in :class:`bochner.KernelRidge`.
         - a name: this family; its lengthscale is chosen from a sample of the rows.
-        - a kernel: used without changes, times the amplitude; numbers that are "auto" are chosen by
-          the evidence, see :class:`bochner.kernels.Free`.
+        - a kernel: used without changes, times the amplitude; numbers given as "auto" maximise the
+          evidence, see :class:`bochner.kernels.Free`.
     method : Method, str or None, default None
         - None: "exact" up to 8192 rows (fewer for several targets), unless ``n_features`` or
           ``precision`` ask for features. For more rows "auto", or :class:`NearestNeighbours` for up
-          to four columns if its leave-one-out error is 5 % smaller (``choice_.reason`` has both);
-          functions cannot be drawn then.
+          to four columns if its leave-one-out error is 5 % smaller (``choice_.reason`` has both).
+          It has no ``sample_functions``, ``gradient`` and ``return_cov``.
         - "exact": the exact kernel, by one Cholesky factor of the matrix of at most 20,000 rows.
         - "auto" or a method: features, see :func:`bochner.draw`. "auto" takes
           :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
@@ -125,17 +126,18 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     noise : "auto", "evidence" or float, default "auto"
         - a number: σ², a variance in units of y².
         - "evidence": maximise the marginal likelihood [1]_.
-        - "auto": the same. With the exact kernel and a chosen amplitude, only among σ²/a² whose
-          leave-one-out error is at most about one per cent above the smallest.
+        - "auto": as "evidence". With the exact kernel and a chosen amplitude, σ²/a² must also have
+          a leave-one-out error at most about 1 % above the smallest.
     amplitude : "auto", "evidence" or float, default "auto"
         a², the factor of the kernel, chosen as ``noise`` is.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
-        - "loo": by leave-one-out errors, for a kernel by name; a kernel value does not change.
-        - "evidence": by the marginal likelihood of the exact process on at most 1024 rows, for
-          names and values: one per column if that pays; in sums and products all numbers, or the
-          numbers that are "auto". With ``kernel="auto"`` the kernel is Matérn 3/2.
+        - "loo": a kernel name gets the lengthscale of least leave-one-out error; a kernel is not
+          changed.
+        - "evidence": maximise the marginal likelihood of the exact process on at most 1024 rows,
+          for names and kernels: one lengthscale per column if the gain is large enough; in sums and
+          products all numbers, or those given as "auto". ``kernel="auto"`` is Matérn 3/2.
         - "auto": for a name, the result with the larger ``loo_log_density_``; otherwise "loo". With
-          ``kernel="auto"`` the candidates choose lengthscales.
+          ``kernel="auto"`` each candidate has tuned lengthscales.
     %(precision)s
     fit_intercept : bool, default True
         Whether f has an unknown mean b with a flat prior; otherwise b is zero.
@@ -147,10 +149,10 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     Notes
     -----
-    With the exact kernel time O(n³/3) and some seconds for the choices, memory O(n²), and
-    O(n²) for each deviation. Through features time O(n (c(φ) + D²) + D³), memory O(D²) and one
-    block, for any n. The first calibrated interval takes five or ten more fits up to 5,119 rows
-    (up to 3,071 with the exact kernel). The mean equals :class:`KernelRidge` with alpha = σ²/a².
+    With the exact kernel: time O(n³/3) and some seconds for the choices, memory O(n²), and O(n²)
+    for each predicted standard deviation. With features: time O(n (c(φ) + D²) + D³), memory O(D²)
+    and one block. The first calibrated interval takes five or ten more fits for up to 5,119 rows
+    (3,071 with the exact kernel). The mean equals :class:`KernelRidge` with alpha = σ²/a².
 
     References
     ----------
@@ -184,7 +186,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         law, spec = self._law.of_values, self._again()
-        if isinstance(law, ExactProcess):  # features of its rows have sums, which these add to
+        if isinstance(law, ExactProcess):  # the new rows are added to moments of features
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
             asked = replace(law.spec, features=features, lengthscale="loo")
             before = law.as_blocks(law.representation)
@@ -218,7 +220,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return replace(self._law.spec, noise=spec.noise, amplitude=spec.amplitude)
 
     def solve_again(self) -> Self:
-        """Solve again from the stored moments and sample, with the current noise and amplitude."""
+        """Solve again from the stored rows or moments, with the current noise and amplitude."""
         law = self._law.of_values
         self.fit_ = fitted(self._inputs, law.solved(self._again(), law.representation))
         return self
@@ -229,15 +231,14 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         Parameters
         ----------
         *observations : Derivatives or BlockAverages
-            With the encoded columns (``schema_``). Pass all at once: they replace those of earlier
-            calls. ``fit``, ``partial_fit`` and ``solve_again`` drop them.
+            With the encoded columns (``schema_``). Pass all observations in one call: a later call
+            replaces them; ``fit``, ``partial_fit`` and ``solve_again`` remove them.
 
         Returns
         -------
         self
-            Means, deviations, covariances, functions and intervals are conditioned on the values
-            and the observations; with the exact kernel exactly.
-            Kernel, noise and amplitude stay as the values have chosen them.
+            Means, deviations, covariances, functions and intervals are conditioned on y and the
+            observations, exactly with the exact kernel. Kernel, noise and amplitude do not change.
 
         Raises
         ------
@@ -245,7 +246,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             If columns or targets differ from the fit, or the fit is on a Fourier grid or on nearest
             neighbours.
         UnsupportedKernel
-            If a derivative is given, and the kernel or the features have none in closed form.
+            If there are derivatives, and the kernel or features have no closed-form gradient.
 
         Notes
         -----
@@ -267,7 +268,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return_cov: bool = False,
         include_noise: bool = False,
     ) -> Any:
-        """Return the mean of f at rows, and on request its standard deviation or covariance.
+        """Return the mean of f at rows, and optionally its standard deviation or covariance.
 
         Parameters
         ----------
@@ -288,9 +289,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         cov : (m, m) or (m, m, t)
         """
         if return_std and return_cov:
-            raise InvalidInput("predict: ask for return_std or return_cov, not both.")
+            raise InvalidInput("predict: set return_std or return_cov, not both.")
         if switch(include_noise, "predict", "include_noise") and not return_std:
-            raise InvalidInput("predict: include_noise is of deviations; ask for return_std too.")
+            raise InvalidInput("predict: include_noise=True requires return_std=True.")
         blocks, law, parts = self._rows_to_predict(X), self._law, []
         if return_cov:
             law.require("return_cov", type(self).__name__)
@@ -298,8 +299,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             m = rows.shape[0]
             if m > MOST_ROWS:
                 raise InvalidInput(
-                    f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
-                    f"{m:,}. Ask for return_std=True, or for fewer rows."
+                    f"predict: return_cov=True allows at most {MOST_ROWS:,} rows; got {m:,}. Use "
+                    "return_std=True, or pass fewer rows."
                 )
             cov = law.covariance(rows).reshape(m, m, *self.target_shape_)
             return self._shaped(law.means(rows), rows), from_numpy(cov, like=rows)
@@ -312,23 +313,23 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return tuple(joined(list(part)) for part in zip(*parts, strict=True))
 
     def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
-        """Return the mean of f at all places of a grid: a map, a profile or a volume.
+        """Return the mean of f at all points of a grid: a map, a profile or a volume.
 
         Parameters
         ----------
         return_std : bool, default False
             Also return the standard deviation of f.
         **axes : (m_j,)
-            Coordinates along each column, by the names of the columns where they had names, else
-            by any names, in the order of the columns.
+            Coordinates along each column, by the names of the columns; if these have no names, any
+            names in the order of the columns.
 
         Returns
         -------
         mean : (m_1, ..., m_d) or (m_1, ..., m_d, t)
-            An ``xarray.DataArray`` with these coordinates where xarray is installed, else a NumPy
+            An ``xarray.DataArray`` with these coordinates if xarray is installed, else a NumPy
             array.
-        std : the same
-            With ``return_std``.
+        std : same type and shape
+            If ``return_std``.
 
         Raises
         ------
@@ -354,7 +355,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         require_room(
             8 * (d + 3) * math.prod(shape),
             f"{who}.predict_grid: {math.prod(shape):,} places take",
-            "Ask for fewer.",
+            "Pass fewer.",
         )
         rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, d)
         places = rows if names is None else Blocks.from_arrays(rows)  # columns are in order
@@ -369,26 +370,26 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return maps if return_std else maps[0]
 
     def plot_map(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
-        """Draw the mean over the box of the rows, of one or two columns; return the axes.
+        """Plot the mean over the range of the rows, for one or two columns; return the axes.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            A new figure if not given.
+            Default: a new figure.
         places : int, default 200
-            Along each column.
+            Number of points along each column.
         **axes : (m_j,)
-            Coordinates instead of the box, as in :meth:`predict_grid`.
+            Coordinates to use instead of the range, as in :meth:`predict_grid`.
         """
         curve = self.n_features_in_ == 1
         return MapDisplay.from_estimator(self, places, deviation=curve, **axes).plot(ax).ax_
 
     def plot_deviation(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
-        """Draw the standard deviation of f as :meth:`plot_map` draws its mean."""
+        """Plot the standard deviation of f; parameters as in :meth:`plot_map`."""
         return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation").ax_
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
-        """Return the mean and the standard deviation of f."""
+        """Return the mean and the standard deviation of f as a dict of arrays."""
         mean, deviation = self.predict(X, return_std=True)
         return {"prediction": to_numpy(mean), "deviation": to_numpy(deviation)}
 
@@ -398,7 +399,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return mean, deviation
 
     def _error_law(self) -> ErrorLaw:
-        """Return leave-one-out errors of rows not used for choices, or else errors of folds."""
+        """Return the law of leave-one-out errors of rows not used for tuning, or of fold errors."""
         scores = self._law.scores()
         if scores is not None:
             errors, deviation = scores
@@ -406,7 +407,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return fold_scores(self._law.refit, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
-        """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
+        """Return log N(y; mean, std² + ``noise_variance_``) of each row, (m,) or (m, t)."""
         fit, parts = self._fitted, []
         blocks, _ = self._read(X, y, first=False)
         require_alike(type(self).__name__, blocks, fit.target_shape)
@@ -419,9 +420,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def sample_functions(
         self, n: int = 1, random_state: Seed = None
     ) -> Callable[[Tabular], Float[Array, "m *t n"]]:
-        """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
+        """Draw n functions of the posterior; return a callable X -> (m, n) or (m, t, n).
 
-        Cheap to evaluate; the same rows give the same values in any call.
+        The callable is cheap, and returns the same values for the same rows in every call.
         """
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
@@ -437,18 +438,18 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return functions
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
-        """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
+        """Return values of posterior functions at rows, (m, n_samples) or (m, t, n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 
     def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
 
-    _law = learned("law", "The law of f given the rows.")
-    _interval_rows = learned("law.block_rows", "Rows whose bounds are made together.")
-    map_ = learned("chosen.choice.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
+    _law = learned("law", "The posterior law of f.")
+    _interval_rows = learned("law.block_rows", "Rows per block of intervals.")
+    map_ = learned("chosen.choice.map", "Feature map φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
         "law.loo_log_density",
-        "Mean leave-one-out log density of sampled rows that are no landmarks.",
+        "Mean leave-one-out log density of sampled rows that are not landmarks.",
     )
     evidence_ = learned(
         "law.evidence", "An Evidence: noise, amplitude, log likelihood and outcome of each target."
@@ -456,7 +457,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     @property
     def predictive_(self) -> ProcessLaw:
-        """Law of f(x): posterior of the coefficients, and the part that the features miss."""
+        """Posterior law of f(x): law of the coefficients, and of the part that features miss."""
         return self._law.require("predictive_")
 
     def _rows_with(self, name: str, who: str = "") -> Any:
@@ -468,12 +469,14 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     noise_variance_ = learned(
         "law.noise",
-        "σ², the variance of a new y about f(x). What the features leave out is noise in "
-        "``evidence_``, but not in this σ².",
+        "σ², the variance of a new y about f(x). ``evidence_`` also counts the part that the "
+        "features miss as noise; this σ² does not.",
         by_target=True,
     )
     amplitude_ = learned(
-        "law.evidence.amplitude", "a², the factor of ``kernel_``, which has none.", by_target=True
+        "law.evidence.amplitude",
+        "a², the factor by which ``kernel_`` is multiplied.",
+        by_target=True,
     )
     alpha_ = learned("law.evidence.alpha", "σ²/a², the ridge penalty.", by_target=True)
 
@@ -481,6 +484,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y) of the process on the features, summed over targets.
 
-        With an intercept: of the contrasts.
+        With an intercept: the restricted likelihood, of contrasts of y.
         """
         return float(self.evidence_.log_likelihood.sum())
