@@ -307,8 +307,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 # have the same decision for any increasing h. h is piecewise linear: the b_j are its basis, with
 # b_j(0) = 0 and knots at ±1 (support vectors, targets of ridge regression) and between. For slopes
 # a_j > 0 h increases and h(0) = 0; minus the log-likelihood is convex in a. With equal slopes this
-# is temperature scaling (Guo et al. 2017). Platt's sigmoid (1999) has one slope and an offset; the
-# offset can contradict ``predict`` and is not needed: consistent losses have p = 1/2 at f = 0.
+# is temperature scaling (Guo et al. 2017). The sigmoid of Platt (1999) has one slope and an offset,
+# which can contradict ``predict`` and is not needed: consistent losses have p = 1/2 at f = 0.
 #
 # a is fitted to leave-one-out decision values, in closed form, or to those of cross-validation.
 
