@@ -1,15 +1,15 @@
-"""A Gaussian process on a Fourier grid: survey, choose, sum, solve; its deviations and functions.
+"""Gaussian process on a Fourier grid or on spherical harmonics.
 
-The covariance of f about its mean is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), of waves about their means over the
-rows, and σ²/W where there is an intercept. Its variance is a function of waves up to 2m: the sum
-of squares of functions f_s whose coefficients p_s have Σ p_s p_sᵀ = (G + αI)⁻¹. These are exact up
-to 4,096 modes; beyond, they are draws of the posterior with a known law as control variate.
+The posterior covariance of f is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), with modes φ centred over the rows, plus
+σ²/W with an intercept. The variance is a sum of modes up to order 2m: Σ_s f_s², with coefficients
+p_s of f_s such that Σ p_s p_sᵀ = (G + αI)⁻¹. It is exact up to 4,096 modes; for more modes the f_s
+are posterior draws, with a known law as control variate.
 
 If there are far fewer rows than modes, the sample of a pass holds all rows, and the factor of their
 kernel matrix gives evidence, coefficients and deviations. Coefficients u of the rows become
-coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the noise is open,
-the penalty of the modes includes the part of f that they leave out as noise; the penalty of the
-rows does not.
+coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the fit chooses
+the noise, the penalty of the modes includes the part of f above their frequencies as noise; the
+penalty of the rows does not.
 """
 
 import math
@@ -55,14 +55,14 @@ from bochner.solvers.waves import (
 from bochner.sums.fourier import nufft
 from bochner.sums.passes import LOCAL, Executor
 
-#: Draws of the posterior that deviations are made of where they are not exact: their relative
-#: error is 1/√(2 PATHS), 6 %, at most.
+#: Number of posterior draws for standard deviations that are not exact: their relative error is at
+#: most 1/√(2 PATHS), 6 %.
 PATHS = 128
 
 
 @dataclass(frozen=True, eq=False)
 class WaveProcess(law.ProcessLaw):
-    """The law of f on Fourier modes of a grid, or on spherical harmonics."""
+    """Posterior law of f on Fourier modes of a grid, or on spherical harmonics."""
 
     spec: law.GaussianProcessSpec
     representation: waves.GridSums
@@ -76,7 +76,7 @@ class WaveProcess(law.ProcessLaw):
     def fit(
         cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "WaveProcess":
-        """Survey the rows, choose open parameters, sum up all rows as waves, find the law."""
+        """Survey the rows, choose open parameters, sum the modes over all rows, and solve."""
         surveyed = waves.survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         tuning = waves.stationary_kernel(spec.features, surveyed.sample, *asked)
@@ -96,7 +96,7 @@ class WaveProcess(law.ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         mean, rows, exact = self.means(X), waves.as_rows(X), self.by_rows
-        # Where rows are many, draws are faster
+        # With many rows, draws are faster
         if exact is None or len(rows) * len(exact.representation) ** 2 > 1e11:
             sums = self.representation
             if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # by a solution for each row
@@ -109,7 +109,7 @@ class WaveProcess(law.ProcessLaw):
 
     @cached_property
     def by_rows(self) -> law.ExactProcess | None:
-        """The law by the kernel matrix of the rows, where they are few."""
+        """The law from the kernel matrix of the rows; None unless these are few."""
         rows = few_rows(self.representation, self.spec.noise)
         if rows is None:
             return None
@@ -168,13 +168,13 @@ class WaveProcess(law.ProcessLaw):
         return draws(low, z, _steps(low, z))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f; the part beyond the modes is independent between places."""
+        """Return the covariance of f; the part above the modes is independent between places."""
         if self.by_rows is not None:
             return self.by_rows.covariance(waves.as_rows(X))
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of what waves draw of f, by a solution for each row."""
+        """Return the covariance of the part of f on the modes, by one linear solve per row."""
         sums, gram = self.representation, self.representation.problem.gram
         given = np.ones((1, 1)), waves.TRANSFORMED * sums.tolerance, sums.map.shape
         angles = sums.map.places.angles(waves.as_rows(X))
@@ -195,7 +195,7 @@ class WaveProcess(law.ProcessLaw):
     def solved(
         spec: law.GaussianProcessSpec, sums: waves.GridSums, start: float | None = None
     ) -> "WaveProcess":
-        """Return the law that sums lead to; ``start`` is a penalty near the best one."""
+        """Return the law from sums over all rows; ``start`` is a penalty near the best one."""
         sums = replace(sums, fit_intercept=spec.fit_intercept)
         given = spec.noise, spec.amplitude
         rows, gram = few_rows(sums, spec.noise), sums.problem.gram
@@ -203,7 +203,7 @@ class WaveProcess(law.ProcessLaw):
             part = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
             start = rows.unit * float(choose_penalty(part, *given, criterion="evidence")[0].min())
         low = None if start is None else gram.preconditioner(start + sums.unexplained)
-        # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
+        # Above this condition number conjugate gradients take longer than a factor of 2,048 rows.
         if rows is not None and start is not None and low is not None and low.left > 2.0:
             return _solved_by_rows(spec, sums, rows, start / rows.unit)
         problem, error = sums.problem, waves.SOLVED * sums.tolerance
@@ -215,10 +215,10 @@ class WaveProcess(law.ProcessLaw):
         return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
     def left_out(self, sample: RowSample) -> Both:
-        """Return errors of rows of the fit, and deviations of y, both by fits without each."""
-        # With h = w Var f(x)/σ² they are (y − f(x))/(1 − h), of variance Var f(x)/(1 − h).
+        """Return leave-one-out errors of training rows, and standard deviations of their y."""
+        # With the leverage h = w Var f(x)/σ² an error is (y − f(x))/(1 − h); Var f is divided too.
         mean, variance = self.moments(sample.X)
-        variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of what waves draw
+        variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of the modes
         noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
         slack = np.clip(1 - sample.w[:, None] * variance / noise, 1e-3, 1.0)
         errors = left_out_errors(sample.y - mean, slack)
@@ -231,7 +231,7 @@ class WaveProcess(law.ProcessLaw):
         return law.log_density(errors, deviation**2, rows.w)
 
     def draw(self, n: int, seed: int) -> law.Values:
-        """Draw n functions: a type-2 non-uniform FFT for two of them, for each block of rows."""
+        """Draw n functions; a block of rows takes one non-uniform FFT for every two functions."""
         sums = self.representation
         parts, offsets, t = [], [], len(self.noise)
         for i in range(t):
@@ -247,7 +247,7 @@ class WaveProcess(law.ProcessLaw):
 
 
 def _steps(low: WavePreconditioner, z: Array) -> int:
-    """Return how many steps of Lanczos draws take."""
+    """Return the number of Lanczos steps for draws."""
     solved = conjugate_gradients(low, low.root(z[:1]), 1e-3)  # The relative error of draws
     return solved.products + 10
 
@@ -255,15 +255,15 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 def chosen_waves(
     spec: law.GaussianProcessSpec, chosen: Chosen, blocks: Blocks, where: Executor
 ) -> WaveProcess:
-    """Sum up all rows as the waves that were chosen from a sample, and find the law."""
+    """Return the law on modes chosen from a sample, from their sums over all rows."""
     sums = waves.chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
     return WaveProcess.solved(spec, sums, _penalty(chosen.search, sums.sample))
 
 
 def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
-    """Return all rows in random order, if the sample has all rows and modes are many more."""
-    # The kernel matrix of rows is cheaper from 4 modes per row on; it replaces modes with an error
-    # of at most a hundredth of the kernel.
+    """Return all rows in random order, if all are in the sample and there are many more modes."""
+    # The kernel matrix of the rows is cheaper from 4 modes per row on. It replaces modes with an
+    # error of the kernel of at most 0.01 k(x, x).
     sample, phi, method = sums.sample, sums.map, sums.chosen.choice.method
     many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
     has_all_rows = isinstance(method, FourierGrid) and len(sample) == sums.sums.rows
@@ -279,12 +279,12 @@ def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
 def _solved_by_rows(
     spec: law.GaussianProcessSpec, sums: waves.GridSums, rows: law.KeptRows, start: float | None
 ) -> WaveProcess:
-    """Return the law of the largest evidence by the kernel matrix of the rows."""
+    """Return the law of largest evidence from the kernel matrix of the rows."""
     exact = law.solved_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
     known, phi, gram = exact.evidence, sums.map, sums.problem.gram
     penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)
-    # The error is over coefficients, and rows of opposite signs cancel.
+    # The tolerance is small: coefficients of opposite signs cancel.
     modes = [nufft(angles, c[None], 1e-13, phi.shape) for c in exact.coef.T]
     coef = gram.right(np.concatenate(modes)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
@@ -294,7 +294,7 @@ def _solved_by_rows(
 
 
 def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
-    """Return σ²/a² if a sample of the rows determined it."""
+    """Return σ²/a² from the evidence of the sample; None if another criterion was used."""
     if tuning.criterion != EVIDENCE.name or not np.isfinite(tuning.share):
         return None
     return tuning.share * float(sample.lowest(ROWS).w.sum())
@@ -308,9 +308,9 @@ def refined(
     blocks: Blocks,
     where: Executor,
 ) -> tuple[Tuning, float | None]:
-    """Return the kernel whose lengthscales all rows choose, and the penalty there."""
-    # Each round sums the rows once, as waves that serve lengthscales up to a factor away; harmonics
-    # serve all, and are summed once.
+    """Return the kernel with lengthscales tuned on all rows, and the penalty."""
+    # Each round sums modes over the rows once; they are accurate for lengthscales up to a factor
+    # RANGE away. Harmonics are accurate for all lengthscales: they are summed only once.
     summed, globe = None, isinstance(surveyed.method, SphericalHarmonics)
     for _ in range(4):
         if summed is None or not globe:
