@@ -25,10 +25,10 @@ from bochner.features.auto import Choice
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
-from bochner.kernels.algebra import kernel_matrix
+from bochner.kernels.algebra import Mahalanobis, kernel_matrix
 from bochner.kernels.distances import overflow
-from bochner.kernels.kernel import Columns, Kernel, Scaled
-from bochner.kernels.stationary import Compilable
+from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled
+from bochner.kernels.stationary import Compilable, Stationary
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
@@ -199,17 +199,20 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
 
 
 def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
-    """Return the mean of the kernel and of that without trends: seasons go on after all dates."""
-    others = tuple(j for j in range(d) if j not in trends)
+    """Return the kernel with half of each part constant in trends: seasons go on after all dates."""
 
-    def both(part: Any, _: Any) -> Kernel:
-        scales = getattr(part, "lengthscale", None)
-        if not isinstance(scales, tuple) or len(scales) != d:
+    def halved(part: Any, columns: Any) -> Kernel:
+        others = tuple(i for i, c in enumerate(columns) if c not in trends)
+        if not isinstance(part, Stationary | Mahalanobis) or len(others) in (0, len(columns)):
             return part
-        rest = part.replace(lengthscale=tuple(scales[j] for j in others))
+        rest, scales = part, getattr(part, "lengthscale", None)
+        if isinstance(part, Mahalanobis):
+            rest = part.replace(matrix=np.asarray(part.matrix)[np.ix_(others, others)])
+        elif isinstance(scales, tuple):
+            rest = part.replace(lengthscale=tuple(scales[i] for i in others))
         return 0.5 * part + 0.5 * Columns(rest, others)
 
-    return kernel.rebuilt(both) if others else kernel
+    return kernel.rebuilt(halved, (Algebra, Columns), range(d))
 
 
 def _of_least_log_loss(
