@@ -77,9 +77,8 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
         return label | {f"probability_{c}": p for c, p in shares}
     if "scores" in by_name:
         return {f"component_{i}": column for i, column in enumerate(by_name["scores"].T, start=1)}
-    return {
-        k: v for name, values in by_name.items() for k, v in _by_target(model, name, values).items()
-    }
+    targets = (_by_target(model, name, values) for name, values in by_name.items())
+    return {name: column for target in targets for name, column in target.items()}
 
 
 def intervals_of(
@@ -93,18 +92,14 @@ def intervals_of(
         law, coverage = model.calibration_, 0.9 if coverage is None else coverage
         if law.calibrates(coverage):
             return coverage, law.guarantee
-        return (
-            coverage,
-            f"Gaussian, true if the model is: {len(law)} rows are too few to calibrate.",
-        )
+        return coverage, f"Gaussian, true if the model is: {len(law)} rows are too few."
     if coverage is None:
         return None, None
+    name = type(model).__name__
     if not isinstance(model, WithIntervals):
-        raise click.BadParameter(
-            f"{type(model).__name__} has no prediction intervals; leave --interval out.",
-            param_hint="'--interval'",
-        )
-    model.calibration_.require(type(model).__name__, coverage)
+        text = f"{name} has no prediction intervals; leave --interval out."
+        raise click.BadParameter(text, param_hint="'--interval'")
+    model.calibration_.require(name, coverage)
     return coverage, model.calibration_.guarantee
 
 

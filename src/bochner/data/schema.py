@@ -89,6 +89,12 @@ class Schema:
         return tuple(feature for e in self.plain for feature in e.feature_names)
 
     @property
+    def trends(self) -> tuple[int, ...]:
+        """Columns of X that are days of dates."""
+        days = [e.feature_names[0] for e in self.encoders if "trend" in getattr(e, "parts", ())]
+        return tuple(map(self.feature_names.index, days))
+
+    @property
     def used_columns(self) -> tuple[str, ...]:
         """Names of the feature columns that are not dropped."""
         out = dict(self.dropped)
@@ -167,12 +173,3 @@ class Inputs:
     def n_columns(self) -> int:
         """Number of columns of X, after the columns of a table were encoded."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)
-
-    @property
-    def trends(self) -> tuple[int, ...]:
-        """Columns of X that are days of dates."""
-        if self.schema is None:
-            return ()
-        dates = [e for e in self.schema.encoders if "trend" in getattr(e, "parts", ())]
-        names = [date.feature_names[0] for date in dates]
-        return tuple(j for j, name in enumerate(self.schema.feature_names) if name in names)

@@ -28,7 +28,7 @@ from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Mahalanobis, kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled
-from bochner.kernels.stationary import Compilable, Stationary
+from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
@@ -199,17 +199,19 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
 
 
 def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
-    """Return the kernel with half of each part constant in trends: seasons go on after all dates."""
+    """Return the kernel with half of each part constant in trends: seasons go on after dates."""
 
     def halved(part: Any, columns: Any) -> Kernel:
         others = tuple(i for i, c in enumerate(columns) if c not in trends)
-        if not isinstance(part, Stationary | Mahalanobis) or len(others) in (0, len(columns)):
+        scales = getattr(part, "lengthscale", None)
+        if len(others) in (0, len(columns)):
             return part
-        rest, scales = part, getattr(part, "lengthscale", None)
         if isinstance(part, Mahalanobis):
             rest = part.replace(matrix=np.asarray(part.matrix)[np.ix_(others, others)])
         elif isinstance(scales, tuple):
             rest = part.replace(lengthscale=tuple(scales[i] for i in others))
+        else:  # one lengthscale, too long for seasons
+            return part
         return 0.5 * part + 0.5 * Columns(rest, others)
 
     return kernel.rebuilt(halved, (Algebra, Columns), range(d))

@@ -50,7 +50,8 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
-        spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
+        trends = inputs.schema.trends if inputs.schema else ()
+        spec = replace(spec, features=replace(spec.features, trends=trends))
         rows = models.represent(spec, named(self.method), *asked)
         return models.warned(inputs, spec, *rows)
 
