@@ -64,7 +64,6 @@ class LeftOutRows:
     deviation: Float[Array, "m t"] | None = None  # Standard deviation of a new y, for processes
 
     def take(self, rows: Array) -> "LeftOutRows":
-        """Return these rows."""
         deviation = None if self.deviation is None else self.deviation[rows]
         parts = self.X[rows], self.predicted[rows], self.errors[rows], self.w[rows]
         return LeftOutRows(*parts, self.source, deviation)
@@ -241,7 +240,6 @@ class ErrorLaw(HtmlResult):
         return len(self.targets[0].scores)
 
     def __repr__(self) -> str:
-        """Return one line."""
         return f"ErrorLaw({len(self):,} scores, {self.source})"
 
     @property

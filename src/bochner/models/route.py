@@ -1,7 +1,6 @@
 """Which representation a fit takes: the one file that knows all of them."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -79,8 +78,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     if any_features:
         features = replace(features, waves=waves.waves)
     compared = lambda rows: without_copies(spec, rows)[0]
-    given: dict[str, Any] = {"alpha": alpha, "compared": compared}
-    chosen, _ = choose(features, blocks, where=where, **given)
+    chosen, _ = choose(features, blocks, alpha=alpha, compared=compared, where=where)
     if features.waves and isinstance(chosen.choice.method, WaveMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
     return solved_features(replace(spec, features=features), chosen, blocks, where, precision)

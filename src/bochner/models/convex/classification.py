@@ -516,10 +516,6 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         of_classes = {"n_classes": n_classes, "pairs": pairs, "probability": probability}
         return self._convex_spec(loss, self._penalty(), **of_classes)
 
-    def _loss(self, n_classes: int, rows: int) -> Loss:
-        """Return the loss; ``rows`` is the number of rows with the exact kernel, 0 on features."""
-        raise NotImplementedError
-
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
         """Return the pairs of classes for one problem per pair, else None."""
         return None

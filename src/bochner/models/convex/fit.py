@@ -227,6 +227,7 @@ class ConvexEstimator(KernelEstimator):
     method: Any
     n_features: Any
     precision: Any
+    _loss: Any  # (n_classes, rows): loss of a classifier; rows of an exact fit, 0 on features
 
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
         method = named(self.method)

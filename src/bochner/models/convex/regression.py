@@ -163,9 +163,6 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
     return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
-# --- with the exact kernel ----------------------------------------------------------------------
-
-
 def left_out_of_matrix(
     problem: Problem, at: State, rows: ScaledRows, given: RowSample
 ) -> LeftOutRows | None:
@@ -403,9 +400,6 @@ def _first_huber(problem: Problem) -> losses.Loss:
     # If half of y is one number, the scale is about zero
     spread = np.where(scale > 1e-3 * deviation, scale, deviation)
     return losses.Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
-
-
-# --- penalties of the norm -----------------------------------------------------------------------
 
 
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:

@@ -158,7 +158,6 @@ class KeptRows:
         return np.argsort(self.priority, kind="stable")
 
     def merge(self, other: "KeptRows") -> "KeptRows":
-        """Return the rows of both."""
         X, y, w = join([self, other])
         priority = np.concatenate([self.priority, other.priority])
         return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
@@ -633,24 +632,17 @@ class FeatureProcess(ProcessLaw):
         share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
         return share[:, None] ** (self.exponents - 1.0)
 
-    def _draw(
-        self, n: int, rng: np.random.Generator
-    ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:
-        """Return n joint draws of β and the intercept."""
-        D, t = self.coef.shape
-        normal = rng.standard_normal((D, t, n))
+    def draw(self, n: int, seed: int) -> Values:
+        """Draw n functions; only on features if these are exact."""
+        rng, (D, t) = stream(seed, "functions"), self.coef.shape
+        normal = rng.standard_normal((D, t, n))  # for joint draws of β and the intercept
         shrinkage = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
         coordinates = np.tensordot(self.vectors.T, normal, 1)
         change = np.tensordot(self.vectors, coordinates * (shrinkage[:, :, None] - 1), 1)
         deviation = np.sqrt(self.evidence.amplitude)[:, None] * (normal + change)
         shift = np.sqrt(self.floor * self.spread)[:, None] * rng.standard_normal((t, n))
         offset = self.intercept[:, None] + shift - np.tensordot(self.feature_mean, deviation, 1)
-        return self.coef[:, :, None] + deviation, offset
-
-    def draw(self, n: int, seed: int) -> Values:
-        """Draw n functions; only on features if these are exact."""
-        coef, offset = self._draw(n, stream(seed, "functions"))
-        landmarks = self._landmarks
+        coef, landmarks = self.coef[:, :, None] + deviation, self._landmarks
 
         def on_features(X: Array) -> Float[Array, "b t n"]:
             return np.tensordot(self.at(X), coef, 1) + offset
@@ -730,7 +722,6 @@ class FeatureProcess(ProcessLaw):
 
     @staticmethod
     def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
-        """Return the law from sums."""
         sums = replace(sums, fit_intercept=spec.fit_intercept)
         means, chosen = sums.means, sums.chosen
         eigen, _ = sums.decomposed()

@@ -214,7 +214,6 @@ class NeighbourProcess(ProcessLaw):
 
     @staticmethod
     def solved(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
-        """Return the law given rows in memory."""
         if len(rows) < 2:
             raise InvalidInput(
                 f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, "

@@ -73,7 +73,6 @@ class ProcessFit(FitSummary):
         return super().gradients(blocks)
 
     def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
-        """Return the fit to the rows of all fits."""
         rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
         return fitted(self.inputs, self.law.solved(self.law.spec, rows))
 

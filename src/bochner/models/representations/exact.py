@@ -344,9 +344,6 @@ def matrix_of(kernel: Kernel, X: Array) -> Any:
     return kernel_matrix(kernel, X) if terms is None else terms
 
 
-# --- Leaves of near rows --------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class LeafRows(Representation):
     """All rows, in leaves of a tree, and landmarks across them."""

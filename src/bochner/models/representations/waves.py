@@ -211,9 +211,6 @@ class GridSums(Representation):
         return replace(certificate, n_features=self.map.n_features, features_to_halve=None)
 
 
-# --- Choosing and summing ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Surveyed:
     """Results of a first pass: a sample of the rows, and their bounding box."""

@@ -47,12 +47,10 @@ class RidgeFit(FitSummary):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """Probabilities of classes, by leave-one-out values; None where there are none."""
         return self.representation.calibration(self.solution)
 
     @cached_property
     def certificate(self) -> Certificate:
-        """How far features are from the kernel on the rows of the fit, by their sample."""
         return self.representation.certificate(self.solution.alpha)
 
     @property

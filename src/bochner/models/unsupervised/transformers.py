@@ -206,7 +206,6 @@ class PcaSums:
     rows: int  # number of rows read
 
     def merge(self, other: "PcaSums") -> "PcaSums":
-        """Return the sums of the rows of both."""
         sample = self.sample
         if sample is not None and other.sample is not None:
             sample = sample + other.sample
@@ -248,7 +247,6 @@ class PrincipalComponents(FitSummary):
         return self.chosen.linear(vectors, -centre)
 
     def merged(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
-        """Return the fit to the rows of all fits."""
         summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
         return solved(self.spec, self.inputs, self.chosen, summed)
 
