@@ -304,7 +304,7 @@ def test_a_scheduler_that_is_lost_in_a_fit_is_told():
 
 def test_what_must_go_in_order_is_refused(dask):
     for model, message in (
-        (bo.KernelSGDRegressor(Gaussian(1.0)), "takes one step after the other"),
+        (bo.KernelSGDRegressor(Gaussian(1.0)), "takes steps in sequence"),
         (bo.KernelRidge(Gaussian(1.0), method="exact"), "compares each row with all"),
     ):
         with pytest.raises(InvalidInput, match=rf"{message}.*one process must read all"):

@@ -1,8 +1,9 @@
 """Ridge regression with the exact kernel: of all rows, or within leaves of a tree.
 
-Few rows are solved directly, more by conjugate gradients, which features of all rows precondition,
-and these choose the penalty. Or rows are split into leaves of near rows, each with its own kernel
-matrix, and coupled through landmarks (:mod:`bochner.solvers.ridge.groups`): time grows like n.
+Few rows are solved directly. More rows are solved by conjugate gradients, with features as
+preconditioner; a fit on the features chooses the penalty. Alternatively rows are split into leaves
+of near rows, each with a kernel matrix, and coupled through landmarks
+(:mod:`bochner.solvers.ridge.groups`) in O(n) time.
 """
 
 from collections.abc import Mapping
@@ -61,40 +62,40 @@ from bochner.solvers.ridge.problem import TINY, left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
 from bochner.sums.passes import LOCAL, Executor
 
-#: Number of rows of a local fit with leave-one-out errors: a tenth of the time of the factors.
+#: Number of rows of a local fit with leave-one-out errors, which take a tenth of its time.
 LEAVES_LEFT_OUT = 2048
 
-#: Rows of a stored kernel matrix; terms of a kernel, and their columns, of a matrix that is not
-#: stored: the five products of a fit take as long as to compute a matrix and read it.
+#: Largest number of rows of a stored kernel matrix; largest number of terms of a kernel, and of
+#: their columns, without a stored matrix (five products then take as long as storing the matrix).
 STORED_ROWS, MOST_TERMS, MOST_COLUMNS = 2048, 3, 32
 
-#: The kernel found on a sample of rows, the curves of columns, and the sample.
+#: The kernel chosen on a sample of rows, the transformations of columns, and the sample.
 Candidate = tuple[Tuning, Any, RowSample]
 
-#: A kernel of differences or products, and rows as it sees them.
+#: A kernel without transformations of rows, and the transformed rows.
 SeenRows = tuple[Kernel, Float[Array, "n d"]]
 
 
 # --- Kernel ridge regression with the exact kernel: the n × n answer, without an n × n matrix ---
 #
-# With A = √w K √w, and without the direction √w where an intercept takes it up, the model is
-# f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
-# Σ w_i (y_i − f(x_i))² + alpha |f|² over all functions of the kernel.
+# With A = √w K √w, projected orthogonally to √w if there is an intercept, the model is
+# f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: it minimises
+# Σ w_i (y_i − f(x_i))² + alpha |f|² over the RKHS of the kernel.
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixRows(Representation):
-    """All rows, solved by their kernel matrix."""
+    """All rows of a fit with their kernel matrix."""
 
-    chosen: Chosen  # Its map is the preconditioner's; for few rows the Nyström map on all of them
+    chosen: Chosen  # Its map is the preconditioner, or the Nyström map on all rows if few
     target_shape: tuple[int, ...]
     rows: int
     fit_intercept: bool
     X: Any
-    # Targets and weights, so that features can be made of the rows when more come
+    # Targets and weights, for a fit with features when further rows are added
     y: Any = None
     w: Any = None
-    unit: float = 1.0  # Of weight, in which leave-one-out errors are of rows of at most one
+    unit: float = 1.0  # Unit of weights in which no row has a weight above one
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("an exact fit")
 
@@ -104,8 +105,8 @@ class MatrixRows(Representation):
         return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
-        """Return rows with their leave-one-out predictions; None where no targets were kept."""
-        # All of them up to 4096, else a random 4096: the last block of a Cholesky factor.
+        """Return at most 4096 rows with leave-one-out predictions; None without stored targets."""
+        # The random rows come last, as the last block of a Cholesky factor.
         if self.y is None:
             return None
         n, m = len(self.w), min(len(self.w), LEFT_OUT_ROWS)
@@ -123,7 +124,7 @@ class MatrixRows(Representation):
 
 
 def _calibrated(solution: Solution, y: Array, w: Array) -> Calibration | None:
-    """Return the calibration of rows of classes by their leave-one-out values."""
+    """Return the calibration of class probabilities by leave-one-out values of the rows."""
     slack = solution.slack
     if slack is None:
         return None
@@ -136,7 +137,7 @@ def _calibrated(solution: Solution, y: Array, w: Array) -> Calibration | None:
 def exact_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[MatrixRows, Solution]:
-    """Choose open parameters, then solve with the exact kernel; features precondition many rows."""
+    """Return rows and solution with the exact kernel; many rows are preconditioned by features."""
     shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
     n = blocks.n_rows
     if method.preconditioner is None and n is not None and n <= spec.direct_rows:
@@ -157,7 +158,7 @@ def exact_rows(
 def _direct_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
 ) -> tuple[MatrixRows, Solution]:
-    """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
+    """Choose the kernel by the matrix of a sample, then solve with the matrix of all rows."""
     rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     tuning, curves = chosen_by_matrix(spec, rows)
     if spec.features.kernel == "auto" and spec.features.trends and not spec.features.of_classes:
@@ -172,19 +173,19 @@ def _direct_rows(
 
 
 def _solved(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> Solution:
-    """Solve with the matrix of rows in random order; the search starts at a penalty per row."""
-    judged = share * float(rows.w[:PENALTY_ROWS].sum())
+    """Solve with the kernel matrix of rows in random order; ``share`` is a starting penalty/Σw."""
+    start = share * float(rows.w[:PENALTY_ROWS].sum())
     return solve_kernel(
         KernelRows(matrix_of(kernel, rows.X), rows.y, rows.w, spec.fit_intercept),
         spec.alpha,
         per_target=spec.per_target,
-        start=judged if np.isfinite(judged) else None,
+        start=start if np.isfinite(start) else None,
         lost=log_loss_of_signs if spec.features.of_classes else None,
     )
 
 
 def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
-    """Return the kernel, also compared among near rows, and the curves of columns."""
+    """Return the kernel, chosen also among near rows, and the transformations of columns."""
     share = given_share(spec, rows)
     shortens, asked = share is None and not spec.features.of_classes, spec.features
     tuning, curves = choose_for_matrix(asked, rows, share, spec.fit_intercept, shortens=shortens)
@@ -250,7 +251,7 @@ def _by_gradients(
     spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample, blocks: Blocks
 ) -> Solution:
     """Choose the penalty on the features, and solve for u by conjugate gradients."""
-    # The lift is the weighted mean of K c in the last exact product, which the intercept removes.
+    # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     sums = summed_features(spec, chosen, blocks, LOCAL, "float64")
@@ -259,7 +260,7 @@ def _by_gradients(
     for here in slices(len(Z), chosen.block_rows):
         Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
-    # float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties
+    # float32 if its rounding error of ZZᵀ is far below the penalties
     if np.finfo(np.float32).eps * eigen.values.max(initial=0.0) <= 0.01 * np.min(alphas):
         Z = Z.astype(np.float32)
     operator, centred = _operator(kernel, rows.X), spec.fit_intercept
@@ -310,7 +311,7 @@ def _by_gradients(
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
-    """Return the operator; only the compiled loop if the kernel has one for these rows."""
+    """Return the kernel matrix as an operator, by a compiled loop if the kernel has one."""
     fast = native.loops() is not None and not is_sparse(X)
     if fast and isinstance(kernel, Compilable) and (loop := kernel.compiled) is not None:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -322,9 +323,9 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 
 
 def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
-    """Return the matrix of n rows as a sum of compiled loops; None if a stored one takes less time.
+    """Return the matrix of n rows as a sum of compiled loops; None if a stored matrix is faster.
 
-    X are the rows, or some of them.
+    X has all or some of the rows.
     """
     if n <= STORED_ROWS:
         return None
@@ -334,36 +335,36 @@ def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
         return None
     terms = [(share, _operator(*part.untransformed(X))) for share, part in parts]
     columns = sum(term.X.shape[1] for _, term in terms)
-    serves = columns <= MOST_COLUMNS and all(term.loop for _, term in terms)
-    return KernelTerms(terms) if serves else None
+    compiled = columns <= MOST_COLUMNS and all(term.loop for _, term in terms)
+    return KernelTerms(terms) if compiled else None
 
 
 def matrix_of(kernel: Kernel, X: Array) -> Any:
-    """Return the kernel matrix of rows, stored or not."""
+    """Return the kernel matrix of rows as an array, or as `KernelTerms`."""
     terms = compiled_terms(kernel, X, X.shape[0])
     return kernel_matrix(kernel, X) if terms is None else terms
 
 
 @dataclass(frozen=True, eq=False)
 class LeafRows(Representation):
-    """All rows, in leaves of a tree, and landmarks across them."""
+    """All rows in the leaves of a tree, and landmarks that couple the leaves."""
 
     chosen: Chosen  # Its map is the Nyström map of the landmarks
     target_shape: tuple[int, ...]
     rows: int
-    # The rows of the fit, their targets and weights
+    # Rows, targets and weights of the fit
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
     tree: near.RowTree
-    leaf: Int[Array, " n"]  # Of each row
-    # Coefficients of the kernel and each landmark, for rows of a leaf
+    leaf: Int[Array, " n"]  # Leaf of each row
+    # Coefficients of the landmarks for each leaf
     across: Float[Array, "l D t"]
-    judged: LeftOutRows  # Some rows of every leaf, each predicted from all other rows
+    judged: LeftOutRows  # Leave-one-out predictions of some rows of every leaf
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("a local fit")
 
-    def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
+    def left_out(self, solution: Solution) -> LeftOutRows:
         return self.judged
 
     block_rows = 4096
@@ -373,13 +374,13 @@ class LeafRows(Representation):
         return Function(partial(of_leaves, True), partial(of_leaves, False))
 
     def _of_leaves(self, solution: Any, values: bool, X: Array) -> Array:
-        """Return values or gradients of the kernel sums of leaves, at the rows of each."""
+        """Return values, or gradients, at rows X by the kernel sum of the leaf of each row."""
         X = as_rows(X)
         kernel, seen = self.chosen.kernel.untransformed(X)
         leaf, parts = self.tree.leaves(kernel, seen), []
         for number in np.unique(leaf):
             here = leaf == number
-            if values:  # transformed rows are kept
+            if values:  # transformed rows of the fit are cached
                 parts.append(self._sum(number, solution, kernel, self._seen[number])(seen[here]))
             else:
                 parts.append(self.machine(number, solution).slopes(X[here]))
@@ -387,13 +388,13 @@ class LeafRows(Representation):
 
     @cached_property
     def _seen(self) -> list[Float[Array, "m d"]]:
-        """Landmarks and rows of each leaf, transformed as by the kernel."""
+        """Landmarks and rows of each leaf, transformed by the kernel."""
         phi, kernel = cast("NystromMap", self.chosen.map), self.chosen.kernel
         every = (np.concatenate([phi.landmarks, self.X[i]]) for i in self._rows_of)
         return [kernel.untransformed(X)[1] for X in every]
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
-        """Return the kernel sum of landmarks and rows of a leaf."""
+        """Return the kernel sum of a leaf, over the landmarks and the rows of the leaf."""
         phi = cast("NystromMap", self.chosen.map)
         X = np.concatenate([phi.landmarks, self.X[self._rows_of[leaf]]])
         return self._sum(leaf, solution, self.chosen.kernel, X)
@@ -408,7 +409,7 @@ class LeafRows(Representation):
 
 
 def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
-    """Return the rows of each leaf, in rising order."""
+    """Return the row numbers of each leaf, ascending."""
     order = np.argsort(leaf, kind="stable")
     return np.split(order, np.searchsorted(leaf[order], np.arange(1, n_leaves)))
 
@@ -416,7 +417,7 @@ def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m
 def leaf_rows(
     spec: RidgeSpec, method: LocalKernel, blocks: Blocks, where: Executor
 ) -> tuple[LeafRows | GridSums, Solution]:
-    """Choose the kernel on a sample; solve within leaves, or by waves where these are few."""
+    """Choose the kernel on a sample; solve within leaves, or by Fourier modes if few suffice."""
     shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
     rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     rows = replace(rows, X=dense(rows.X))
@@ -445,7 +446,7 @@ def leaf_rows(
 
 
 def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
-    """Choose the kernel and its scale, and solve, in neighbourhoods as dense as the whole table."""
+    """Choose kernel and scale in neighbourhoods as dense as the table, and solve there."""
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
         rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))
@@ -454,11 +455,11 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     options: dict[str, Any] = {"scales": is_open}
     if is_open and tuning.matrix is None:
         options["rivals"] = near.rivals_of(tuning)
-        if isinstance(spec.alpha, str):  # a given penalty needs its own scale
+        if isinstance(spec.alpha, str):  # with a fixed penalty only the scale is chosen
             asked = rows, sample, seed, spec.fit_intercept
             options["others"] = near.tuned_among_near_rows(tuning, *asked)
     tuning, solution = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
-    # Near rows may all be of one class, or have the same target, and choose no penalty
+    # Near rows may have one class or one target, which determines no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
         few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
@@ -471,7 +472,7 @@ def _penalty(spec: RidgeSpec) -> dict[str, Any]:
 
 
 def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
-    """Return the kernel chosen for a local fit, or for Fourier modes in its place."""
+    """Return the kernel of a local fit, or of the Fourier modes that replace it."""
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
@@ -488,21 +489,20 @@ def _solve_leaves(
     leaves: list[Int[Array, " m"]],
     alphas: Float[Array, "*a"],
 ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
-    """Return coefficients of rows, of landmarks for each leaf, the intercept, left-out rows."""
-    # ``seen``: the kernel without transformations of rows, and rows transformed.
+    """Return coefficients of rows, of landmarks per leaf, the intercept, and left-out rows."""
     kernel, X = seen
-    # An equal share of the rows of each leaf has leave-one-out errors.
+    # The same share of the rows of each leaf gets leave-one-out errors.
     rng, step = stream(chosen.seed, "rows left out"), -(-len(rows) // LEAVES_LEFT_OUT)
     orders = (rng.permutation(len(here)) for here in leaves)
     marked = [np.sort(order[: -(-len(order) // step)]) for order in orders]
     mean = spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
-    # A power of two near the largest target about the mean, so that float32 holds all
+    # A power of two near the largest |y − mean|, so that float32 does not overflow
     unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
     phi: Any = chosen.map
     landmarks = chosen.kernel.untransformed(phi.landmarks)[1]
-    L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are kernel values with landmarks times it
+    L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are k(x, landmarks) L⁻ᵀ
 
-    def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # twice, rather than kept
+    def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # computed twice instead of stored
         return to_numpy(kernel.evaluate(X[here], landmarks))
 
     t = rows.y.shape[1]
@@ -514,7 +514,7 @@ def _solve_leaves(
         for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
             if len(leaves) > 1:
                 progress("Solving leaf", "", number, len(leaves))
-            # The precision of a leaf is that of the leaf before.
+            # If a leaf needed float64, all later leaves use it.
             single = reduced[-1].single if reduced else spec.features.precision != "float64"
             y = (rows.y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
             group = partial(_matrix, kernel, X[here]), values(here) @ L, y, rows.w[here]
@@ -537,15 +537,15 @@ def _solve_leaves(
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:
-    """Return the kernel matrix of rows, Fortran-contiguous, in the precision asked for."""
-    # Kernels of differences see rows of float32 about their mean, in a quarter of the time.
+    """Return the kernel matrix of rows, Fortran-contiguous, in ``dtype``."""
+    # For stationary kernels, centred float32 rows take a quarter of the time.
     if dtype == np.float32 and kernel.spectral(X.shape[1]) is not None:
         X = (X - X.mean(axis=0)).astype(dtype)
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
 
 
 def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
-    """Return the waves of the kernel at the scale of all rows, where ``spec`` allows few."""
+    """Return the choice of Fourier modes for the kernel at the scale of all rows; None if many."""
     tuning, curves, sample = start
     few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
     as_given = tuning.matrix is None and curves is None
@@ -560,7 +560,7 @@ def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
 
 
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
-    """Return the kernel found on a sample of rows, the curves of columns, and the sample."""
+    """Return the kernel chosen on a sample, the transformations of columns, and the sample."""
     sample = rows.lowest(kept_rows(rows.X.shape[1]))
     asked = given_share(spec, rows), spec.fit_intercept
     return *choose_for_matrix(spec.features, sample, *asked, judged_again=True), sample

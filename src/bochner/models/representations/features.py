@@ -1,4 +1,4 @@
-"""Rows as sums of their features: moments in one pass, or passes of an iteration if D is large."""
+"""Rows as moments of their features, by one pass, or by iterative passes for very large D."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,16 +48,16 @@ from bochner.sums.moments import Moments, Precision, require_power
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums(Representation):
-    """Moments of the features of all rows, to which further rows are added."""
+    """Moments of the features of all rows; further rows can be added."""
 
-    who: str  # The class of the learner, as messages name it
+    who: str  # Class name of the estimator, for messages
     chosen: Chosen
     fit_intercept: bool
     moments: Moments
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...] = ()
-    most: float = 1.0  # Weight that is left out of a row of the sample, at most
+    most: float = 1.0  # Largest weight of a row that is left out at once
 
     lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK
 
@@ -69,7 +69,7 @@ class FeatureSums(Representation):
 
     @property
     def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
-        """Means of features and targets, or zeros where there is no intercept."""
+        """Means of features (D,) and targets (t,); zeros without an intercept."""
         centred, moments = float(self.fit_intercept), self.moments
         return centred * moments.feature_mean, centred * moments.target_mean
 
@@ -78,14 +78,14 @@ class FeatureSums(Representation):
         return bool(np.isclose(self.sample.w.sum(), self.moments.weight, rtol=1e-12, atol=0))
 
     def without_copies(self, spec: RidgeSpec) -> "FeatureSums":
-        """Return the sums with a sample without copies, where it keeps all rows."""
+        """Return the sums with copies merged in the sample, if the sample has all rows."""
         if not self.keeps_all:
             return self
         sample, unit = without_copies(spec, self.sample)
         return replace(self, sample=replace(sample, w=sample.w * unit), most=unit)
 
     def pieces(self) -> Iterator[Rows]:
-        """Yield centred rows of the sample, block by block."""
+        """Yield the centred rows (Z, y, w) of the sample by blocks."""
         blocks = slices(len(self.sample), self.chosen.block_rows)
         return (self.centred(self.sample.take(rows)) for rows in blocks)
 
@@ -97,7 +97,7 @@ class FeatureSums(Representation):
         return Z, rows.y - middle, rows.w
 
     def decomposed(self) -> tuple[Eigen, Iterable[Rows]]:
-        """Decompose the rows, while few and at hand, else their moments; also return the sample."""
+        """Return the decomposition of few rows, or of the moments; also return the sample."""
         few = by_rows(self.moments.rows, len(self.moments.gram))
         if few and self.keeps_all and self.chosen.precision == "float64":
             rows = self.centred(self.sample)
@@ -107,7 +107,7 @@ class FeatureSums(Representation):
         return replace(decompose(moments, self.fit_intercept), most=self.most), self.pieces()
 
     def checked(self) -> "FeatureSums":
-        """Refuse weights and targets so small that their sums and squares vanish in float64."""
+        """Return self; refuse weights and targets whose sums or squares underflow float64."""
         require_weight(self.who, self.moments.weight)
         require_power(self.who, self.sample.y, self.moments.power)
         return self
@@ -145,7 +145,7 @@ def add_up(
     where: passes.Executor,
     sample: passes.SumOf | None = None,
 ) -> tuple[Moments, Any, int]:
-    """Return the moments of all rows, their sample if one is asked for, and their number."""
+    """Return the moments of all rows, their sample (None without ``sample``), and their number."""
     sums: Any = summand_of(chosen, precision)
     summands = passes.Together((sums,) if sample is None else (sums, sample))
     total, *kept = where.sum(summands, blocks.with_rows(chosen.block_rows))
@@ -160,7 +160,7 @@ def summed_features(
     precision: Precision | None = None,
     whitens_sums: bool = True,
 ) -> FeatureSums:
-    """Sum features of all rows in one pass; ``whitens_sums``: sums may be whitened instead."""
+    """Return the sums of all rows; ``whitens_sums`` allows whitening of the sums, not of rows."""
     who, asked = spec.features.who, spec.features.precision
     shape = required_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:
@@ -170,14 +170,14 @@ def summed_features(
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
     automatic = whitens_sums and precision is None and asked == "auto" and random
     D = phi.n_features
-    if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # sums, then whitened
+    if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
         chosen = _with_jitter(chosen, COARSE)
     sums = add_up(chosen, blocks, chosen.precision, where, passes.sample_of(chosen.seed))
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
 
 
 def summed_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
-    """Return float64 sums of another pass, in which features of each row are whitened exactly."""
+    """Return the float64 sums of another pass, with exactly whitened features of each row."""
     chosen = _with_jitter(summed.chosen, None)
     moments, _, rows = add_up(chosen, blocks, "float64", where)
     return replace(summed, chosen=chosen, moments=moments, rows=rows)
@@ -198,7 +198,7 @@ def solve(
     blocks: Blocks | None = None,
     where: passes.Executor = passes.LOCAL,
 ) -> Solution:
-    """Solve from sums; ``blocks`` are all rows, or None if they cannot be read again."""
+    """Return the solution from sums; ``blocks`` are all rows, None if they cannot be read again."""
     double = sums.chosen.precision == "float64"
     by_triangle = double and given_alpha(spec.alpha) == 0
     if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
@@ -209,8 +209,8 @@ def solve(
         rows: Iterable[Rows] = sums.pieces()
     else:
         eigen, rows = sums.decomposed()
-    judged = rows if spec.alpha == "loo" else None
-    solution = solve_ridge(eigen, sums.means, spec.alpha, judged, per_target=spec.per_target)
+    left_out = rows if spec.alpha == "loo" else None
+    solution = solve_ridge(eigen, sums.means, spec.alpha, left_out, per_target=spec.per_target)
     if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution
@@ -223,7 +223,7 @@ def solved_features(
     where: passes.Executor = passes.LOCAL,
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
-    """Sum up all rows and solve; again in float64 where float32 limits the solution."""
+    """Return sums and solution; both are computed again in float64 if float32 limits alpha."""
     sums = summed_features(spec, chosen, blocks, where, precision).without_copies(spec)
     solution = solve(spec, sums, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
@@ -234,23 +234,23 @@ def solved_features(
 
 # --- Too many features for a Gram matrix: iterative, one pass per step ----------------------------
 
-NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"  # Why there are no moments
+NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"  # Reason in messages
 
 
 @dataclass(frozen=True, eq=False)
 class WideSums(Representation):
-    """Rows with too many features for a Gram matrix: results of single passes over them."""
+    """Rows with too many features for a Gram matrix: sums over rows of a first pass."""
 
     chosen: Chosen
     sample: RowSample  # For the preconditioner, leave-one-out errors and the certificate
-    # Rows that were read, and rows of positive weight
+    # Number of rows read, and number of rows of positive weight
     rows: int
     n_positive: int
     weight: float  # W
-    power: Float[Array, " t"]  # Σ w (y − ȳ)², or Σ w y² where there is no intercept
+    power: Float[Array, " t"]  # Σ w (y − ȳ)², or Σ w y² without an intercept
     target_shape: tuple[int, ...]
 
-    certified_rows = 2048  # Of 32,768 features they take 500 MB
+    certified_rows = 2048  # 500 MB with 32,768 features
 
     lacks: ClassVar[Mapping[str, str]] = {
         **FEATURES_LACK,
@@ -258,8 +258,8 @@ class WideSums(Representation):
         "merge": f"{NO_MOMENTS} that add.",
         **dict.fromkeys(
             ("partial_fit", "solve_again"),
-            f"{NO_MOMENTS}, which rows are added to and penalties solved from. Call fit with all "
-            "rows, or fit the first rows with partial_fit.",
+            f"{NO_MOMENTS} for further rows or other penalties. Call fit with all rows, or fit the "
+            "first rows with partial_fit.",
         ),
     }
 
@@ -281,8 +281,8 @@ class WideSums(Representation):
 
 
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
-    """Whether a fit has too many features for their Gram matrix, and rows enough to need them."""
-    # Without penalty, and by evidence, the matrix is formed; landmarks need one as large anyway
+    """Whether a fit has too many features for a Gram matrix, and more rows than a sample."""
+    # alpha = 0 and "evidence" need the Gram matrix; landmarks need a matrix of the same size
     features = spec.features
     if features.width <= WIDE or given_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
         return False
@@ -296,7 +296,7 @@ def _of_rounded(X: Array, features: Callable[[Array], Array]) -> Array:
 
 
 def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
-    """Return φ for passes: of float32 rows, in a third of the time, where 64 rows agree."""
+    """Return φ for passes, in float32 (a third of the time) if features of 64 rows agree."""
     if phi.precision == "float64" or not isinstance(X, np.ndarray) or X.dtype != np.float64:
         return phi.features
     few = X[:: max(1, len(X) // 64)]
@@ -308,15 +308,15 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
     if not isinstance(right, np.ndarray):
         return phi.features
     change = np.linalg.norm(phi.features(rounded) - right)
-    serves = change <= 4e-6 * np.linalg.norm(right)
-    return partial(_of_rounded, features=phi.features) if serves else phi.features
+    accurate = change <= 4e-6 * np.linalg.norm(right)
+    return partial(_of_rounded, features=phi.features) if accurate else phi.features
 
 
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[WideSums, Solution]:
-    """Choose open parameters, sum in one pass, then solve by twenty to sixty further passes."""
+    """Return sums and solution: one pass for sums, then twenty to sixty passes of an iteration."""
     alpha, centred = given_alpha(spec.alpha), spec.fit_intercept
     asked, method = spec.features, spec.features.method
-    if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a matrix as wide
+    if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a D × D matrix
         kinds = tuple(m for m in contenders(blocks.n_columns) if not isinstance(m, Nystrom))
         asked = replace(asked, method=replace(method, candidates=kinds))
     chosen, sample = choose(asked, blocks, alpha=alpha, where=where)
@@ -345,13 +345,13 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
     power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
     draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
-    # The preconditioner
+    # Rows of the preconditioner
     rows = sample.lowest(iterative.rows_to_factor(n_weighted, D, len(sample)))
-    Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
+    Z = np.empty((len(rows), D), np.dtype(phi.precision))  # Centred, in the precision of φ
     for here in slices(len(rows), 256):
         Z[here] = to_numpy(phi.features(rows.X[here])).astype(np.float64, copy=False) - mean
     judges = iterative.JudgingRows(Z, rows.y - target, rows.w, W)
     problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
     sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)
-    given = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, t)
-    return sums, iterative.solve_wide(problem, given, spec.per_target, (mean, target))
+    penalty = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, t)
+    return sums, iterative.solve_wide(problem, penalty, spec.per_target, (mean, target))

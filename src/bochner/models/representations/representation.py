@@ -1,4 +1,4 @@
-"""Base class of representations of the training rows, and methods without features of them."""
+"""Base class of representations of the training rows, and methods without features."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.passes import LOCAL, Executor, require_order, sampled
 
-#: What fits through features lack, and why: coefficients of rows.
+#: Attributes that fits on features lack, and the reason.
 FEATURES_LACK: dict[str, str] = dict.fromkeys(
     ("dual_coef_", "X_fit_"), 'only a fit with method="exact" or "local" has them; see coef_.'
 )
@@ -44,24 +44,24 @@ class RidgeSpec:
     """Checked parameters of a ridge regression."""
 
     features: FeatureSpec
-    alpha: Alpha  # The penalty, one for each target, or how it is chosen
+    alpha: Alpha  # Penalty, penalty of each target, or criterion
     per_target: bool
     fit_intercept: bool
 
     @property
     def direct_rows(self) -> int:
-        """Number of rows up to which their matrix is factored; leaves of classes err more."""
+        """Largest number of rows for a direct solution; classes allow half as many again."""
         return DIRECT_ROWS * 3 // 2 if self.features.of_classes else DIRECT_ROWS
 
 
 class Lacking:
-    """A value that does not support some attributes and methods of an estimator."""
+    """A fit that does not support all attributes and methods of its estimator."""
 
-    #: Attributes and methods of an estimator that this form does not support, and why.
+    #: Attributes and methods that this form does not support, with the reason.
     lacks: ClassVar[Mapping[str, str]] = {}
 
     def require(self, name: str, who: str = "") -> Self:
-        """Return this; raise an error for an attribute, or a method of ``who``, that it lacks."""
+        """Return self; raise an error if attribute, or method of ``who``, ``name`` is lacking."""
         if name not in self.lacks:
             return self
         if who:
@@ -69,33 +69,33 @@ class Lacking:
         raise AttributeError(f"{name}: {self.lacks[name]}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: cached factors and problems are made again when they are asked for."""
+        """Return the fields only; cached factors are computed again on demand."""
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
 
 
 class Representation(Lacking, ABC):
-    """The form in which a fit holds and solves the training rows; frozen, saved with the fit."""
+    """The training rows in the form that a fit stores and solves; frozen, saved with the fit."""
 
-    chosen: Chosen  # The kernel, the map, and how they were found
-    target_shape: tuple[int, ...]  # Of one row of y: () or (t,)
-    rows: int  # Rows that were read, including rows of weight zero
+    chosen: Chosen  # The kernel, the map, and the reasons
+    target_shape: tuple[int, ...]  # Shape of one row of y: () or (t,)
+    rows: int  # Number of rows read, including rows of weight zero
     sample: Any  # Rows kept for leave-one-out errors and the certificate
 
-    certified_rows: ClassVar[int] = KEPT_ROWS  # On which the certificate is measured, at most
+    certified_rows: ClassVar[int] = KEPT_ROWS  # Largest number of rows of a certificate
 
-    # Of sums; ``lacks`` says why others have none
-    solve: ClassVar[Any]  # (spec): these rows, and the solution at the penalty of ``spec``
-    with_rows_of: ClassVar[Any]  # (blocks): the rows before and these
-    merge: ClassVar[Any]  # (other): the rows of both
+    # Methods of sums; ``lacks`` has the reason why other forms have none
+    solve: ClassVar[Any]  # (spec): the representation and the solution for ``spec``
+    with_rows_of: ClassVar[Any]  # (blocks): the representation with these rows added
+    merge: ClassVar[Any]  # (other): the representation of the rows of both
 
-    # All rows, targets and weights, of fits with the exact kernel; y may be None
+    # Rows, targets (or None) and weights of fits with the exact kernel
     X: Any
     y: Any
     w: Any
 
     @property
     def count(self) -> int:
-        """Rows of positive weight."""
+        """Number of rows of positive weight."""
         return int(self.X.shape[0])
 
     @property
@@ -106,27 +106,29 @@ class Representation(Lacking, ABC):
         squares = (self.y - np.average(self.y, axis=0, weights=self.w)) ** 2
         return float(np.average(squares.mean(axis=1), weights=self.w))
 
-    block_rows = property(attrgetter("chosen.block_rows"))  # Rows that are predicted together
-    #: φ, as the certificate compares it with the kernel.
+    block_rows = property(
+        attrgetter("chosen.block_rows")
+    )  # Number of rows per block of predictions
+    #: The map φ that the certificate compares with the kernel.
     certified_map = property(attrgetter("chosen.rounded"))
 
     def values(self, solution: Any) -> Function | KernelSum:
-        """Return f, X ↦ φ(X) β + b, of a solution or law with ``coef`` and ``intercept``."""
+        """Return the function X ↦ φ(X) β + b; ``solution`` has ``coef`` and ``intercept``."""
         return self.chosen.linear(solution.coef, solution.intercept)
 
     @abstractmethod
     def left_out(self, solution: Solution) -> LeftOutRows | None:
-        """Return rows with their leave-one-out predictions; None where there are none."""
+        """Return rows with their leave-one-out predictions, or None if they are not available."""
 
     def calibration(self, solution: Solution) -> Calibration | None:
-        """Return probabilities of classes by leave-one-out values; None where there are none."""
+        """Return the calibration of class probabilities by leave-one-out values, or None."""
         rows = self.left_out(solution)
         if rows is None:
             return None
         return calibrate(rows.predicted, decided(rows.predicted + rows.errors), rows.w)
 
     def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
-        """Return the certificate on the sample or on other rows, at alpha in proportion to them."""
+        """Return the certificate on the sample or other rows, with alpha scaled to their number."""
         seed, n = self.chosen.seed, self.count if blocks is None else count_rows(blocks)
         rows: RowSample = self.sample if blocks is None else sampled(blocks, seed)
         return certify(
@@ -140,7 +142,7 @@ class Representation(Lacking, ABC):
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:
-    """Return the attributes that exact fits lack, with reasons."""
+    """Return the attributes that a fit with the exact kernel lacks, with reasons."""
     reason = f"{kind} has no features, so there is nothing to certify"
     return {
         "coef_": f"{kind} has no features; see dual_coef_ or solution_, and X_fit_.",
@@ -156,15 +158,15 @@ def lacks_of_kernel(kind: str) -> dict[str, str]:
 def require_kernel_fit(
     spec: RidgeSpec, method: str, reason: str, blocks: Blocks, where: Executor
 ) -> tuple[int, ...]:
-    """Refuse a penalty of zero and workers; return the shape of a target."""
+    """Return the shape of a target; refuse alpha = 0 and engines with several workers."""
     who = spec.features.who
     if given_alpha(spec.alpha) == 0:
         raise InvalidInput(
             f'{who}: method="{method}" requires alpha above 0; got {spec.alpha!r}. '
-            "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
+            "Pass a small alpha, e.g. 1e-6, or use features, which have a least-norm solution."
         )
     why = f'method="{method}" {reason}'
-    require_order(who, why, where, "Leave where out, or take features.")
+    require_order(who, why, where, "Omit where=, or use features.")
     return required_targets(who, blocks.target_shape)
 
 
@@ -175,7 +177,7 @@ def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
 
 
 def require_weight(who: str, weight: float) -> None:
-    """Refuse weights so small that squares of errors would underflow in float64."""
+    """Refuse a sum of weights below 1e-90, for which squared errors underflow."""
     if not weight >= 1e-90:
         raise InvalidInput(
             f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
@@ -194,7 +196,7 @@ def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
 
 
 def piece_of(block: Any) -> Piece:
-    """Return the rows of a block in NumPy's float64, X maybe in CSR."""
+    """Return the rows of a block in NumPy's float64; sparse X stays in CSR."""
     n = block.X.shape[0]
     X = block.X if is_sparse(block.X) else to_numpy(block.X)
     y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
@@ -202,7 +204,7 @@ def piece_of(block: Any) -> Piece:
 
 
 def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
-    """Return all rows of positive weight, X in float64 or CSR; ``start`` rows came before."""
+    """Return all rows of positive weight, X in float64 or CSR; ``start`` rows precede them."""
     X, y, w = join([piece_of(block) for block in blocks])
     kept, priority = np.flatnonzero(w > 0), row_priorities(seed, start, len(w))
     if len(kept) < len(w):
@@ -211,11 +213,11 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
 
 
 def without_copies(spec: "RidgeSpec | None", rows: RowSample) -> tuple[RowSample, float]:
-    """Return rows of which copies are one row, in a unit of weight by which none is above one.
+    """Return the rows with equal rows merged, weights divided by a unit so that none is above 1.
 
-    A row that is left out must leave no copy behind. But where targets differ at a tenth of the
-    places of several rows, these are observations of their own: then all rows are returned, and the
-    unit is 1. So they are for a given penalty, and for classes, whose targets are often equal.
+    Leave-one-out errors would be too small if a copy of the left-out row remained. If targets
+    differ at more than a tenth of the repeated x, rows are separate observations: all rows are
+    returned, with the unit 1. The same holds for a given penalty, and for classes.
     """
     if spec is not None and (spec.features.of_classes or not isinstance(spec.alpha, str)):
         return rows, 1.0
@@ -233,30 +235,30 @@ def without_copies(spec: "RidgeSpec | None", rows: RowSample) -> tuple[RowSample
 
 # --- Methods: the exact kernel, and the kernel within leaves of rows -----------------------------
 
-DIRECT_ROWS = 8192  # Up to this many rows the n × n matrix is factored for each penalty, in seconds
+DIRECT_ROWS = 8192  # Largest number of rows for a Cholesky factor of the n × n matrix
 
-#: Rows per leaf; number of rows above which leaves shrink like 1/√n; least rows per leaf.
+#: Rows per leaf; number of rows above which leaves shrink like 1/√n; least number of rows per leaf.
 LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048
 
 
 @dataclass(frozen=True)
 class ExactKernel(Method):
-    """The exact kernel, with no features; the method of ``"exact"``.
+    """The exact kernel, without features; ``method="exact"``.
 
     Parameters
     ----------
     preconditioner : Method, str or None, default None
-        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor per
-        penalty (n³/3 operations; n²/2 numbers, or 3 n² for kernels without a compiled loop and for
-        sums of many terms); more rows are solved as with "nystrom". A method:
-        conjugate gradients for any number of rows, preconditioned with ``n_features`` features:
-        Nyström with pivots, or a Mercer map if the kernel has one. Fourier features help little.
+        - None: up to 8192 rows, one Cholesky factor of the n × n matrix per penalty (n³/3
+          operations; n²/2 numbers, or 3 n² for kernels without a compiled loop and for sums of many
+          terms). More rows: as "nystrom".
+        - a method: conjugate gradients, preconditioned with ``n_features`` features. Use Nyström,
+          or a Mercer map if the kernel has one; Fourier features help little.
     tol : float, default 1e-6
-        For conjugate gradients: largest error of a prediction at any x with k(x, x) ≤ max k(x_i,
-        x_i), in standard deviations of the target. It is a proven bound; the error is mostly ten to
-        a hundred times smaller.
+        Largest error of predictions by conjugate gradients at any x with k(x, x) ≤ max k(x_i, x_i),
+        in standard deviations of the target. This is a proven bound; errors are mostly ten to a
+        hundred times smaller.
     max_iter : int, default 1000
-        Of conjugate gradients.
+        Largest number of steps of conjugate gradients.
 
     Examples
     --------
@@ -270,7 +272,7 @@ class ExactKernel(Method):
     """
 
     has_features: ClassVar[bool] = False
-    preconditioner: Annotated[Any, optional(lambda given, *_: features.as_method(given))] = None
+    preconditioner: Annotated[Any, optional(lambda method, *_: features.as_method(method))] = None
     tol: Positive = 1e-6
     max_iter: Counted = 1000
 
@@ -278,7 +280,7 @@ class ExactKernel(Method):
 def chosen_exactly(
     seed: int, tuning: Tuning, curves: Curves | None, X: Array, method: ExactKernel | None = None
 ) -> Chosen:
-    """Return the choice of the exact kernel; its map is the Nyström map with all of these rows."""
+    """Return the choice of the exact kernel, with the Nyström map on all of these rows as map."""
     reason = f"The exact kernel of {X.shape[0]:,} rows, solved with their kernel matrix."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
     choice = Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
@@ -288,25 +290,23 @@ def chosen_exactly(
 
 @dataclass(frozen=True)
 class LocalKernel(Method):
-    """The exact kernel within leaves of near rows, landmarks between leaves; "local".
+    """The exact kernel within leaves of near rows, landmarks between leaves; ``method="local"``.
 
     Parameters
     ----------
     leaf_rows : int, optional
-        Largest number of rows of a leaf. Errors fall with it, time grows like n leaf_rows².
-        Default: 3072 of up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
+        Largest number of rows per leaf. Larger leaves have smaller errors; time is O(n leaf_rows²).
+        Default: 3072 for up to 16,384 rows; for more rows proportional to 1/√n, but at least 2048.
     landmarks : int, optional
-        Landmarks that couple rows of different leaves; time grows like
-        n leaf_rows landmarks, memory like n landmarks. Default: an eighth of ``leaf_rows``, and
-        2²⁷/n at most.
+        Number of landmarks, which couple rows of different leaves. Time is O(n leaf_rows
+        landmarks), memory O(n landmarks). Default: an eighth of ``leaf_rows``, at most 2²⁷/n.
 
     Notes
     -----
-    The kernel of the fit is k(x, x') for rows of one leaf and φ(x)·φ(x') for others, φ the Nyström
-    features of the landmarks: positive semi-definite, and nearer to k than φ alone (Snelson and
-    Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
-    principal component of the kernel, at medians. Predictions have small jumps between leaves: the
-    part that the landmarks do not explain.
+    The kernel of the fit is k(x, x') within a leaf and φ(x)·φ(x') between leaves, with the Nyström
+    features φ of the landmarks. It is positive semi-definite, and closer to k than φ alone (Snelson
+    and Ghahramani (2007), "partially independent conditional"). Leaves are split at medians of the
+    first principal component of the kernel. Predictions have small jumps between leaves.
 
     Examples
     --------
@@ -320,25 +320,25 @@ class LocalKernel(Method):
     """
 
     has_features: ClassVar[bool] = False
-    leaf_rows: Annotated[int | None, optional(lambda *given: integer(*given, 2))] = None
+    leaf_rows: Annotated[int | None, optional(lambda *value: integer(*value, 2))] = None
     landmarks: MaybeCounted = None
 
     def most_in_leaf(self, n: int) -> int:
-        """Return how many of n rows a leaf has, at most."""
+        """Return the largest number of rows per leaf, for n rows."""
         if self.leaf_rows is not None:
             return self.leaf_rows
         fewer = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
         return max(FEWEST_LEAF_ROWS, fewer)
 
     def landmarks_of(self, n: int) -> int:
-        """Return how many landmarks there are for n rows."""
+        """Return the number of landmarks for n rows."""
         if self.landmarks is not None:
             return self.landmarks
         return max(1, min(self.most_in_leaf(n) // 8, (1 << 27) // n))
 
 
 def named(method: Any) -> Any:
-    """Return the method of the names "exact" and "local"; others as they are."""
+    """Return the method for the names "exact" and "local"; other values are unchanged."""
     match method:
         case "exact":
             return ExactKernel()
@@ -348,7 +348,7 @@ def named(method: Any) -> Any:
 
 
 def as_features(method: Any) -> Method | str:
-    """Return the method by which features are drawn, with the exact kernel or leaves too."""
+    """Return the method for features; for exact and local fits, that of the preconditioner."""
     method = named(method)
     if isinstance(method, LocalKernel | ExactKernel):
         return getattr(method, "preconditioner", None) or Nystrom()
@@ -356,25 +356,25 @@ def as_features(method: Any) -> Method | str:
 
 
 def takes_pieces(model: KernelEstimator) -> bool:
-    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
+    """Return True if the model supports partial_fit; otherwise raise AttributeError."""
     names: dict[type, str] = {ExactKernel: "exact", LocalKernel: "local"}
     name = names.get(type(named(model.method)))
     if name is not None:
         raise AttributeError(
             f'{type(model).__name__}.partial_fit: method="{name}" needs all rows at once; call '
-            "fit, or take features, whose moments add up."
+            "fit, or use features, whose moments can be added."
         )
     return True
 
 
 class AddsRows(KernelEstimator):
-    """An estimator that further rows can be added to: its fit keeps a representation of rows."""
+    """An estimator with ``partial_fit``, whose fit stores a representation of the rows."""
 
     precision: Any
 
     @abstractmethod
     def _rows_with(self, name: str, who: str = "") -> Any:
-        """Return the rows of the fit; raise an error if they do not support this attribute."""
+        """Return the representation of the fit; raise an error if it lacks ``name``."""
 
     @abstractmethod
     def _solved(
@@ -389,11 +389,11 @@ class AddsRows(KernelEstimator):
         precision: Precision = "float32" if self.precision == "float32" else "float64"
         return self._solved(blocks, inputs, LOCAL, precision)
 
-    rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Rows that were read.")
+    rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Number of rows read.")
 
     @property
     def moments_(self) -> Moments:
-        """What further rows, or other models, are added to."""
+        """Moments of all rows, to which further rows or other models are added."""
         return self._rows_with("moments_").moments
 
     @property
@@ -405,8 +405,8 @@ class AddsRows(KernelEstimator):
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to the fit, and solve again.
 
-        The first call draws the map, and chooses what is open from its rows; penalty, noise and
-        amplitude are chosen again each time. All is float64 unless ``precision="float32"``; all
-        calls together equal one ``fit`` with the same map.
+        The first call draws the map and chooses the kernel. Each call chooses penalty, noise and
+        amplitude again. Products are float64 unless ``precision="float32"``. The result equals one
+        ``fit`` to all rows with the same map.
         """
         return self._add_rows(X, y, sample_weight)

@@ -1,4 +1,4 @@
-"""Rows as sums of Fourier modes on a grid, and spherical harmonics: no feature is ever made."""
+"""Rows as sums of Fourier modes or spherical harmonics, without features."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -55,20 +55,20 @@ def as_rows(X: Array) -> Float[Array, "n d"]:
     return numpy_rows(dense(X))
 
 
-#: Rows of a block: many, for every transform ends with an FFT of the whole grid.
+#: Rows per block: many, as each transform includes an FFT of the whole grid.
 BLOCK_ROWS = 1 << 19
 
-#: Errors of transforms and of solutions, as shares of the tolerance. In predictions, errors of
-#: transforms grow by up to W/alpha.
+#: Errors of transforms and of solutions relative to the tolerance. In predictions, errors of
+#: transforms are multiplied by up to W/alpha.
 TRANSFORMED, SOLVED = 1e-3, 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class GridSums(Representation):
-    """Sums of Fourier modes over all rows, to which further rows are added."""
+    """Sums of Fourier modes over all rows; further rows can be added."""
 
-    who: str  # The class of the learner, as messages name it
-    chosen: Chosen  # Its map says which waves
+    who: str  # Class name of the estimator, for messages
+    chosen: Chosen  # Its map has the modes
     fit_intercept: bool
     sums: WaveSums
     sample: RowSample  # For leave-one-out errors and the certificate
@@ -91,19 +91,19 @@ class GridSums(Representation):
             )
 
     map = property(attrgetter("chosen.map"))
-    #: Error of transforms and solutions that the method asks for.
+    #: Tolerance of the method, for transforms and solutions.
     tolerance = property(attrgetter("chosen.choice.method.tolerance"))
     count = property(attrgetter("sums.rows"))
 
     @property
     def unexplained(self) -> float:
-        """Part of k(x, x) that the modes leave out."""
+        """k(x, x) minus the sum of the weights of the modes."""
         origin = np.zeros((1, self.map.n_inputs))
         return max(float(self.chosen.kernel.diag(origin)[0]) - self.problem.gram.size, 0.0)
 
     @property
     def target_mean(self) -> Float[Array, " t"]:
-        """ȳ, or zero where there is no intercept."""
+        """ȳ, or zero without an intercept."""
         sums = self.sums
         if not self.fit_intercept:
             return np.zeros_like(sums.origin)
@@ -114,7 +114,7 @@ class GridSums(Representation):
         return self.problem_of(self.map.variances)
 
     def problem_of(self, variances: Array) -> WaveProblem:
-        """Return the problem with other weights of the waves."""
+        """Return the problem with these weights of the modes."""
         sums = self.sums.about(self.target_mean)
         gram = self.map.gram(as_complex(sums.gram), variances, self.fit_intercept)
         count = max(sums.weight, float(sums.rows))
@@ -122,7 +122,7 @@ class GridSums(Representation):
         return WaveProblem.of(gram, as_complex(sums.cross), sums.squares, count, rng)
 
     def intercept(self, coef: Float[Array, "D t"]) -> Float[Array, " t"]:
-        """Return b = ȳ − φ̄·β, or zero."""
+        """Return b = ȳ − φ̄·β, or zero without an intercept."""
         if not self.fit_intercept:
             return np.zeros(coef.shape[1])
         means = self.problem.gram.sums / self.sums.weight
@@ -137,7 +137,7 @@ class GridSums(Representation):
         return Function(lambda X: linear(X) + solution.intercept, slopes)
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
-        """Return the real functions of waves; two share a transform, as its two parts."""
+        """Return the functions of spectra; two share a transform, as real and imaginary part."""
         count = len(waves)
         pairs = waves[::2].copy()
         pairs[: count // 2] += 1j * waves[1::2]
@@ -175,7 +175,7 @@ class GridSums(Representation):
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
     def _slopes(self, coef: Float[Array, "D t"], X: Array) -> Float[Array, "b d t"]:
-        """Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again."""
+        """Return gradients at X: the modes i k ∂θ/∂x e^{i k·θ}."""
         waves = full_of(self.problem.gram.spectrum(coef.T))
         slopes = []
         for a, rate in enumerate(self.map.places.rates):
@@ -186,8 +186,8 @@ class GridSums(Representation):
 
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
         require_alike(self.who, blocks, self.target_shape)
-        keeper = sample_of(self.chosen.seed, self.rows)
-        summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
+        sampler = sample_of(self.chosen.seed, self.rows)
+        summands = Together((summand_of(self.chosen, self.sums.origin), sampler))
         sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
         return self.merge(replace(self, sums=sums, sample=nonempty(kept), rows=count_rows(blocks)))
 
@@ -197,7 +197,7 @@ class GridSums(Representation):
 
     @property
     def certified_map(self) -> Any:
-        """Rows as features of as many: Z Zᵀ is what the waves make of the kernel, pair by pair."""
+        """Function from m rows to m features with Z Zᵀ the approximate kernel matrix."""
 
         def root(X: Array) -> Float[Array, "m m"]:
             matrix = self.map.matrix(as_rows(X), TRANSFORMED * self.tolerance)
@@ -213,7 +213,7 @@ class GridSums(Representation):
 
 @dataclass(frozen=True, eq=False)
 class Surveyed:
-    """Results of a first pass: a sample of the rows, and their bounding box."""
+    """Results of a first pass: a sample of the rows, and the bounding box."""
 
     features: FeatureSpec
     sample: RowSample
@@ -224,25 +224,25 @@ class Surveyed:
     method = property(attrgetter("features.method"))
 
     def map_of(self, kernel: Kernel, ends: tuple[Kernel, ...] = ()) -> WaveMap:
-        """Return the map of a kernel, or a coarser map for both kernels of ``ends``."""
+        """Return the map of a kernel; with ``ends``, a coarser map for both of these kernels."""
         if isinstance(self.method, SphericalHarmonics):
             return spherical_map(kernel, self.method.degree)
         tolerance = max(3e-3 if ends else 0.0, self.method.tolerance)
         return equispaced_map(kernel, self.lower, self.upper, tolerance, ends)
 
     def chosen(self, tuning: Tuning, phi: WaveMap | None = None) -> Chosen:
-        """Return the choices for a kernel, with the method's map or the given one."""
+        """Return the choice for a kernel, with the map ``phi`` (default: the map of the method)."""
         phi = self.map_of(tuning.kernel) if phi is None else phi
         many = f"{phi.n_features:,} waves are within {phi.error:.2g} of the kernel"
         reason = f"{self.method}: as asked; {many}."
         return Chosen(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
     def summed(self, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor) -> GridSums:
-        """Sum the Fourier modes of the chosen map over all rows."""
+        """Return the sums of the Fourier modes of the chosen map over all rows."""
         origin = np.average(self.sample.y, axis=0, weights=self.sample.w)
         sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
-        given = self.features.who, chosen, centred, sums, self.sample
-        return GridSums(*given, count_rows(blocks), self.target_shape)
+        parts = self.features.who, chosen, centred, sums, self.sample
+        return GridSums(*parts, count_rows(blocks), self.target_shape)
 
 
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
@@ -263,15 +263,15 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
 
 
 def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> SumOf:
-    """Return the sums of the waves of a map, with an origin of the targets."""
+    """Return the summand of the modes of a map, with an origin of the targets."""
     phi: WaveMap = chosen.map  # type: ignore[assignment]
     method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
-    error = min(TRANSFORMED * method.tolerance, 1e-8)  # Its rounding hides penalties below it
+    error = min(TRANSFORMED * method.tolerance, 1e-8)  # limits the penalties that are resolved
     return SumOf(partial(waves_of, phi.places, phi.shape, origin, error))
 
 
 def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
-    """Survey the rows, choose open parameters, sum up all rows as waves, solve."""
+    """Return sums and solution: a first pass, the choice of the kernel, and the sums of modes."""
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
@@ -291,7 +291,7 @@ def _require_penalty(spec: RidgeSpec) -> None:
 def chosen_grid_sums(
     features: FeatureSpec, centred: bool, chosen: Chosen, blocks: Blocks, where: Executor
 ) -> GridSums:
-    """Sum up all rows as the waves that a sample has chosen."""
+    """Return the sums over all rows for a choice that was made on a sample."""
     surveyed = survey(replace(features, method=chosen.choice.method), blocks, where)
     choice = replace(chosen.choice, map=surveyed.map_of(chosen.kernel))
     chosen = replace(chosen, choice=choice)
@@ -306,7 +306,7 @@ def stationary_kernel(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the given kernel, or one chosen by leave-one-out errors or evidence of a sample."""
+    """Return the kernel: given, or chosen by leave-one-out errors or evidence of a sample."""
     # ``lengthscale``: "evidence" is for names and given kernels, "auto" for names and free numbers
     kernel = asked.kernel
     if asked.learns_metric:
@@ -332,7 +332,7 @@ def stationary_kernel(
 
 
 def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
-    """Choose the penalty if not given, and solve at it."""
+    """Choose the penalty unless it is given, and solve."""
     problem, alpha = sums.problem, "gcv" if spec.alpha == "loo" else spec.alpha
     paths, outcomes = list[list[WaveState]](), [Outcome.SOLVED]
 
@@ -364,7 +364,7 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     )
     path = paths[0] if paths else []
     tried = path or states
-    criteria = np.full((4, len(tried)), np.nan)  # Of states with probes: those of the path
+    criteria = np.full((4, len(tried)), np.nan)  # only states of the path have probes
     for i, state in enumerate(path):
         of_noise = _value(state, "gcv"), -_value(state, "evidence")
         criteria[1:, i] = *of_noise, state.effective_dimension
@@ -374,7 +374,7 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
 
 
 def _value(state: WaveState, criterion: str) -> float:
-    """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
+    """Return the criterion to minimise: pooled errors, or minus the log evidence."""
     if criterion == "evidence":
         return -float(evidence(state.problem, state).sum())
     return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])

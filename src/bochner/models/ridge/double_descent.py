@@ -1,4 +1,4 @@
-"""Double descent: test error of least squares on random features, from few features to many."""
+"""Double descent: test error of least squares as a function of the number of random features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,36 +26,36 @@ from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.spec import as_kernel
 from bochner.sums.passes import sampled
 
-#: Default widths as multiples of the number of rows; close together near 1, where the peak is.
+#: Default widths divided by the number of rows; dense near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)
 
 
 @dataclass(frozen=True, eq=False)
 class DoubleDescent(TableResult):
-    """Errors and norms of ridge regression on D random features; prints as a table.
+    """Errors and norms of ridge regression on D random features; printed as a table.
 
     Attributes
     ----------
     kernel : Kernel
     method : Method
-        How features were made.
+        Method of the features.
     n_rows : int
         Number n of training rows: the peak is at D = n.
     widths : (p,) int
         Numbers of features D.
     alphas : (a,)
-        Penalties; 0 means the least-squares solution of least norm.
+        Penalties; 0 is the least-squares solution of least norm.
     train_error, test_error : (a, p)
-        Mean squared error, summed over targets. Labels are coded by zeros and ones, a column for
-        each class.
+        Mean squared error, summed over targets. Labels are coded by zeros and ones, one column per
+        class.
     norm : (a, p)
         ‖β‖.
     train_wrong, test_wrong : (a, p) or None
-        Share of labels predicted wrongly; None if the target is numeric.
+        Error rate; None if the target is numeric.
 
     See Also
     --------
-    double_descent : Computes what is shown.
+    double_descent : Computes these results.
     """
 
     kernel: Kernel
@@ -87,15 +87,15 @@ class DoubleDescent(TableResult):
         return f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows", lines, ""
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw errors and norms against the width, one colour for each penalty; return the axes.
+        """Plot errors and norms against the width, one colour per penalty; return the axes.
 
         Parameters
         ----------
         axes : two matplotlib Axes, optional
-            For errors and for norms; a new figure if not given.
+            Axes for errors and for norms. Default: a new figure.
         """
         axes = axes_for("DoubleDescent", axes, size=(8, 3.6), across=2)
-        # Training errors of interpolants are rounding, which a logarithmic axis would magnify.
+        # Training errors of interpolating fits are rounding errors: do not plot them.
         floor = 1e-12 * self.train_error.max(axis=1, keepdims=True)
         train = np.where(self.train_error > floor, self.train_error, np.nan)
         for i, alpha in enumerate(self.alphas):
@@ -123,31 +123,30 @@ def double_descent(
     task: str = "auto",
     random_state: Seed = None,
 ) -> DoubleDescent:
-    """Fit ridge regression on D random features, for D from far below to far above the rows.
+    """Fit ridge regression on D random features, for D from far below to far above n.
 
     Without a penalty this is least squares if D < n, and the interpolating solution of least ‖β‖ if
-    D > n. The test error falls, rises to a peak at D = n, where the features can only just fit all
-    targets and ‖β‖ explodes, and falls again (Belkin, Hsu, Ma and Mandal 2019). A penalty removes
-    the peak.
+    D > n. With increasing D the test error falls, rises to a peak at D = n, where ‖β‖ is largest,
+    and falls again (Belkin, Hsu, Ma and Mandal 2019). A penalty removes the peak.
 
     Parameters
     ----------
     X, X_test : (n, d), (m, d)
     y, y_test : (n,), (m,)
-        Numbers, from which the training mean is subtracted; or labels, which are coded by zeros
-        and ones, a column for each class.
+        Numbers, from which the training mean is subtracted; or labels, coded by zeros and ones,
+        one column per class.
     kernel : Kernel or str, default "laplace"
-        A name takes the median distance between rows as the lengthscale. The features of a smooth
+        With a name, the lengthscale is the median distance between rows. Features of a smooth
         kernel in few columns hardly fit noise: the second descent then needs a far larger D.
     features : "fourier", "relu", Method or its name, default "fourier"
         "fourier": independent frequencies with random phases, for any D. "relu": a layer of random
         rectified linear units with biases; the kernel is then ``ArcCosine(1)``.
     widths : sequence of int, optional
-        Default: n times 0.05 to 10, close together near n.
+        Numbers of features D. Default: 0.05 n to 10 n, dense near n.
     alpha : float or sequence of float, default (0,)
-        Penalties.
+        Penalties, 0 or above.
     task : {"auto", "regression", "classification"}
-        "auto" treats text, booleans, and at most 50 different whole numbers as labels.
+        "auto": text, booleans, and at most 50 distinct integers are labels.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -157,12 +156,12 @@ def double_descent(
     Raises
     ------
     InvalidInput
-        Rows or targets do not match, a value is not allowed, or numbers are not finite.
+        If rows or targets do not match, a value is not allowed, or numbers are not finite.
 
     Notes
     -----
-    One singular value decomposition for each width serves all penalties; singular values below
-    max(n, D)·2⁻⁵² of the largest count as zero. Time O(n D min(n, D)) for each D.
+    One singular value decomposition per width serves all penalties. Singular values below
+    max(n, D)·2⁻⁵² times the largest count as zero. Takes O(n D min(n, D)) time per width.
 
     Examples
     --------
@@ -177,7 +176,7 @@ def double_descent(
     who, seed = "double_descent", seed_of(random_state)
     alphas = np.array([nonnegative(a, who, "alpha") for a in np.atleast_1d(alpha)])
     if not len(alphas) or (widths is not None and not len(widths)):
-        name = "widths must name one D" if len(alphas) else "alpha must name one penalty"
+        name = "widths must have one D" if len(alphas) else "alpha must have one penalty"
         raise InvalidInput(f"{who}: {name} or more; got none.")
     one_of(task, who, "task", ("auto", "regression", "classification"))
     y, y_test, labels = _coded(y, y_test, task)
@@ -190,10 +189,10 @@ def double_descent(
         )
     if not labels:
         Y, Y_test = Y - Y.mean(axis=0), Y_test - Y.mean(axis=0)
-    asked = [max(1, round(share * n)) for share in SHARES] if widths is None else widths
-    D = np.unique([integer(width, who, "widths", 1) for width in asked])
+    sizes = [max(1, round(share * n)) for share in SHARES] if widths is None else widths
+    D = np.unique([integer(width, who, "widths", 1) for width in sizes])
     method: Method
-    if isinstance(features, str) and features == "relu":  # a constant column gives the biases
+    if isinstance(features, str) and features == "relu":  # the constant column adds biases
         bias = float(np.sqrt(np.mean(X**2))) or 1.0
         X, X_test = (np.column_stack([A, np.full(len(A), bias)]) for A in (X, X_test))
         kernel, method = ArcCosine(1), ReLU(1, IID(), split=False)
@@ -215,7 +214,7 @@ def double_descent(
 
 
 def _coded(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
-    """Return labels as zeros and ones, a column for each class, or numbers; and which they are."""
+    """Return y and y_test, labels coded by zeros and ones, and whether they are labels."""
     y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
     kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
     few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
@@ -226,14 +225,14 @@ def _coded(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
     if len(classes) < 2 or len(unknown):
         problem = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
         raise InvalidInput(
-            "double_descent: labels need two classes or more in y, and none in y_test that y has "
-            f"not; {problem}."
+            "double_descent: y must have two or more classes, and y_test no other classes; "
+            f"{problem}."
         )
     return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True
 
 
 def _checked(X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, "n t"]]:
-    """Return finite rows and as many targets, in float64."""
+    """Return rows and targets in float64; refuse NaN, infinity and different lengths."""
     block = next(iter(Blocks.from_arrays(X, y, block_rows=max(1, len(y)))))
     X, y = (to_numpy(a).astype(np.float64, copy=False) for a in (block.X, block.y))
     return X, y.reshape(len(y), -1)
@@ -246,7 +245,7 @@ def _errors(
     Y_test: Float[Array, "m t"],
     alphas: Float[Array, " a"],
 ) -> Float[Array, "a 5"]:
-    """Return training and test error, ‖β‖, and shares of wrong labels, for each penalty."""
+    """Return training error, test error, ‖β‖ and both error rates, for each penalty."""
     U, s, Vt = svd(Z, full_matrices=False, check_finite=False)
     projected = U.T @ Y
     floor = max(Z.shape) * np.finfo(np.float64).eps * s[0]

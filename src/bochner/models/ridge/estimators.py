@@ -92,23 +92,23 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         "solution", "A Solution: coefficients, outcome, and criteria of each alpha."
     )
 
-    alpha_ = learned("solution.alpha", "The penalty, or one for each target.")
+    alpha_ = learned("solution.alpha", "The penalty, or one per target.")
 
     @property
     def X_fit_(self) -> Any:
-        """The rows of a fit without features, (n, d)."""
+        """Training rows (n, d) of a fit without features."""
         return self._rows_with("X_fit_").X
 
     @property
     def certificate_(self) -> Certificate:
-        """Distance of φ(x)·φ(y) from k on a sample of the rows of the fit; measured once."""
+        """Certificate: errors of φ(x)·φ(y) on a sample of the training rows; computed once."""
         self._rows_with("certificate_")
         return self._fitted.certificate
 
     def certify(self, X: Tabular) -> Certificate:
         """Return the certificate of this map, kernel and penalty on other rows.
 
-        The penalty is taken in proportion: alpha·n/(rows of the fit) for n rows.
+        The penalty is alpha·n/(rows of the fit) for n rows.
         """
         return self.certify_blocks(self._rows_to_predict(X))
 
@@ -125,16 +125,16 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
 @estimator
 class KernelRidge(WithIntervals, RidgeEstimator):
-    """Kernel ridge regression through features, in one pass over the rows.
+    """Kernel ridge regression with the exact kernel or with features, for any number of rows.
 
-    Minimises Σ wᵢ(yᵢ − φ(xᵢ)·β − b)² + alpha ‖β‖² where φ(x)·φ(y) ≈ k(x, y). That is kernel ridge
-    regression with the kernel φ(x)·φ(y), for any number of rows.
+    Minimises Σ wᵢ (yᵢ − f(xᵢ) − b)² + alpha ‖f‖². With features, f(x) = φ(x)·β, ‖f‖ = ‖β‖ and
+    φ(x)·φ(y) ≈ k(x, y); the rows are then read in one pass.
 
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
-        - "auto": the best on held-out rows of kernels with one lengthscale, one per column (by the
-          evidence, in several families) or a learned metric, and sums of these; see ``search_``.
+        - "auto": the kernel of smallest held-out error, of kernels with one lengthscale, one per
+          column (by evidence, in several families) or a learned metric, and sums; see ``search_``.
         - "gaussian", "laplace", "exponential", "matern12", "matern32", "matern52", "cauchy",
           "rational_quadratic" or "linear": this family; its lengthscale is chosen by the
           leave-one-out errors of a sample of rows.
@@ -142,8 +142,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
           see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
         Effort of the search with ``kernel="auto"``. "low": a Gaussian kernel with one lengthscale,
-        or lengthscales in proportion to the columns' deviations; local fits above 2048 rows, in
-        leaves of 1024. "medium": two to three seconds of one core for any n. "high": seventeen.
+        or lengthscales proportional to the columns' deviations; above 2048 rows local fits with
+        leaves of 1024. "medium": 2 to 3 CPU seconds for any n. "high": 17 CPU seconds.
     method : Method, str or None, default None
         - None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
           ``precision`` ask for features or ``alpha`` is 0. For more rows "local" with
@@ -163,15 +163,15 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         - D, a number of features; the error falls with D. Above 10,000, with more than 8192 rows,
           the fit takes some tens of passes of O(n D) each, without a D × D matrix. With "exact" it
           is the width of the preconditioner.
-        - a number below one: as many as reduce ε of the certificate to it, at a predicted penalty;
-          "auto" is 0.1. See :func:`bochner.required_features`.
+        - a number below one: the D at which ε of the certificate is this number, at a predicted
+          penalty; "auto" is 0.1. See :func:`bochner.required_features`.
     metric : None or "learned", default None
         "learned": first scale and rotate the columns by the average outer product of the gradients
         of a few fits on a sample of rows (recursive feature machines).
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
-        - "loo": leave-one-out errors, exact for all rows up to 8192; beyond, of 8192 random rows,
-          corrected by the residuals of all. With the exact kernel and a large norm, the penalty of
-          largest evidence among errors that are at most about one per cent above the smallest.
+        - "loo": leave-one-out error. Features: of all rows, or of 8192 random rows corrected by the
+          residuals of all. Kernel matrix: of at most 2048 random rows; if the norm is large, the
+          evidence chooses among errors within about 1 % of the smallest.
         - "gcv": generalised cross-validation. "evidence": marginal likelihood.
         - a number, or one for each target; 0 is the solution of least norm.
     alpha_per_target : bool, default False
@@ -188,12 +188,12 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, for any n.
+    With features, time is O(n (c(φ) + D²) + D³), c(φ) the cost of φ(x), and memory O(D²) and one
+    block of rows, for any n.
 
-    **alpha = 0.** The best-fitting coefficients of least norm: the interpolant if D ≥ n, least
-    squares if D < n. ``fit`` adds rows up by QR in float64, and drops directions whose singular
-    values are below max(n, D)·2⁻⁵² of the largest; from moments alone, as after ``partial_fit``,
-    those below √D·1.5e-8.
+    **alpha = 0.** The least-squares coefficients of least norm, which interpolate if D ≥ n. ``fit``
+    uses a QR factorisation in float64, and drops directions whose singular values are below
+    max(n, D)·2⁻⁵² times the largest; after ``partial_fit``, those below √D·1.5e-8.
 
     Examples
     --------
@@ -217,8 +217,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     def dual_coef_(self) -> Float[Array, " n *t"]:
         """Coefficients of the rows ``X_fit_``, (n,) or (n, t).
 
-        Only with ``method="exact"`` or ``"local"``, and then there are no ``coef_``, ``moments_``
-        and ``certificate_``.
+        Only with ``method="exact"`` or ``"local"``, without ``coef_``, ``moments_`` and
+        ``certificate_``.
         """
         self._rows_with("dual_coef_")
         return self._by_target(self.solution_.coef.T).T
@@ -226,24 +226,24 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
 @estimator
 class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
-    """Classification by kernel ridge regression of ±1, in one pass over the rows.
+    """Classification by kernel ridge regression of ±1.
 
-    Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
-    :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. The
-    accuracy is mostly that of a support vector machine. Probabilities are calibrated on
-    leave-one-out decision values of some thousand rows.
+    Each class is a target, +1 on its rows and −1 on others (two classes: one target). All targets
+    are fitted as by :class:`KernelRidge` with one factorisation, and the class of the largest value
+    is predicted. The accuracy is mostly that of a support vector machine. Probabilities are
+    calibrated on leave-one-out decision values of some thousand rows.
 
     Parameters
     ----------
     kernel, method, n_features : default "auto", None, None
         As in :class:`KernelRidge`, but "exact" up to 12,288 rows.
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or how to choose it, by the squared error of ±1. With the exact kernel "loo"
-        starts there and minimises the leave-one-out log loss of calibrated probabilities.
+        The penalty, or the criterion for it, computed from squared errors of ±1. With the exact
+        kernel "loo" then minimises the leave-one-out log loss of calibrated probabilities.
     alpha_per_target : bool, default False
-        Whether each class has the penalty that is best for its target.
+        Whether each class has its own penalty.
     class_weight : None, "balanced" or dict, default None
-        Factors of the weights per class; "balanced": n/(K n_k), equal total weights of classes.
+        Factors of the weights per class. "balanced": n/(K n_k), so that classes have equal weight.
 
     See Also
     --------
@@ -252,8 +252,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, for any n and K. "balanced" in
-    ``partial_fit`` weighs the rows of each call by themselves.
+    Time and memory are those of :class:`KernelRidge`, for any K. With "balanced", ``partial_fit``
+    computes the class weights from the rows of each call.
 
     Examples
     --------
@@ -272,12 +272,12 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     class_weight: Any = None
 
     def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
-        """Return blocks with ±1 for codes, (b, K) or (b, 1), and weights as shares of a unit."""
-        # A sample weight above one means copies of a row, one of which is left out; a class weight
-        # does not. In units of the largest class weight, rows are left out whole.
+        """Return blocks with targets ±1, (b, K) or (b, 1), and weights divided by a unit."""
+        # A sample weight above one means copies of a row, and one copy is left out; a class weight
+        # does not. In units of the largest class weight, whole rows are left out.
         blocks, inputs = super()._read(*rows, **options)
         unit, codes = 1.0, np.arange(len(inputs.classes))
-        # One unit for all pieces of partial_fit
+        # All calls of partial_fit use one unit
         same = not ("classes" in options and self.class_weight == "balanced")
         if self.class_weight is not None and isinstance(self.alpha, str) and same:
             unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
@@ -299,19 +299,19 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         X : (n, d)
         y : (n,)
         classes : (K,), optional
-            All labels that will ever come: in the first call, unless its y has them all.
+            All labels of all calls. Required in the first call unless its y has all labels.
         sample_weight : (n,), optional
         """
         return self._add_rows(X, y, sample_weight, classes=classes)
 
     @property
     def calibration_(self) -> Calibration:
-        """Probabilities from decision values, by leave-one-out; measured once."""
+        """Map from decision values to probabilities, from leave-one-out values; computed once."""
         calibration = self._fitted.calibration
         if calibration is None:
             raise InvalidInput(
                 "KernelRidgeClassifier: probabilities need leave-one-out values, which conjugate "
-                "gradients do not give; take features, e.g. n_features=1024."
+                "gradients do not compute; use features, e.g. n_features=1024."
             )
         return calibration
 

@@ -26,13 +26,13 @@ from bochner.sums.moments import Precision
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit(FitSummary):
-    """A ridge regression: the rows in the form in which they were solved, and the solution."""
+    """A ridge regression: the representation of its rows, and the solution."""
 
     inputs: Inputs
     spec: RidgeSpec
     representation: Representation
     solution: Solution
-    errors: ErrorLaw | None = None  # Of new rows; None until it is asked for
+    errors: ErrorLaw | None = None  # Law of errors of new rows; None until it is computed
 
     chosen = property(attrgetter("representation.chosen"))
     target_shape = property(attrgetter("representation.target_shape"))
@@ -64,7 +64,7 @@ class RidgeFit(FitSummary):
         return squared**0.5, 1 - squared / variance if variance > 0 else None
 
     def on_path(self, values: Array) -> float | None:
-        """Return the value at the penalty used, if there is one, on the path, and it is finite."""
+        """Return the value at the penalty of the fit; None if it is unknown or not finite."""
         solution = self.solution
         if np.size(solution.alpha) > 1:
             return None
@@ -81,14 +81,14 @@ class RidgeFit(FitSummary):
         if self.inputs.classes is not None:
             error = r_squared = None
         share = "" if r_squared is None else f", R² {r_squared:.4g}"
-        judge = "leave-one-out" if solution.criterion == "loo" else "cross-validation (GCV)"
+        criterion = "leave-one-out" if solution.criterion == "loo" else "cross-validation (GCV)"
         return {
             "rows": self.rows,
             "alpha": solution.alpha,
             "alpha_words": f"{written(solution.alpha)}, {solution.chosen_by}",
             "rmse": error,
             "r_squared": r_squared,
-            "error_words": "" if error is None else f"{judge} RMSE {error:.4g}{share}",
+            "error_words": "" if error is None else f"{criterion} RMSE {error:.4g}{share}",
             "effective_dimension": self.on_path(solution.path.effective_dimension),
             "outcome": solution.outcome.name,
             "outcome_words": str(solution.outcome),
@@ -98,13 +98,13 @@ class RidgeFit(FitSummary):
 def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
-    """Fit on features; ``precision`` of all sums is chosen by default."""
+    """Return a fit on features; ``precision`` of the sums. Default: chosen automatically."""
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
     return warned(inputs, spec, *solved_features(spec, chosen, blocks, precision=precision))
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
-    """Return the fit to the rows before and to these; it has features."""
+    """Return the fit, on features, to the earlier rows and to these rows."""
     rows = fit.representation
     if isinstance(rows, MatrixRows | LeafRows):
         y = rows.y.reshape(len(rows.y), *fit.target_shape)
@@ -115,7 +115,7 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
 
 
 def warned(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:
-    """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
+    """Return the fit; warn if the outcome is a problem, with the remedy as text."""
     if solution.outcome is Outcome.worst([solution.outcome, Outcome.SINGULAR]):
         warn_user(str(solution.outcome))
     return RidgeFit(inputs, spec, rows, solution)

@@ -1,8 +1,7 @@
-"""Stochastic gradient descent: choose a strategy, then step over rows; later fits continue.
+"""Stochastic gradient descent: choice of a strategy, and epochs of steps over rows.
 
-A strategy takes features of the exact kernel, kernel values, or features that approximate it; each
-computed when a step needs them, or once and kept. The choice by counted operations is the same on
-every machine.
+A strategy uses exact features, kernel values, or approximate features; they are computed in each
+step, or once and cached. The choice counts operations, so it is the same on every machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -60,39 +59,39 @@ EXACT, DUAL, CACHED = STRATEGIES[:2], STRATEGIES[2:4], STRATEGIES[1::2]
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """Counted cost of a strategy, beside the rows of X, which all six need."""
+    """Cost of a strategy, without the memory of X, which all six strategies need."""
 
     name: str
-    width: int = 0  # Numbers that a step reads for each row: D, or n
+    width: int = 0  # Numbers per row that a step reads: D or n
     operations: float = np.nan
     bytes: float = np.nan
-    refused: str = ""  # Why it cannot be run; empty where it can
+    refused: str = ""  # Reason why it cannot be run; empty if it can
 
 
 @dataclass(frozen=True)
 class StrategyPlan(TableResult):
-    """The six strategies for one kernel and table of data; prints as a table."""
+    """Cost of the six strategies for one kernel and table; printed as a table."""
 
-    task: str  # Sizes of the rows and of the descent, in words
-    memory: int  # Bytes that a strategy may take: half of the free memory
+    task: str  # Number of rows, columns, outputs and epochs, in words
+    memory: int  # Largest memory of a strategy in bytes: half of the free memory
     rows: tuple[StrategyCost, ...]
 
     @property
     def best(self) -> str:
-        """The strategy of least work that fits in memory; if none fits, of least memory.
+        """The strategy with the fewest operations that fits in memory, else with the least memory.
 
-        One on the exact kernel may take half as much work again, or 10⁹ operations more (0.25 s).
+        Strategies with the exact kernel may take 1.5 times, or 10⁹ (0.25 s), more operations.
         """
-        served = [row for row in self.rows if not row.refused]
-        fit = [row for row in served if row.bytes <= self.memory]
+        valid = [row for row in self.rows if not row.refused]
+        fit = [row for row in valid if row.bytes <= self.memory]
         if not fit:
-            return min(served, key=lambda row: row.bytes).name
+            return min(valid, key=lambda row: row.bytes).name
         least = min(row.operations for row in fit)
         close = [r for r in fit if r.operations <= max(1.5 * least, least + 1e9)]
         return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
-        """Return the title, the lines and why some strategies cannot be run."""
+        """Return the title, the lines, and the reasons why strategies cannot be run."""
         lines: list[tuple[str, ...]] = [("strategy", "width", "operations", "memory")]
         for row in self.rows:
             mark = " *" * (row.name == self.best)
@@ -105,17 +104,17 @@ class StrategyPlan(TableResult):
 
 
 def block_rows(width: int, batch_size: int) -> int:
-    """Return the number of rows in memory at a time: whole batches, of about 2 MB."""
+    """Return the number of rows per block: whole batches of about 2 MB."""
     batches = (1 << 18) // max(1, width * batch_size)
     return batch_size * max(1, min(batches, 4096 // batch_size))
 
 
-USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
+USUAL_EPOCHS = 20  # Number of epochs that a plan assumes if the loss decides
 
 
 @dataclass(frozen=True)
 class SgdSpec:
-    """The parameters of an estimator, checked; see :class:`KernelSGDClassifier`."""
+    """Checked parameters of an estimator; see :class:`KernelSGDClassifier`."""
 
     features: FeatureSpec  # kernel, method, n_features, random_state
     loss: str
@@ -136,22 +135,22 @@ class SgdSpec:
     epsilon: Annotated[float, checks.nonnegative] = 0.1
     quantile: Annotated[float, checks.share] = 0.5
 
-    who = property(attrgetter("features.who"))  # The class of the learner, as messages name it
+    who = property(attrgetter("features.who"))  # Class name of the estimator, for messages
 
     @staticmethod
     def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
-        """Check the parameters of an estimator of this class."""
+        """Return the checked parameters of the estimator ``who``."""
         checks.one_of(asked["loss"], who, "loss", losses)
         width = checks.integer(asked["n_features"], who, "n_features", 1)
-        given = asked["kernel"], asked["method"], width, asked["random_state"]
+        features = asked["kernel"], asked["method"], width, asked["random_state"]
         eta = asked["eta0"]
         rate = None if isinstance(eta, str) and eta == "auto" else checks.positive(eta, who, "eta0")
         asked = asked | {"average": int(asked["average"]), "eta0": rate}
-        spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *given)})
+        spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *features)})
         if spec.learning_rate == "optimal" and spec.alpha == 0:
             raise InvalidInput(
-                f"{who}: learning_rate='optimal' requires alpha above zero, for its rates are "
-                "1/(alpha (t0 + t)); got 0. Take another schedule, or a penalty."
+                f"{who}: learning_rate='optimal' requires alpha above zero, as its rates are "
+                "1/(alpha (t0 + t)); got 0. Pass another schedule, or a positive alpha."
             )
         return spec
 
@@ -163,23 +162,23 @@ class SgdSpec:
 
 @dataclass(frozen=True, eq=False)
 class SgdFit(FitSummary):
-    """State of a descent."""
+    """State of a descent after a fit."""
 
     inputs: Inputs
     spec: SgdSpec
-    chosen: Chosen  # without a map where coefficients belong to rows
+    chosen: Chosen  # without a map if coefficients belong to rows
     strategy: str
-    size: float  # mean of k(x, x), which learning rates depend on
-    target_shape: tuple[int, ...]  # of one row of y: () or (t,)
+    size: float  # mean of k(x, x), for the learning rates
+    target_shape: tuple[int, ...]  # shape of one row of y: () or (t,)
     walk: sgd.Walk  # coefficients, and their means
-    plan: StrategyPlan | None = None  # what "auto" decided by
+    plan: StrategyPlan | None = None  # plan of strategy="auto"
     support: Float[Array, "m d"] | None = None  # rows that coefficients belong to
-    rows: int = 0  # that were stepped on
-    weight: float = 0.0  # of these rows
-    epochs: int = 0  # in all: the order of rows depends on it
-    losses: tuple[float, ...] = ()  # of each epoch of the last fit, before the steps on each row
-    scores: tuple[float, ...] = ()  # on held-out rows
-    errors: ErrorLaw | None = None  # of new rows, where they were calibrated
+    rows: int = 0  # number of rows of all steps
+    weight: float = 0.0  # weight of these rows
+    epochs: int = 0  # total number of epochs, which determines the order of rows
+    losses: tuple[float, ...] = ()  # per epoch of the last fit, computed before each step
+    scores: tuple[float, ...] = ()  # per epoch of the last fit, on held-out rows
+    errors: ErrorLaw | None = None  # law of errors of new rows, if calibrated
 
     @property
     def is_dual(self) -> bool:
@@ -205,22 +204,22 @@ class SgdFit(FitSummary):
         return self.chosen.linear(*self.walk.result)
 
     def targets(self, y: Array) -> Float[Array, "n t"]:
-        """Return −1 and +1 for classes, or numbers, one column per output."""
+        """Return targets (n, t): −1 and +1 for classes, or numbers."""
         classes = self.inputs.classes
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
 
 
-#: Rows ↦ what coefficients multiply: features, or kernel values.
+#: Function from row indices to features, or to kernel values, which coefficients multiply.
 Reader = Callable[[Any], Float[Array, "c m"]]
 
-Window = tuple[Reader, Array, Array]  # Rows, their targets and weights
+Window = tuple[Reader, Array, Array]  # Reader of rows, targets, weights
 
 
 # --- Fits ----------------------------------------------------------------------------------------
 
 
 def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None = None) -> SgdFit:
-    """Step over rows in memory until the loss no longer falls, from an earlier fit or zero."""
+    """Return the fit to rows in memory, starting from an earlier fit or from zero."""
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before)
     train, held_out = _split(fit, rows)
@@ -228,27 +227,27 @@ def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None
 
 
 def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
-    """Step once on each of these rows, after a fit before or from the start."""
+    """Return the fit after one step per batch of these rows, from an earlier fit or from zero."""
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
-    once = replace(fit, spec=replace(spec, max_iter=1, tol=None))
-    return replace(_over_rows(once, rows, rows.w * (seen / weight)), spec=spec)
+    one_epoch = replace(fit, spec=replace(spec, max_iter=1, tol=None))
+    return replace(_over_rows(one_epoch, rows, rows.w * (seen / weight)), spec=spec)
 
 
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
-    """Walk over blocks that are read again for each epoch, shuffled within windows of 8192 rows."""
+    """Return the fit to blocks, read again in each epoch and shuffled in windows of 8192 rows."""
     if spec.strategy in DUAL:
         raise InvalidInput(
-            f"{spec.who}.fit_blocks: strategy={spec.strategy!r} holds all rows, in memory; take a "
-            "strategy of features, or fit(X, y)."
+            f"{spec.who}.fit_blocks: strategy={spec.strategy!r} keeps all rows in memory. Pass a "
+            "strategy with features, or use fit(X, y)."
         )
     if spec.early_stopping:
         raise InvalidInput(
-            f"{spec.who}.fit_blocks: early_stopping=True holds rows out in memory; stop by the "
-            "loss (early_stopping=False), or fit(X, y)."
+            f"{spec.who}.fit_blocks: early_stopping=True keeps held-out rows in memory. Pass "
+            "early_stopping=False, or use fit(X, y)."
         )
-    why, remedy = "takes one step after the other", "Leave where out, or take KernelRidge or SVC."
+    why, remedy = "takes steps in sequence", "Omit where=, or use KernelRidge or SVC."
     require_order(spec.who, why, where, remedy)
     block = next(iter(blocks))
     required_targets(spec.who, block.y)
@@ -256,7 +255,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     n, weight = int(np.count_nonzero(w)), float(w.sum())
     rows = Piece(_rows(block), block.y)
     fit = _start(spec, blocks, rows, inputs, in_pieces=True, where=where)
-    if spec.strategy == "auto":  # features that fit are kept
+    if spec.strategy == "auto":  # cache the features if they fit in memory
         size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.map.n_features
         kept_at = STRATEGIES.index(fit.strategy) + (size <= checks.free_bytes() // 2)
         fit = replace(fit, strategy=STRATEGIES[kept_at])
@@ -272,12 +271,12 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
 
 
 def _rows(block: Any) -> Any:
-    """Return the rows of a block, NumPy or CSR."""
+    """Return the rows of a block as NumPy array or CSR matrix."""
     return block.X if is_sparse(block.X) else to_numpy(block.X)
 
 
 def _of_weight(block: Block) -> Piece:
-    """Return the rows of positive weight of a block, in float64 but for X."""
+    """Return X, y, w of the rows of positive weight of a block; y and w in float64."""
     X, w = _rows(block), weights_of(block)
     y = None if block.y is None else to_numpy(block.y).astype(np.float64)
     return Piece(X, y, w) if w.all() else part(Piece(X, y, w), np.flatnonzero(w))
@@ -292,7 +291,7 @@ def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
 
 
 def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
-    """Return rows to train on and rows to stop by: of classes a share of each."""
+    """Return training rows and held-out rows (or None), stratified by class."""
     spec, n = fit.spec, len(rows.w)
     if not spec.early_stopping:
         return rows, None
@@ -305,13 +304,13 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
     if not held_out.any() or held_out.all():
         raise InvalidInput(
             f"{spec.who}: validation_fraction={spec.validation_fraction} of {n} rows "
-            "leaves none to train or none to stop by. Change it, or take early_stopping=False."
+            "leaves no rows to train or no held-out rows. Change it, or pass early_stopping=False."
         )
     return part(rows, np.flatnonzero(~held_out)), part(rows, np.flatnonzero(held_out))
 
 
 def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
-    """Return what coefficients multiply: features, or kernel values with ``support``."""
+    """Return a reader of features, or of kernel values with ``support``, cached if so planned."""
     chosen = fit.chosen
 
     def values(rows: slice | Array) -> Float[Array, "c m"]:
@@ -330,9 +329,9 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
 
 
 def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
-    """Return the fit after epochs over rows in memory, whose steps count ``w`` times."""
+    """Return the fit after epochs over rows in memory, with the weights ``w`` in the steps."""
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
-    # Rows that have coefficients, and then those to step on
+    # Rows that have coefficients, followed by the rows of this fit
     every = [Piece(X) for X in (fit.support, rows.X) if X is not None]
     support = join(every).X if fit.is_dual else None
     width = fit.chosen.map.n_features if support is None else support.shape[0]
@@ -348,14 +347,14 @@ def _walked(
     width: int,
     judge: Callable[[sgd.Walk], float] | None = None,
 ) -> SgdFit:
-    """Return the fit after epochs over windows of rows, while the loss falls or the score rises."""
+    """Return the fit after epochs over windows, until the loss (or score) no longer improves."""
     spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
     walk = fit.walk.of_width(width, bool(spec.average))
     loss, schedule = sgd.as_loss(spec.loss, spec.epsilon, spec.quantile), spec.schedule(fit.size)
     how = loss, schedule, spec.fit_intercept, spec.average, spec.batch_size
     best, idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
-        number, given = fit.epochs + len(losses), list[Window]()
+        number, cached = fit.epochs + len(losses), list[Window]()
         total = weight = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for i, (read, y, w) in enumerate(kept or windows()):
@@ -367,8 +366,8 @@ def _walked(
                     rows = read(index), y[index], w[index]
                     walk, lost, mass = sgd.descended(walk, *how, rows, diagonal)
                     total, weight = total + lost, weight + mass
-                given += [(read, y, w)] if fit.strategy in CACHED else []
-        kept = given
+                cached += [(read, y, w)] if fit.strategy in CACHED else []
+        kept = cached
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
                 f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
@@ -390,25 +389,25 @@ def _walked(
     if not stopped:
         checks.warn_user(
             f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
-            "max_iter or tol, or take tol=None to run just so many."
+            "max_iter or tol, or pass tol=None to run max_iter epochs."
         )
     epochs = fit.epochs + len(losses)
     return replace(fit, walk=walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores))
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
-    """Return the fit with rows of coefficients above zero; coefficients of equal rows are added."""
+    """Return the fit with the rows of nonzero coefficients; those of equal rows are added."""
     coef, mean = fit.walk.coef, fit.walk.mean_coef
     if fit.support is not None and not is_sparse(rows):
-        different, which = np.unique(rows, axis=0, return_inverse=True)
-        if len(different) < len(rows):
-            total = np.zeros((2, len(different), coef.shape[1]))
+        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        if len(distinct) < len(rows):
+            total = np.zeros((2, len(distinct), coef.shape[1]))
             for sums, u in zip(total, (coef, mean), strict=True):
                 np.add.at(sums, which.reshape(-1)[: len(u)], u)
-            rows, coef, mean = different, total[0], total[1][: len(different) * bool(len(mean))]
+            rows, coef, mean = distinct, total[0], total[1][: len(distinct) * bool(len(mean))]
     walk = replace(fit.walk, coef=coef, mean_coef=mean)
     used = walk.support
-    used[0] |= not used.any()  # predictions need a row, of coefficient zero if it must be
+    used[0] |= not used.any()  # predictions need at least one row
     walk = replace(walk, coef=coef[used], mean_coef=mean[used] if len(mean) else mean)
     return replace(fit, walk=walk, support=rows[np.flatnonzero(used)])
 
@@ -416,7 +415,7 @@ def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
 def _judge(
     fit: SgdFit, held_out: Piece | None, width: int, support: Any
 ) -> Callable[[sgd.Walk], float] | None:
-    """Return the score of a walk on the held-out rows: accuracy, or R²."""
+    """Return the function that scores a walk on the held-out rows: accuracy or R²."""
     if held_out is None:
         return None
     read, y, w = _reader(fit, held_out.X, width, support), held_out.y, held_out.w
@@ -446,7 +445,7 @@ def _start(
     in_pieces: bool = False,
     where: Executor = LOCAL,
 ) -> SgdFit:
-    """Return the fit to continue: the one before with the new spec, or one without steps."""
+    """Return the fit to continue: ``before`` with the new spec, or a fit without steps."""
     if before is not None:
         require_alike(spec.who, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
@@ -456,7 +455,7 @@ def _start(
     if not in_pieces:
         plan, options = _planned(fit, sample, rows.X, count_rows(blocks))
         return replace(options[plan.best], plan=plan)
-    with suppress(UnsupportedKernel):  # of pieces without an end exact features if few
+    with suppress(UnsupportedKernel):  # exact features if they are few
         exact = _with_strategy(fit, EXACT[0], sample)
         if exact.chosen.map.n_features <= spec.features.width_to_search:
             return exact
@@ -466,7 +465,7 @@ def _start(
 def _begun(
     spec: SgdSpec, blocks: Blocks, rows: Piece, inputs: Inputs, where: Executor = LOCAL
 ) -> tuple[SgdFit, RowSample | None]:
-    """Choose an open lengthscale, by a sample of rows, which is returned; ``rows`` are some."""
+    """Return a fit without steps, with the chosen kernel, and the sample for the choice if any."""
     asked, sample = spec.features, None
     draws = spec.strategy not in (*EXACT, *DUAL)
     open_kernel = not isinstance(asked.kernel, Kernel) or has_free(asked.kernel)
@@ -474,8 +473,8 @@ def _begun(
         n_classes = 0 if inputs.classes is None else len(inputs.classes)
         sample = sampled(blocks, asked.seed, n_classes, where)
     search = _searched(spec, sample)
-    few = part(rows, slice(1024))
-    size = float(np.average(to_numpy(search.kernel.diag(few.X)), weights=few.w))
+    first = part(rows, slice(1024))
+    size = float(np.average(to_numpy(search.kernel.diag(first.X)), weights=first.w))
     choice = Choice(None, ExactKernel(), (), f"The exact kernel.{search.reason}")
     precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
     shape = () if rows.y is None else tuple(rows.y.shape[1:])
@@ -489,7 +488,7 @@ def _begun(
 
 
 def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
-    """Return the fit before the first step, by the strategy of this name."""
+    """Return a fit without steps for the strategy ``name``."""
     chosen, n_inputs = fit.chosen, fit.inputs.n_columns
     if name in EXACT:
         try:
@@ -499,10 +498,10 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
                 raise
             raise UnsupportedKernel(
                 f"{fit.spec.who}: strategy={name!r} requires a kernel with finitely many exact "
-                f"features: {refused} Take strategy='gram_cached' or 'kernel_on_the_fly' for the "
-                "kernel itself, 'approximate_cached' for its approximation."
+                f"features: {refused} Use strategy='gram_cached' or 'kernel_on_the_fly' for the "
+                "exact kernel, 'approximate_cached' for approximate features."
             ) from refused
-        reason = f"The kernel's own features.{chosen.search.reason}"
+        reason = f"The exact features of the kernel.{chosen.search.reason}"
         chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
     elif name not in DUAL:
         asked = fit.spec.features
@@ -514,7 +513,7 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
 def _planned(
     fit: SgdFit, sample: RowSample | None, X: Array, n: int
 ) -> tuple[StrategyPlan, dict[str, SgdFit]]:
-    """Return the plan, by :meth:`SgdEstimator.plan`'s formulas, and the fits that can be run."""
+    """Return the plan, by the formulas of :meth:`SgdEstimator.plan`, and a fit per strategy."""
     spec, options, costs = fit.spec, dict[str, SgdFit](), list[StrategyCost]()
     epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
     d, item = X.shape[1], X.dtype.itemsize
@@ -538,14 +537,14 @@ def _planned(
 
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
-    """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach."""
-    # T steps reach eigenvalues of K/n above 1/(ηT), η ≈ ½: the same as a penalty of this size.
+    """Choose the lengthscale of a kernel by name, at a penalty per row that steps can resolve."""
+    # T steps resolve eigenvalues of K/n above 1/(ηT), η ≈ ½, like a penalty of this size.
     asked = spec.features
     if isinstance(asked.kernel, Kernel):
         return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
     rows = nonempty(sample)
-    different = len(np.unique(row_marks(rows.X, asked.seed)))  # copies count like weights: not
-    share = max(spec.alpha, 2 / max(1.0, USUAL_EPOCHS * different / spec.batch_size))
+    distinct = len(np.unique(row_marks(rows.X, asked.seed)))  # copies do not count
+    share = max(spec.alpha, 2 / max(1.0, USUAL_EPOCHS * distinct / spec.batch_size))
     return choose_kernel(asked.kernel, rows, asked.seed, share, None, asked.effort or "medium")
 
 
@@ -574,14 +573,14 @@ class SgdEstimator(Differentiable):
     n_jobs: int | None = None
 
     def _spec(self, before: SgdFit | None = None, **instead: Any) -> SgdSpec:
-        """Check the parameters; a seed is drawn once."""
+        """Return the checked parameters; continued fits keep their seed."""
         if before is not None:
             instead["random_state"] = before.chosen.seed
         asked = vars(self) | instead
         return SgdSpec.of(type(self).__name__, self._losses, asked)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
-        """Step on from the last fit, if ``warm_start`` asks for it."""
+        """Fit to rows in memory; with ``warm_start`` continue from the last fit."""
         before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
         blocks, inputs = self._read(X, y, sample_weight, first=before is None)
         return self._run(partial(fit_sgd, self._spec(before)), blocks, inputs, before)
@@ -614,10 +613,10 @@ class SgdEstimator(Differentiable):
 
         Notes
         -----
-        T = n·epochs steps of one row take T (φ + s(D)) operations with features that are made for
-        each step, and n φ + T s(D) with features that are kept, which are n D numbers; T (n k +
-        s(n)) with kernel values, and n² k + T s(n) with the Gram matrix, n² numbers. φ and k take
-        30 + d/4 operations for each number, s(D) 4 D for each target.
+        With T = n·epochs rows stepped on, operations are T (φ + s(D)) for features on the fly and
+        n φ + T s(D) for cached features (n D numbers). They are T (n k + s(n)) for kernel values on
+        the fly and n² k + T s(n) for the cached Gram matrix (n² numbers). φ and k take 30 + d/4
+        operations per number, s(D) 4 D per target.
         """
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
@@ -625,7 +624,7 @@ class SgdEstimator(Differentiable):
         return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
     def _stepped_on(self, *, rows: bool) -> SgdFit:
-        """Return the fit, whose coefficients must belong to rows, or to features."""
+        """Return the fit; refuse one whose coefficients do not belong to rows (or features)."""
         fit = self._fitted
         if fit.is_dual != rows:
             owner = "rows: dual_coef_ of support_vectors_" if fit.is_dual else "features: coef_"
@@ -636,22 +635,22 @@ class SgdEstimator(Differentiable):
         return fit
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        return float(self.alpha) * n / 2  # of a mean of losses
+        return float(self.alpha) * n / 2  # alpha is relative to the mean loss
 
     plan_ = learned(
         "plan",
-        'A StrategyPlan: what "auto" decided by.',
+        'A StrategyPlan: the costs by which "auto" chose.',
         'plan_: only fit with strategy="auto" makes a plan.',
     )
 
     @property
     def map_(self) -> FeatureMap:
-        """φ, where steps are made on features."""
+        """The map φ of a strategy with features."""
         return self._stepped_on(rows=False).chosen.map
 
     @property
     def support_vectors_(self) -> Float[Array, "m d"]:
-        """Rows that have coefficients, where steps are made on these."""
+        """Rows with coefficients (m, d), of a strategy with kernel values."""
         return self._stepped_on(rows=True).support
 
     @property
@@ -661,24 +660,24 @@ class SgdEstimator(Differentiable):
 
     @property
     def dual_coef_(self) -> Any:
-        """Coefficients of ``support_vectors_``, (t, m) or (K, m); of a single target (m,)."""
+        """Coefficients of ``support_vectors_``, (t, m) or (K, m); (m,) for a single target."""
         return self._by_target(self._stepped_on(rows=True).walk.result[0].T)
 
     @property
     def intercept_(self) -> Any:
-        """Intercept of each output; of a single target a number."""
+        """Intercept of each output; a number for a single target."""
         return self._by_target(self._fitted.walk.result[1])
 
-    strategy_ = learned("strategy", "The strategy taken.")
+    strategy_ = learned("strategy", "The strategy of the fit.")
     loss_curve_ = learned(
-        "losses", "Of each epoch of the last fit: mean loss of its rows before their steps."
+        "losses", "Mean loss per epoch of the last fit, computed before each step."
     )
-    validation_scores_ = learned("scores", "Of each epoch of the last fit: score on held-out rows.")
-    t_ = learned("walk.steps", "Steps in all.")
+    validation_scores_ = learned("scores", "Score on held-out rows per epoch of the last fit.")
+    t_ = learned("walk.steps", "Total number of steps.")
 
     @property
     def n_iter_(self) -> int:
-        """Epochs of the last fit."""
+        """Number of epochs of the last fit."""
         return len(self._fitted.losses)
 
 
@@ -687,7 +686,7 @@ def _has_probabilities(model: "KernelSGDClassifier") -> bool:
         return True
     raise AttributeError(
         f"KernelSGDClassifier: probabilities require loss='log_loss' or 'modified_huber'; "
-        f"this one has loss={model.loss!r}."
+        f"got loss={model.loss!r}."
     )
 
 
@@ -701,17 +700,19 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     Parameters
     ----------
     kernel : Kernel or str, default "gaussian"
-        A value is used as it is; a name means this family, with the lengthscale chosen from rows.
+        A kernel, used without changes; or the name of a family, whose lengthscale is chosen from
+        the rows.
     loss : str, default "hinge"
-        "hinge", "squared_hinge", "log_loss", "modified_huber" or "perceptron", as scikit-learn
-        scales them.
+        "hinge", "squared_hinge", "log_loss", "modified_huber" or "perceptron", with the scale of
+        scikit-learn.
     strategy : str, default "auto"
         - "exact_on_the_fly", "exact_cached": steps on the exact features of a kernel with finitely
           many features (Linear, Polynomial, their sums and products).
         - "kernel_on_the_fly", "gram_cached": steps on kernel values and coefficients of rows.
         - "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
-        - "auto": the fewest operations that fit in memory, by :meth:`plan`. Both strategies of a
-          line give the same model up to rounding; so do the first four if all are possible.
+        - "auto": the strategy with the fewest operations that fits in memory, see :meth:`plan`.
+        Both strategies of a line give the same model up to rounding; so do the first four if they
+        are possible.
     method, n_features : default "auto", 1024
         Method and number of approximate features; see :func:`bochner.draw`.
     alpha : float, default 1e-4
@@ -722,21 +723,21 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         "optimal", "constant", "invscaling" (eta0/step^power_t) or "adaptive" (eta0, divided by 5
         whenever the loss no longer falls).
     eta0 : float or "auto", default "auto"
-        "auto" is 1/(L (mean k(x, x) + 1)), L the largest curvature of the loss (1 for a loss with
-        kinks).
+        "auto": 1/(L (mean k(x, x) + 1)), L the largest curvature of the loss (1 for nonsmooth
+        losses).
     power_t : float, default 0.5
     average : bool or int, default False
-        Predict with the mean of the coefficients over all steps, or from this step on.
+        Whether to predict with mean coefficients over all steps; an integer is the first step.
     max_iter : int, default 1000
         Largest number of epochs.
     tol : float or None, default 1e-3
         Stop if the mean loss of an epoch (with early_stopping: minus the score) is not lower than
         its minimum by tol for n_iter_no_change epochs. None: max_iter epochs.
     early_stopping : bool, default False
-        Stop by the accuracy on held-out rows.
+        Whether to stop by the accuracy on held-out rows.
     validation_fraction, n_iter_no_change : default 0.1, 5
     shuffle : bool, default True
-        Whether the order is random in each epoch; it depends only on the seed and the epoch.
+        Whether the order of rows is random in each epoch; it depends on seed and epoch only.
     warm_start : bool, default False
         Whether ``fit`` continues from the last fit, with its kernel, map and strategy.
 
@@ -750,9 +751,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     Probabilities are 1/(1 + e^{−f}) with the logistic loss, and (min(max(f, −1), 1) + 1)/2 with the
     modified Huber loss (Zhang 2004), divided by their sum over the classes.
 
-    Time and memory: see :meth:`plan`. With ``partial_fit`` features need O(D) memory for ever,
-    coefficients of rows grow with them. ``fit_blocks`` of more than 8192 rows steps on features,
-    in an epoch on all rows, which it shuffles within windows of 8192: shuffle sorted rows before.
+    Time and memory: see :meth:`plan`. With ``partial_fit``, features need O(D) memory for any
+    number of rows; coefficients of rows grow with their number. ``fit_blocks`` with more than 8192
+    rows uses features, and shuffles within windows of 8192 rows: shuffle sorted rows beforehand.
 
     Examples
     --------
@@ -775,21 +776,19 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     def partial_fit(
         self, X: Tabular, y: Array, classes: Array | None = None, sample_weight: Array | None = None
     ) -> Self:
-        """Step once on each of these rows.
+        """Continue the descent by one epoch over these rows.
 
         Parameters
         ----------
         X, y, sample_weight
             As for :meth:`fit`.
         classes : (K,), optional
-            All classes that the stream will have; needed in the first call where its rows do not
-            have them all.
+            All classes of the stream. Required in the first call unless its rows have all classes.
 
         Notes
         -----
-        The first call chooses lengthscale, map and strategy from its rows; "auto" is then a
-        strategy on the fly, with the kernel's own features where these are no more than
-        n_features.
+        The first call chooses lengthscale, map and strategy from its rows. "auto" is then a
+        strategy on the fly, with exact features if there are at most n_features of them.
         """
         if self.class_weight == "balanced":
             raise InvalidInput(
@@ -804,14 +803,14 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         xp = array_namespace(f)
         if self.loss == "log_loss":
-            p = xp.exp(xp.minimum(f, 0.0)) / (1.0 + xp.exp(-xp.abs(f)))  # with no overflow
+            p = xp.exp(xp.minimum(f, 0.0)) / (1.0 + xp.exp(-xp.abs(f)))  # does not overflow
         else:
             p = (xp.clip(f, -1.0, 1.0) + 1.0) / 2.0
         if p.shape[1] == 1:
             return xp.concat([1.0 - p, p], axis=1)
         total = xp.sum(p, axis=1, keepdims=True)
-        none = total == 0.0
-        return xp.where(none, 1.0, p) / xp.where(none, float(p.shape[1]), total)
+        zero = total == 0.0
+        return xp.where(zero, 1.0, p) / xp.where(zero, float(p.shape[1]), total)
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         with np.errstate(divide="ignore"):
@@ -829,16 +828,18 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     ----------
     kernel, strategy, method, n_features, alpha, fit_intercept, batch_size, average, max_iter, tol,
     early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start
-        See :class:`KernelSGDClassifier`; held-out rows are judged by R².
+        See :class:`KernelSGDClassifier`; the score on held-out rows is R².
     loss : str, default "squared_error"
         "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
         "squared_epsilon_insensitive" or "quantile".
     learning_rate : str, default "invscaling"
-        As there; "invscaling" is eta0/step^power_t.
+        As in :class:`KernelSGDClassifier`; "invscaling" is eta0/step^power_t.
     eta0, power_t : default "auto", 0.25
     epsilon : float, default 0.1
-        Of "huber", where its slope stops to grow; of the insensitive losses, what counts nothing.
+        "huber": |y − f| above which the slope is constant. Insensitive losses: |y − f| up to which
+        the loss is zero.
     quantile : float, default 0.5
+        Level of the "quantile" loss, between 0 and 1.
 
     See Also
     --------
@@ -866,5 +867,5 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     quantile: float = 0.5
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
+        """Continue by one epoch over these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         return self._add_rows(X, y, sample_weight)
