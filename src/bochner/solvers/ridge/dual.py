@@ -69,7 +69,7 @@ class KernelRows:
         return root * (K.product(root * u) if unstored else symmetric_product(K, root * u))
 
     def shifted(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
-        """Return √w K √w + αI, Fortran-contiguous, on and above the diagonal."""
+        """Return the upper triangle of √w K √w + αI, Fortran-contiguous."""
         n, root = len(self.w), self.root
         A = np.empty((n, n), dtype, order="F")
         for here in slices(n, BAND):
@@ -88,19 +88,19 @@ class KernelRows:
 
     @cached_property
     def trace(self) -> float:
-        """Of √w K √w."""
+        """Trace of √w K √w."""
         return max(float(self.w @ self.K.diagonal()), TINY)
 
     @cached_property
     def spread(self) -> float:
-        """The trace about the mean of the rows, where an intercept is fitted."""
+        """Trace of √w K √w; with an intercept, centred about the mean of the rows."""
         root = self.root[:, None]
         mean = self.centred * float((root * self.product(root)).sum()) / self.weight
         return max(self.trace - mean, 1e-12 * self.trace)
 
     @cached_property
     def mean(self) -> Float[Array, " t"]:
-        """ȳ of each target, or zero: rounding of a large mean would be solved for."""
+        """ȳ of each target, or zero without an intercept."""
         return self.centred * (self.w @ self.y) / self.weight
 
     @cached_property
@@ -137,8 +137,8 @@ class KernelRows:
     ) -> "KernelFactor":
         """Return the solution at one penalty with its factor; n³/3 operations.
 
-        With ``single`` and many rows it is of float32 where a refinement leaves at most the share
-        ``most`` of a residual. LinAlgError: rounding leaves A not positive.
+        With ``single`` and more than 1024 rows the factor is float32, if each refinement leaves at
+        most the share ``most`` of a residual. Raises LinAlgError if A is not positive.
         """
         root = self.root[:, None]
         right, pair = np.hstack([root * self.about, root]), None
@@ -167,9 +167,9 @@ class KernelRows:
     def _by_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
-        """Return A⁻¹ of these columns and U of float32; None if a step leaves more than ``most``.
+        """Return A⁻¹ right and the float32 factor U; None if a step leaves more than ``most``.
 
-        A residual of |A| |u| in units of the last digit is as good as zero.
+        A residual at the rounding error of A u counts as zero.
         """
         A = self.shifted(alpha, np.float32)
         try:
@@ -205,7 +205,7 @@ class KernelRows:
 
 
 class SolvedRows(NamedTuple):
-    """A solution; slacks and leave-one-out errors of the last rows."""
+    """A solution, with slacks and leave-one-out errors of the last rows."""
 
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
@@ -227,7 +227,7 @@ class SolvedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KernelFactor:
-    """A ridge regression on the kernel matrix, or a process of amplitude one, by its factor."""
+    """A factored ridge regression on the kernel matrix, or Gaussian process of amplitude one."""
 
     factor: Float[Array, "m m"] = field(repr=False)  # U, maybe of float32; empty beside M
     root: Float[Array, " n"]  # s
@@ -246,7 +246,7 @@ class KernelFactor:
 
     @property
     def residuals(self) -> Float[Array, "n t"]:
-        """Of the rows, y − f."""
+        """Residuals y − f of the rows."""
         return self.alpha * self.u / self.root[:, None]
 
     @cached_property
@@ -263,22 +263,22 @@ class KernelFactor:
 
     @property
     def free(self) -> float:
-        """tr(I − H): of all rows that the data are worth, less the intercept."""
+        """Trace of I − H, with ``count`` rows, minus the intercept."""
         more = self.count - len(self.root)
         return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
-        """∂log p/∂log α of each target."""
+        """Return ∂log p/∂log α of each target."""
         return evidence_slope(self, self, noise, amplitude)
 
     @cached_property
     def diagonal(self) -> Float[Array, " n"]:
-        """Of M."""
+        """Diagonal of M."""
         return np.diag(self.inverse).copy()
 
     @cached_property
     def criteria(self) -> dict[str, Both]:
-        """Criteria of each target and their slopes in log α: mean squares, and −2/ν log p."""
+        """Criteria of each target, with slopes in log α: mean squares, and −2/ν log p."""
         alpha, w = self.alpha, self.root**2
         falling = self.inverse @ self.u  # −∂u/∂α
         squared = np.einsum("ij,ij->i", self.inverse, self.inverse)  # Diagonal of M²
@@ -302,7 +302,7 @@ class KernelFactor:
     def coefficients(
         self, y: Float[Array, "n t"]
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
-        """Return coefficients and intercept for other targets, in the precision of the factor."""
+        """Return coefficients and intercept for other targets, in the dtype of the factor."""
         mean = self.centred * (self.root**2 @ y) / self.weight
         u = solve_factored(self.factor, self.root[:, None] * (y - mean)).astype(np.float64)
         shift = self.centred * (self.root @ u) / self.total
@@ -310,12 +310,12 @@ class KernelFactor:
 
     @property
     def quadratic(self) -> tuple[Float[Array, "n n"], Float[Array, " n"], float]:
-        """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, which variances are made of: O(n³)."""
+        """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, for variances, in O(n³)."""
         inverse = solve_factored(self.factor, np.eye(len(self.root))).astype(np.float64)
         return self.root[:, None] * inverse * self.root, self.root * self.p, self.total
 
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
-        """Return Var f/a², given kernel values ``k`` and prior variances k(x, x); O(b n²)."""
+        """Return Var f/a² from kernel values ``k`` and prior variances k(x, x), in O(b n²)."""
         half = self._half(k)
         result = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
         return np.maximum(result + self._by_intercept(k) ** 2, 0.0)
@@ -326,7 +326,7 @@ class KernelFactor:
         prior: Float[Array, "b c"],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
     ) -> Float[Array, "b c"]:
-        """Return Cov Lf, L'f'/a² of linear functionals: rows, derivatives, averages.
+        """Return Cov(Lf, L'f)/a² of linear functionals: values, derivatives, averages.
 
         ``k`` is L k(·, X), ``prior`` L L'k, ``constant`` the value of L for the constant 1.
         """
@@ -349,9 +349,9 @@ class KernelFactor:
         return (constant - k @ (self.root * self.p)) / np.sqrt(self.total)
 
     def left_out(self, last: int | None = None) -> Both:
-        """Return leave-one-out errors (m, t) and slacks (m, 1): of all rows, or in O(m³) the last.
+        """Return leave-one-out errors (m, t) and slacks (m, 1) of all rows, or of the ``last``.
 
-        The last are found without the inverse.
+        The last rows take O(m³), without the inverse.
         """
         first = 0 if last is None else len(self.root) - last
         root = self.root[first:, None]
@@ -371,11 +371,11 @@ class KernelFactor:
 def both_sides(
     M: Float[Array, "n m"], left: Float[Array, " n"], right: Float[Array, " m"]
 ) -> Float[Array, "n m"]:
-    """Return √w M √w, with the weights of the rows on the left and of the columns on the right."""
+    """Return diag(left) M diag(right)."""
     return M if np.all(left == 1) and np.all(right == 1) else left[:, None] * M * right
 
 
-# --- Criteria with gradients in the kernel matrix, which descents minimise ------------------------
+# --- Criteria with gradients in the kernel matrix, for the search of hyperparameters --------------
 #
 # With E = −log p and v = Mu,
 #

@@ -4,12 +4,12 @@ With G = V diag(w) Vᵀ and c = VᵀB (all about the means):
 
     β(λ) = V c/(w + λ),   RSS = P − Σ c² (w + 2λ)/(w + λ)².
 
-If a fit nearly interpolates, the residual sum of squares is summed over directions and not taken
-as a difference:
+If a fit nearly interpolates, the residual sum of squares is a sum over directions, without the
+cancellation of the difference:
 
     RSS = P⊥ + Σ (c²/w) (λ/(w + λ))²,   n − 1 − d_λ = n − 1 − r + Σ λ/(w + λ) over the r largest w,
 
-d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(D, n − 1).
+with d_λ = Σ w/(w + λ), the part P⊥ of P outside all directions, and r = min(D, n − 1).
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,9 +31,9 @@ EPS = float(np.finfo(np.float64).eps)  # Rounding of float64
 
 @dataclass(frozen=True, eq=False)
 class Eigen:
-    """G = V diag(w) Vᵀ with the right-hand side in its coordinates."""
+    """G = V diag(w) Vᵀ, with the right-hand side in the coordinates of V."""
 
-    values: Float[Array, " r"]  # w ≥ 0, rising
+    values: Float[Array, " r"]  # w ≥ 0, ascending
     vectors: Float[Array, "D r"]  # V
     projected: Float[Array, "r t"]  # c = VᵀB
     power: Float[Array, " t"]  # P
@@ -42,7 +42,7 @@ class Eigen:
     centred: bool = True  # whether an intercept is fitted
     rows: int = 0  # n, the number of rows of positive weight
     noise: float = 0.0  # rounding level of eigenvalues
-    most: float = 1.0  # weight that is left out of a row, at most
+    most: float = 1.0  # largest weight of a row that is left out at once
 
     @cached_property
     def count(self) -> float:
@@ -52,8 +52,8 @@ class Eigen:
         return replace(self, projected=self.projected[:, i : i + 1], power=self.power[i : i + 1])
 
     def at(self, alphas: Any) -> "SpectralPath":
-        """Return numbers of the solutions along a path of penalties."""
-        # λ yᵀ(ZZᵀ + λI)⁻¹y and λ² yᵀ(ZZᵀ + λI)⁻²y: P less what is explained, or summed up
+        """Return the terms of the criteria along a path of penalties."""
+        # λ yᵀ(ZZᵀ + λI)⁻¹y and λ² yᵀ(ZZᵀ + λI)⁻²y, as differences from P, or as sums
         alphas = np.asarray(alphas, np.float64)
         inverse, squares, (share, outside) = self._inverse(alphas), self.projected**2, self.shares
         shrunk, most = alphas * inverse, 1e-6 * self.power
@@ -67,7 +67,7 @@ class Eigen:
 
     @cached_property
     def top(self) -> float:
-        """‖G‖, above zero so that its penalties can be squared."""
+        """‖G‖, at least 1e-100."""
         return max(float(self.values[-1]), 1e-100)
 
     @property
@@ -83,17 +83,17 @@ class Eigen:
         return max(free - r, 0.0) + ((alphas / (kept + alphas)) ** power).sum(axis=0)
 
     def coefficients(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
-        """Return β, with one alpha or one per target; at alpha = 0 the solution of least norm."""
+        """Return β for one alpha or one per target; alpha = 0 gives the solution of least norm."""
         return self.vectors @ (self.projected * self._inverse(alpha))
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
-        """Return 1/(w + alpha), zero at rounding level; one column, or one per target."""
+        """Return 1/(w + alpha), zero if w + alpha is rounding; one column, or one per target."""
         weights = self.values[:, None] + alpha
         return np.divide(1, weights, out=np.zeros_like(weights), where=weights > self.noise)
 
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
-        """c²/w, the part of P in each direction, and P⊥; directions of rounding are in P⊥."""
+        """c²/w, the part of P in each direction, and P⊥, which includes directions of rounding."""
         least = FLOAT32_GRAM if self.precision == "float32" else 0.0
         resolved = self.values > max(self.noise, least * float(self.values[-1]))
         share = np.zeros_like(self.projected)
@@ -104,7 +104,7 @@ class Eigen:
 
 
 class SpectralPath(NamedTuple):
-    """Numbers of the solutions along a path of penalties, as the criteria take them."""
+    """Terms of the criteria along a path of penalties."""
 
     alpha: Float[Array, " p"]
     rss: Float[Array, "p t"]
@@ -138,9 +138,9 @@ def decompose_rows(
     weight: float | None = None,
     rows: int | None = None,
 ) -> Eigen:
-    """Return the same from rows about their means, by singular values of √w Z: O(n D min(n, D)).
+    """Return the decomposition of centred rows by the SVD of √w Z, in O(n D min(n, D)).
 
-    The rows may be a triangular factor of other rows, whose W and n are ``weight`` and ``rows``.
+    If Z, y are a triangular factor of other rows, ``weight`` and ``rows`` are W and n of these.
     """
     root = np.sqrt(w)[:, None]
     U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
@@ -155,9 +155,9 @@ def decompose_rows(
 def floor(eigen: Eigen) -> float:
     """Return the smallest penalty that the precision of G resolves.
 
-    float64: 10·D·ε·‖G‖. float32 products, about the mean and summed in float64 every
-    8192 rows: 1e-6 ‖G‖. Measured on 41,157 rows, D = 2048, they are off by 7e-9 ‖G‖ in norm, and
-    predictions by 1e-4 of their spread at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
+    float64: 10·D·ε·‖G‖. Centred float32 products, summed in float64 every 8192 rows: 1e-6 ‖G‖.
+    Measured on 41,157 rows, D = 2048, their error is 7e-9 ‖G‖ in norm. The error of predictions,
+    relative to their spread, is 1e-4 at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
     """
     if eigen.precision == "float32":
         return FLOAT32_PENALTY * eigen.top
@@ -165,23 +165,23 @@ def floor(eigen: Eigen) -> float:
 
 
 def penalties(eigen: Eigen) -> Float[Array, " p"]:
-    """Return the default path, four a decade: from 1e-11 ‖G‖, or the floor, to ten times ‖G‖."""
+    """Return the default penalties, four per decade, from 1e-11 ‖G‖ or the floor to 10 ‖G‖."""
     low, high = np.log10(max(floor(eigen), LOWEST * eigen.top)), np.log10(10 * eigen.top)
-    # Less a little: the quotient is whole for the usual path, and rounding must not add a penalty.
+    # Minus 1e-6, because the quotient is usually an integer, and rounding must not add a penalty.
     count = max(2, int(np.ceil((high - low) * 4 - 1e-6)) + 1)
     return np.logspace(low, high, count)
 
 
-# --- Rows added up as a triangle: QR of √w [1, Z, y], which keeps the digits that ZᵀZ loses ------
+# --- QR of √w [1, Z, y], which is more accurate than ZᵀZ -----------------------------------------
 #
-# An eigenvalue of ZᵀZ below Dε of the largest is lost, so singular values of Z below √(Dε) ≈ 1e-7
-# are; singular values of the triangle R are lost below Dε. A fit without penalty needs this if D is
-# near n. The column of ones comes first, so that Z and y are centred below its row.
+# Rounding hides eigenvalues of ZᵀZ below Dε times the largest, and so singular values of Z below
+# √(Dε) ≈ 1e-7; it hides singular values of the triangle R below Dε only. A fit with alpha = 0 needs
+# this if D is near n. The column of ones is first, so Z and y are centred below its row.
 
 
 @dataclass(frozen=True, eq=False)
 class Triangle:
-    """Rows of √w [1, z, y], added up to R; time 2 n D², memory 2 D² for any n."""
+    """Triangle R of rows √w [1, z, y]; 2 n D² operations, 2 D² numbers for any n."""
 
     matrix: Float[Array, "m p"]  # rows, or R; without the column of ones if not centred
     features: int  # D
@@ -193,7 +193,7 @@ class Triangle:
     def of(
         Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Any = None, centred: bool = True
     ) -> "Triangle":
-        """Return the rows of one block."""
+        """Return the rows of one block, not yet reduced."""
         w = np.ones(len(Z)) if w is None else np.asarray(w, np.float64)
         root = np.sqrt(w)[:, None]
         parts = [root, root * Z, root * y.reshape(len(Z), -1)][not centred :]
@@ -207,7 +207,7 @@ class Triangle:
         return replace(self, matrix=matrix, rows=rows, weight=weight)
 
     def eigen(self) -> Eigen:
-        """Return the decomposition of the added rows by the singular values of R."""
+        """Return the decomposition of all rows by the SVD of R."""
         first = int(self.centred)
         R, last = _triangular(self.matrix)[first:], first + self.features
         Z, y, w = R[:, first:last], R[:, last:], np.ones(len(R))
@@ -219,17 +219,17 @@ def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
     return np.asarray(R[: R.shape[1]])
 
 
-# --- Leave-one-out errors, in closed form: of all rows, or from a sample of them -----------------
+# --- Leave-one-out errors in closed form, of all rows or of a sample -----------------------------
 #
 # The leverage of a row z is h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W with its
 # coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s, s = 1 − min(w, 1) h the
 # slack. A row of weight w > 1 represents w equal rows, one of which is left out; a row of weight
 # below one is left out whole.
 #
-# Where the fit passes through the rows, h is near one. Rounding changes it by about
+# If the fit interpolates the rows, h is near one. Rounding changes it by about
 # g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u of the
-# products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Otherwise
-# the leave-one-out error is unknown: the slack is set to zero and the error to infinity.
+# products. As q ≤ s/λ, this is far below s for λ ≥ 1e-11 ‖G‖ in float64. Otherwise the
+# leave-one-out error is unknown: the slack is set to zero and the error to infinity.
 #
 # From the sample S of m rows, with L the mean of e² and R the mean of the squared residuals r²,
 # which the moments give for all rows:
@@ -237,10 +237,10 @@ def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
 #     L ≈ L_S R/R_S,
 #     variance ≈ (1 − f) Σ (e² − b r²)²/m² + f Σ (e² − L_S)²/m²   over the m rows of S, b = L_S/R_S,
 #
-# f the share of the rows that is in S. s is near one for most rows, so that the few rows of a
-# heavy-tailed target that make most of L_S make most of R_S too. The second term is what the mean
-# of all rows misses the expected error of a new row by. In means a row of weight w counts as w
-# rows; in variances as one where w is below one.
+# f the share of the rows in S. s is near one for most rows, so the few rows of a heavy-tailed
+# target that dominate L_S also dominate R_S. The second term is the variance of the mean over all
+# rows about the expected error of a new row. In means a row of weight w counts as w rows; in
+# variances as one row if w < 1.
 
 #: Rows about the means of the moments: features, targets, weights.
 Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]
@@ -249,25 +249,25 @@ Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None
 def _slacks(
     eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], kept: Any = slice(None)
 ) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
-    """Return rows in the coordinates of eigenvectors, targets, weights and slacks.
+    """Yield rows in the coordinates of eigenvectors, targets, weights and slacks.
 
-    Time O(b D (D + p)) a block.
+    A block takes O(b D (D + p)).
     """
     inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
-    for Z, y, given in blocks:
+    for Z, y, weights in blocks:
         A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
-        w = np.ones(len(y)) if given is None else given
+        w = np.ones(len(y)) if weights is None else weights
         yield A, y, w, _slack(eigen, A, inverse, w, alphas)
 
 
 def _slack(
     eigen: Eigen, A: Array, inverse: Array, w: Array, alphas: Float[Array, " p"]
 ) -> Float[Array, "b p"]:
-    """Return s = 1 − min(w, 1) h, or zero where rounding of the features' precision hides it.
+    """Return s = 1 − min(w, 1) h, or zero if s is at rounding level.
 
-    That is below 50 times (float32) or 500 times (float64) its first-order bound, with q at most
-    s/λ and h/(w_1 + λ), w_1 the smallest eigenvalue. In float64 ten times the bound are taken off,
-    so that errors are not underestimated and no minimum on a plateau depends on rounding.
+    The level is 50 times (float32) or 500 times (float64) the first-order bound of the rounding
+    error, with q at most s/λ and h/(w_1 + λ), w_1 the smallest eigenvalue. In float64 ten times the
+    bound is subtracted, so that errors are not underestimated.
     """
     leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
     leverage += 1 / eigen.weight if eigen.centred else 0.0
@@ -284,7 +284,7 @@ def _slack(
 def left_out_rows(
     eigen: Eigen, blocks: Iterable[Rows], alpha: Float[Array, " t"]
 ) -> Iterator[Both]:
-    """Return residuals and leave-one-out errors of rows; infinite where rounding hides them."""
+    """Yield residuals and leave-one-out errors of blocks of rows; infinite at rounding level."""
     coef = eigen.projected / (eigen.values[:, None] + alpha)
     for A, y, _, slack in _slacks(eigen, blocks, alpha):
         residuals = y - product(A, coef.astype(A.dtype))
@@ -298,7 +298,7 @@ class LeftOutErrors(NamedTuple):
     each: Float[Array, "p t"]  # mean squared errors of each target
     #: Standard error of their pooled mean, for the expected squared error of a new row.
     deviation: Float[Array, " p"]
-    rows: int  # rows that were left out
+    rows: int  # number of rows with an error
 
 
 def deviation_of(
@@ -307,7 +307,7 @@ def deviation_of(
     w: Float[Array, " m"],
     share: float,
 ) -> Float[Array, " p"]:
-    """Return the standard error of Σ w e²/Σ w, from e² and r² of this share of all rows."""
+    """Return the standard error of Σ w e²/Σ w from e² and r² of a share of all rows."""
     W, v = max(float(w.sum()), TINY), w * np.minimum(w, 1.0)
     mean = w @ squares / W
     b = mean / np.maximum(w @ residual_squares / W, TINY)
@@ -318,10 +318,10 @@ def deviation_of(
 def left_out_path(
     eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
 ) -> LeftOutErrors:
-    """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
+    """Return the leave-one-out errors of all rows of ``eigen``, from a random sample of them.
 
-    ``blocks`` are the sample's rows, about the means of all. Directions whose eigenvalues sum to
-    less than 1e-6 of the smallest penalty change no slack by a larger share, and are left out.
+    ``blocks`` has the sampled rows, centred at the means of all rows. Directions whose eigenvalues
+    sum to less than 1e-6 of the smallest penalty are omitted; slacks change by less than 1e-6.
     """
     power = eigen.power / eigen.weight
     varies = power > 0
@@ -351,7 +351,7 @@ def left_out_path(
             deviation *= power[varies].mean() if np.any(varies) else 1.0
     each = errors / W
     if 0 < rows < eigen.rows:
-        # R/R_S; below the penalties at which RSS is above its rounding, the last ratio there.
+        # R/R_S; for penalties at which RSS is rounding, the ratio of the next larger penalty.
         rss, here = eigen.at(alphas).rss, residuals / W
         clear = (1e3 * eigen.rounding * eigen.power < rss) & (here > 0)
         ratio = np.divide(rss / eigen.weight, here, out=np.ones_like(here), where=clear)
@@ -362,23 +362,22 @@ def left_out_path(
 
 # --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
 #
-# A ridge regression of m rows at the penalty λ acts as one of infinitely many rows does at
+# A ridge regression on m rows with penalty λ acts like one on infinitely many rows with
 #
 #     κ = λ/(m s),   s = tr (I − H)/m,
 #
-# H its hat matrix, because the eigenvalues of a sample are the population's, spread out
-# (Bach (2024), for random projections). At equal κ the fits to m and to n rows
-# have the same bias. Noise, and bias as noise, costs them
+# H its hat matrix (Bach (2024), for random projections). At equal κ the fits to m and to n rows
+# have the same bias b. Including noise, and bias that acts as noise, their errors are
 #
 #     e_m = b(κ)/(1 − δ/m),   e_n = b(κ)/(1 − δ/n),   δ = Σ μ²/(μ + κ)² of the population's μ.
 #
-# The sample tells δ: as Σ μ/(μ + κ) = tr H, differentiating κ by λ gives 1 − δ/m = s²/v with
+# The sample determines δ: as Σ μ/(μ + κ) = tr H, differentiating κ by λ gives 1 − δ/m = s²/v with
 # v = tr (I − H)²/m, so that
 #
 #     e_n(λ') ≈ e_m(λ) (s²/v)/(1 − (m/n)(1 − s²/v)),   λ' = κ (n − tr H) = λ (n − tr H)/(m − tr H).
 #
-# Least squares on D < m features has δ = D. The sum of squares tr H², which is δ where D is far
-# below m, is m itself where D ≥ m and λ = 0: all error would be taken for noise.
+# Least squares on D < m features has δ = D. tr H², which equals δ if D is far below m, cannot
+# replace δ: it is m if D ≥ m and λ = 0.
 
 
 def extrapolate(
@@ -398,17 +397,17 @@ def of_more_rows(
     free: float,
     ratio: float,
 ) -> Float[Array, " p"]:
-    """Return the same errors from tr (I − H), tr (I − H)² and the rows less the intercept."""
+    """Return the extrapolated errors from tr (I − H), tr (I − H)² and ``free`` = m − 1 (or m)."""
     slack = left**2 / (free * squared)
     return errors * slack / (1 - (1 - slack) / ratio)
 
 
 def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
-    """Return λ with the κ of ``ratio`` times as many rows at the penalty ``share`` per row."""
+    """Return the λ of equal κ for ``ratio`` times as many rows with ``share`` penalty per row."""
     alphas = penalties(eigen)
     _, others = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
-    wanted = share * ratio * eigen.weight
-    if not wanted > 0:
+    target = share * ratio * eigen.weight
+    if not target > 0:
         return floor(eigen)
-    less = np.interp(np.log(wanted), np.log(others), np.log(others / alphas))
-    return max(wanted * float(np.exp(-less)), floor(eigen))
+    less = np.interp(np.log(target), np.log(others), np.log(others / alphas))
+    return max(target * float(np.exp(-less)), floor(eigen))

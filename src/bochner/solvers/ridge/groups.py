@@ -1,15 +1,14 @@
-"""Ridge regression with features of all rows and a kernel within groups: one factor for each group.
+"""Ridge regression with features of all rows and the exact kernel within groups of rows.
 
-The kernel is k̂(x, x') = φ(x)·φ(x'), and k(x, x') itself where both are of one group. Its matrix is
-ZZᵀ + R, R of blocks R_g = K_g − Z_g Z_gᵀ (Snelson and Ghahramani (2007), "partially independent
+The kernel is k̂(x, x') = φ(x)·φ(x'), and k(x, x') if both rows are in one group. Its matrix is
+ZZᵀ + R, with the blocks R_g = K_g − Z_g Z_gᵀ (Snelson and Ghahramani (2007), "partially independent
 conditional"). With s = √w, C_g = s R_g s + αI and V = sZ,
 
     (VVᵀ + C)⁻¹ r = C⁻¹(r − V v),   v = (I + VᵀC⁻¹V)⁻¹ VᵀC⁻¹ r,
 
-so that groups are coupled only through sums of VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s]: O(m³/3 +
-m² D) a group of m rows. The same sums tell the diagonal of the inverse, and with it errors of rows
-left out: with u = (VVᵀ + C)⁻¹(s y), what row i errs without itself is u_i / (s_i ((VVᵀ + C)⁻¹)_ii),
-O(m²) a row.
+so groups are coupled only through sums of VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s]. A group of m
+rows takes O(m³/3 + m² D). The sums also give the diagonal of the inverse, and leave-one-out errors:
+with u = (VVᵀ + C)⁻¹(s y), the error of row i is u_i / (s_i ((VVᵀ + C)⁻¹)_ii), in O(m²) per row.
 """
 
 from collections.abc import Callable
@@ -32,11 +31,11 @@ def reduced_rows(
     marked: Int[Array, " p"],
     alpha: float,
 ) -> "Reduced":
-    """Return the factored rows of a group; LinAlgError: rounding leaves C not positive.
+    """Return the factored rows of a group; raise LinAlgError if rounding makes C not positive.
 
-    ``matrix(dtype)`` gives K, Fortran-contiguous, which is written into; Z Zᵀ ⪯ K. With ``single``
-    C is of float32 where rounding, which moves an eigenvalue by at most the norm of all roundings,
-    is little beside the penalty. ``marked`` rows are those that are left out.
+    ``matrix(dtype)`` returns K, Fortran-contiguous, which is overwritten; Z Zᵀ ⪯ K. With ``single``
+    C is float32 if its rounding error, at most the norm of all roundings, is far below the penalty.
+    ``marked`` has the rows with leave-one-out errors.
     """
     root, D = np.sqrt(w)[:, None], Z.shape[1]
     for dtype in (np.float32, np.float64)[not single :]:
@@ -66,9 +65,9 @@ def reduced_rows(
 
 
 def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":
-    """Return the coefficients that all groups share, and the intercept; O(D³/3).
+    """Return the coefficients that all groups share, and the intercept, in O(D³/3).
 
-    It is zero where ``rounding``, the relative error of the sums, hides sᵀ(VVᵀ + C)⁻¹s.
+    The intercept is zero if sᵀ(VVᵀ + C)⁻¹s is below ``rounding``, the relative error of the sums.
     """
     H, cross, power = sums[:D, :D] + np.eye(D), sums[:D, D:], sums[D:, D:]
     L = cholesky(H, lower=True, check_finite=False)
@@ -96,7 +95,7 @@ class Across:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A group after its factor: its part of the sums, C⁻¹V, C⁻¹[y, s] and some (C⁻¹)_ii."""
+    """A factored group: its part of the sums, C⁻¹V, C⁻¹[y, s], and (C⁻¹)_ii of marked rows."""
 
     sums: Float[Array, "s s"]  # [V, y, s]ᵀC⁻¹[V, y, s]
     by_features: Float[Array, "m D"]
@@ -106,18 +105,18 @@ class Reduced:
 
     @property
     def single(self) -> bool:
-        """Whether float32 served."""
+        """Whether the factor is float32."""
         return self.by_features.dtype == np.float32
 
     def coefficients(self, across: Across, root: Float[Array, " m"]) -> Float[Array, "m t"]:
-        """Return the coefficients of k̂ and each row of the group."""
+        """Return the coefficients of the rows of the group in f = Σ c_i k̂(x, x_i) + b."""
         u = self.reduced_rows[:, :-1] - np.outer(self.reduced_rows[:, -1], across.intercept)
         return root[:, None] * (u - self.by_features @ across.v)
 
     def left_out(
         self, across: Across, coef: Float[Array, "m t"], root: Float[Array, " m"]
     ) -> Float[Array, "p t"]:
-        """Return errors y − f̂ of the marked rows, each by the fit to all other rows."""
+        """Return the leave-one-out errors of the marked rows."""
         rows = self.by_features[self.marked].astype(np.float64)
         half = solve_triangular(across.factor, rows.T, lower=True, check_finite=False)
         constant = self.reduced_rows[self.marked, -1] - rows @ across.of_constant

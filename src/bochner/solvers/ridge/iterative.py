@@ -1,26 +1,26 @@
-"""Ridge regression by conjugate gradients, whose Gram matrix of very many features is not formed.
+"""Ridge regression with very many features by conjugate gradients, without the Gram matrix.
 
-(G + αI)β = B with products G V alone, each a pass over the rows. A random sample of m rows Z_m,
-each standing for n/m, makes the preconditioner
+(G + αI)β = B is solved by products G V, each a pass over the rows. A random sample of m rows Z_m,
+each representing n/m rows, gives the preconditioner
 
     P = CᵀC + αI,   C = √(n/m) Z_m,   CCᵀ = U diag(s) Uᵀ,   P⁻¹r = (r − CᵀU (s + α)⁻¹ UᵀC r)/α,
 
-whose one decomposition, m × m, serves every penalty (compare Rudi, Carratino and Rosasco 2017;
-Frangella, Tropp and Udell 2023). Penalties, targets and random vectors share one subspace
-(:mod:`~.krylov`), so that a pass for one of them serves all.
+whose m × m decomposition serves all penalties (compare Rudi, Carratino and Rosasco 2017; Frangella,
+Tropp and Udell 2023). Penalties, targets and random vectors share one subspace (:mod:`~.krylov`),
+so that each pass serves all of them.
 
-**Where it stops.** With the residual r, the difference f to the exact predictions has, on the rows
-of the fit, a mean square of at most |r|²/(4αW): eᵀGe for e = (G + αI)⁻¹r, and λ/(λ + α)² ≤ 1/(4α).
-That root is brought below a share of the error that the fit itself is expected to have.
+**Stopping.** With the residual r, the mean square error of predictions on the training rows is at
+most |r|²/(4αW): eᵀGe/W for e = (G + αI)⁻¹r, and λ/(λ + α)² ≤ 1/(4α). The iteration stops when its
+root is below a share of the expected error of the fit.
 
 **Traces.** With g = Zᵀ√w ε, ε random signs, gᵀ(G + αI)⁻¹g is an unbiased estimate of the effective
 dimension d = tr G(G + αI)⁻¹ (Hutchinson 1990). From a solution x with residual r it is estimated as
 gᵀx + rᵀx, whose error is of second order.
 
-**Leave-one-out errors.** The leverages of the m rows, as if the sample were all, have odds
-o = h/(1 − h); in the fit to all rows they are h = c o m/n / (1 + c o m/n), where c makes their sum
-the d that was estimated. The mean of e² = r²/(1 − h)² is multiplied by the mean r² of all rows over
-that of these, as in :mod:`~.eigen`.
+**Leave-one-out errors.** In a fit to the sample only, leverages have odds o = h/(1 − h). In the
+fit to all rows they are h = c o m/n / (1 + c o m/n), with c such that their sum is the estimate of
+d. The mean of e² = r²/(1 − h)² is multiplied by the ratio of the mean r² of all rows and of the
+sample, as in :mod:`~.eigen`.
 """
 
 from collections.abc import Callable
@@ -40,22 +40,22 @@ from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverag
 from bochner.solvers.ridge.search import least_of_parabola
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, choose_alpha, pooled
 
-PROBES = 4  # Random vectors for traces
+PROBES = 4  # Number of random vectors for traces
 
-#: The error of an iteration, as a share of the expected root mean squared error of the fit: it adds
-#: 0.04 % to the mean square. The factor by which it may be larger while a penalty is sought.
+#: Error of the iteration relative to the expected root mean squared error of the fit: it adds
+#: 0.04 % to the mean square. Factor for this error during the search for a penalty.
 SHARE, ROUGHLY = 0.02, 3.0
 
 FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of the target
-MOST_STEPS = 300  # Steps of the iteration, each a pass
+MOST_STEPS = 300  # Largest number of passes
 
 STEP = 10**0.5  # Factor from one penalty of the path to the next
-LEAST, MOST = 1e-10, 1e2  # Penalties of the path, as shares of the largest eigenvalue of G
+LEAST, MOST = 1e-10, 1e2  # Range of penalties, relative to the largest eigenvalue of G
 
 
 @dataclass(frozen=True, eq=False)
 class JudgingRows:
-    """Random rows, centred at the means of all: they define P, and choose the penalty."""
+    """Random rows, centred at the means of all rows, for P and for the choice of the penalty."""
 
     Z: Float[Array, "m D"]
     y: Float[Array, "m t"]
@@ -64,12 +64,12 @@ class JudgingRows:
 
     @property
     def stands_for(self) -> float:
-        """ω: how many rows each represents."""
+        """Number ω of rows that each row represents."""
         return self.weight / float(self.w.sum())
 
     @cached_property
     def root(self) -> Float[Array, " m"]:
-        """√(ω w), the factor between a row and its part of C."""
+        """√(ω w), the factor of a row in C."""
         return np.sqrt(self.stands_for * self.w)
 
     @cached_property
@@ -88,14 +88,14 @@ class JudgingRows:
         return max(float(self.eigen[0][-1]), 1e-300)
 
     def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
-        """Return P⁻¹r, a penalty for each column; to the precision of the rows' features."""
+        """Return P⁻¹r with one penalty per column, in the precision of Z."""
         values, vectors = self.eigen
         return low_rank_inverse(self.Z.T, values, self.root[:, None] * vectors, r, alphas)
 
 
 @dataclass(frozen=True, eq=False)
 class WideProblem:
-    """Sums over rows that need no Gram matrix."""
+    """Sums over rows for a solution without the Gram matrix."""
 
     multiply: Callable[[Array, str], Array]  # (V, precision) to G V: a pass over the rows
     cross: Float[Array, "D t"]  # B = Σ w (z − z̄)(y − ȳ)
@@ -116,7 +116,7 @@ class WideProblem:
 
 
 def rows_to_factor(n: int, D: int, n_sample: int) -> int:
-    """Return m: up to 4,096 rows with 512 MB of features, that take as long as ten passes."""
+    """Return m: at most 4,096 rows, 512 MB of features, and the time of ten passes."""
     return max(1, min(n_sample, 4096, (512 << 20) // (4 * D), int((45.0 * n * D) ** (1 / 3))))
 
 
@@ -124,18 +124,20 @@ def rows_to_factor(n: int, D: int, n_sample: int) -> int:
 
 
 def guessed(problem: WideProblem) -> tuple[float, float, float]:
-    """Return the best penalty as the sample shows it, its effective dimension, and a tolerance.
+    """Return estimates of the best penalty and of its effective dimension, and the tolerance.
 
-    This is of the iteration, in units of the targets' spread. Leave-one-out errors of the sample
-    alone are extrapolated to all rows, along all penalties.
+    The tolerance of the iteration is relative to the spread of the targets. Leave-one-out errors of
+    the sample are extrapolated to all rows, along a path of penalties.
     """
     judges, (values, U) = problem.judges, problem.judges.eigen
     values, m = values / judges.stands_for, len(judges.w)
     alphas = np.geomspace(1e-9, 10.0, 61) * max(float(values[-1]), 1e-300)
     shrink = alphas / (values[:, None] + alphas)
-    seen = U.T @ (np.sqrt(judges.w)[:, None] * judges.y)
+    projected = U.T @ (np.sqrt(judges.w)[:, None] * judges.y)
     left = np.maximum((U**2) @ shrink, 1e-9)
-    each = [(left_out_errors(U @ (shrink * c[:, None]), left) ** 2).sum(axis=0) for c in seen.T]
+    each = [
+        (left_out_errors(U @ (shrink * c[:, None]), left) ** 2).sum(axis=0) for c in projected.T
+    ]
     power = problem.power / problem.weight
     errors = pooled(np.stack(each, axis=1) / judges.w.sum(), power)
     ratio, free = problem.rows / m, max(m - problem.centred, 1.0)
@@ -153,7 +155,7 @@ def guessed(problem: WideProblem) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, eq=False)
 class WideState:
-    """The solution at one penalty, and the errors it has."""
+    """Errors and degrees of freedom of the solution at one penalty."""
 
     alpha: float
     rss: Float[Array, " t"]  # Σ w (y − ŷ)²
@@ -166,7 +168,7 @@ class WideState:
 def state_at(
     problem: WideProblem, space: GrowingSubspace, alpha: float, dimension: float, tol: float
 ) -> WideState:
-    """Solve at a penalty, for targets and probes, these to a relative error of 0.05."""
+    """Solve at a penalty, for targets, and for probes to a relative error of 0.05."""
     t, s = len(problem.power), problem.draws.shape[1]
     wide = np.sqrt(dimension / problem.weight) * 0.05 / tol
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
@@ -191,7 +193,7 @@ def left_out(
     dimension: float,
     deviation: float,
 ) -> Both:
-    """Return leave-one-out errors of all rows, estimated from the sample, and standard errors."""
+    """Return estimates of the mean squared leave-one-out errors, and their standard errors."""
     judges, w = problem.judges, problem.judges.w
     parts = [judges.Z[i].astype(np.float64) @ coef for i in slices(len(w), 256)]
     residual = judges.y - np.concatenate(parts)
@@ -204,7 +206,7 @@ def left_out(
 
 
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
-    """Return 1 − leverage of the sample's rows; all leverages sum to ``dimension``."""
+    """Return 1 − leverage of the sampled rows; the leverages of all rows sum to ``dimension``."""
     (values, vectors), rows, n = problem.judges.eigen, problem.judges, problem.rows
     h, m = (vectors**2) @ (values / (values + alpha)), len(rows.w)
     odds = h / np.maximum(1 - h, 1e-12) / rows.stands_for
@@ -231,9 +233,9 @@ def solve_wide(
     per_target: bool,
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
 ) -> Solution:
-    """Solve at a given penalty, or at the best by leave-one-out errors or "gcv".
+    """Return the solution at a given penalty, or at the best by "loo" or "gcv".
 
-    ``per_target``: each target has its own best penalty; ``means``: z̄ and ȳ, or zero.
+    ``per_target``: each target has its own penalty. ``means``: z̄ and ȳ, or zeros.
     """
     D, t = problem.cross.shape
     sides, scale = t + problem.draws.shape[1], problem.spread * np.sqrt(problem.weight)
@@ -278,7 +280,7 @@ def solve_wide(
 def _chosen(
     problem: WideProblem, space: GrowingSubspace, alpha: Float[Array, " t"] | str, per_target: bool
 ) -> tuple[list[WideState], Float[Array, " a"], float]:
-    """Return the path if there is one, the penalty or that of each target, and the tolerance."""
+    """Return the path (or []), one penalty or one per target, and the tolerance."""
     if not np.any(problem.power > 0):
         given = 1e-3 * problem.judges.top if isinstance(alpha, str) else alpha
         return [], np.atleast_1d(given), COARSEST
@@ -288,7 +290,7 @@ def _chosen(
     at = lambda alpha: state_at(problem, space, alpha, dimension, ROUGHLY * tolerance)
     states, values = _path(problem, at, first, alpha, per_target)
     alphas = np.array([state.alpha for state in states])
-    every = np.column_stack([values, pooled(values, problem.power)])  # the last are of all targets
+    every = np.column_stack([values, pooled(values, problem.power)])  # last: pooled over targets
     best = lambda target: least_of_parabola(alphas, every[:, -1 if target is None else target])
     asked: Any = alpha, per_target, best, best(None)
     return states, choose_alpha(problem.power, *asked)[0], tolerance
@@ -301,10 +303,10 @@ def _path(
     criterion: str,
     per_target: bool,
 ) -> tuple[list[WideState], Float[Array, "p t"]]:
-    """Solve along the path, from four steps above the first penalty, while errors fall.
+    """Solve from four steps above the first penalty downwards, while errors fall.
 
-    Large penalties take few passes, and small ones start from their solutions. Also returned are
-    the errors of each target.
+    Large penalties take few passes, and small penalties start from their solutions. Returns the
+    states, and the errors of each target.
     """
     power = problem.power
     low, high = LEAST * problem.judges.top, MOST * problem.judges.top
@@ -315,10 +317,10 @@ def _path(
         values = np.stack(errors)
         judged = values.T[power > 0] if per_target else [pooled(values, power)]
         smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
-        last = any(each.argmin() == len(states) - 1 for each in judged)
+        at_end = any(each.argmin() == len(states) - 1 for each in judged)
         if round_ < 14 and any(map(falling, judged)) and smaller >= low:
             states = [at(smaller), *states]
-        elif round_ < 14 and last and larger <= high:
+        elif round_ < 14 and at_end and larger <= high:
             states = [*states, at(larger)]
         else:
             break
@@ -326,7 +328,7 @@ def _path(
 
 
 def falling(errors: Float[Array, " p"]) -> bool:
-    """Whether the least error is at the smallest penalty, 0.5 % below the next one."""
+    """Whether the smallest error is at the smallest penalty, 0.5 % below the next error."""
     return bool(errors.argmin() == 0 and errors[0] < 0.995 * errors[1])
 
 

@@ -1,7 +1,7 @@
-"""The penalty of a ridge regression on a kernel matrix, found along the slope of a criterion.
+"""Choice of the penalty of a ridge regression on a kernel matrix, by the slope of a criterion.
 
-A walk takes three to six penalties, two to four of a candidate kernel, with a factor and an inverse
-each. Eigenvectors, which serve all penalties, take as long as 5.6 of these (512 to 2,048 rows).
+A search takes three to six penalties (two to four for a candidate kernel), with one factor and one
+inverse each. An eigendecomposition for all penalties takes as long as 5.6 of them (512 to 2,048 rows).
 """
 
 from collections.abc import Callable
@@ -27,37 +27,37 @@ from bochner.solvers.ridge.solution import (
     pooled,
 )
 
-LOWEST, HIGHEST = 1e-12, 10.0  # Penalties that are tried, as shares of the trace of √w K √w
-FIRST = 0.03  # Where the walk starts, as a share of the mean of w k(x, x)
-LEVEL, NEAR = 3e-3, 1e-2  # The slope ∂log(criterion)/∂log α that is level; near a known penalty
+LOWEST, HIGHEST = 1e-12, 10.0  # Range of penalties, relative to the trace of √w K √w
+FIRST = 0.03  # Start of the search, relative to the mean of w k(x, x)
+LEVEL, NEAR = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α that count as zero; near a known penalty
 PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
 #: Number of rows by which it is chosen again, by squared errors and by a loss: with denser rows the
 #: penalty may be smaller. Step of log α, and largest number of steps.
 DENSE_ROWS, DENSE_FOR_LOSS, FINER, MOST_STEPS = 2048, 3072, np.log(3.0), 4
 
-EVIDENCE_ROWS = 2048  # Largest number of rows that noise and amplitude are chosen by
-ALL_ROWS = 8192  # Largest number of rows of which several penalties are tried
-LOST_ROWS = 2048  # Largest number of rows scored when alpha is chosen by log loss
-COMPARED = 1e-4  # Residual of solutions whose errors are compared, for three digits
+EVIDENCE_ROWS = 2048  # Largest number of rows for the choice of noise and amplitude
+ALL_ROWS = 8192  # Largest number of rows at which several penalties are tried on all rows
+LOST_ROWS = 2048  # Largest number of rows in the log loss that chooses alpha
+COMPARED = 1e-4  # Residual of solutions that are only compared, for three digits
 
-#: Log evidence by which a function must be above noise about a constant. The best of many kernels
-#: was at most 3 above for 28 of 30 tables of noise, and 15 or more for functions that it found.
+#: Least log evidence of a function relative to noise about a constant. For the best of many kernels
+#: it was at most 3 on 28 of 30 tables of noise, and at least 15 on tables with a function.
 ABOVE_NOISE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """Penalties that were tried, and the regressions at them; each is factored once."""
+    """Regressions at the penalties that were tried; each is factored once."""
 
     rows: KernelRows
     tried: dict[float, KernelFactor | None] = field(default_factory=dict)
     level: float = LEVEL
-    noise_is_constant: bool = True  # Not where a loss settles the penalty, from where this starts
+    noise_is_constant: bool = True  # False if a loss chooses the penalty afterwards
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Least and largest log α."""
+        """Smallest and largest log α."""
         return np.log(LOWEST * self.rows.trace), np.log(HIGHEST * self.rows.trace)
 
     def at(self, alpha: float) -> KernelFactor | None:
@@ -73,21 +73,21 @@ class Penalties:
         return self.tried[alpha]
 
     def best(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the penalty at which a criterion is least, of one target or of all."""
+        """Return the penalty that minimises a criterion, for one target or for all."""
         along = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
         return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, self.level)))
 
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
-        """Return the logarithm of a criterion, of one target or of all, and its slope in log α.
+        """Return the logarithm of a criterion and its slope in log α, for one target or for all.
 
-        With an amplitude a² k(x, x) of more than a thousand variances of the target and a long
-        lengthscale a fit is a polynomial beyond its rows: such penalties are excluded.
+        Penalties with a prior variance above a thousand variances of the target are excluded: with
+        a long lengthscale the fit would extrapolate like a polynomial.
         """
         fit = self.at(alpha)
         if fit is None or self.amplitude(fit, target) > 1e3:
             return np.inf, -np.inf
         value, slope = fit.criteria[criterion]
-        if criterion == "evidence":  # a logarithm already
+        if criterion == "evidence":  # already a logarithm
             targets = self.rows.power > 0 if target is None else target
             return float(value[targets].sum()), float(slope[targets].sum())
         if target is None:
@@ -97,10 +97,10 @@ class Penalties:
         return float(np.log(least)), float(slope[target]) / least
 
     def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the best penalty, or one of larger evidence where "loo" is unreliable.
+        """Return the best penalty, or that of `likeliest` if "loo" is unreliable.
 
-        It is not if the amplitude is above ten variances of the target, or errors are not surely
-        below those of a constant: by two standard errors.
+        "loo" is unreliable if the prior variance exceeds ten variances of the target, or if errors
+        are not below those of a constant by two standard errors.
         """
         best, rows = self.best(criterion, start, target), self.rows
         fit = self.at(best)
@@ -109,28 +109,28 @@ class Penalties:
         others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
         gains = (rows.about / others[:, None]) ** 2 - fit.left_out()[0] ** 2
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
-        gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
-        surely = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
-        trusted = surely and self.amplitude(fit, target) <= 10.0
-        return best if trusted else self.likeliest(best, target)
+        gain = gain / max(float(np.abs(gain).max()), TINY)  # Prevents overflow of squares
+        significant = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
+        reliable = significant and self.amplitude(fit, target) <= 10.0
+        return best if reliable else self.likeliest(best, target)
 
     def amplitude(self, fit: KernelFactor, target: int | None) -> float:
-        """Return the ratio of a prior variance to a target's variance; for None, the largest.
+        """Return the ratio of the prior variance to a target's variance; the largest for None.
 
-        The prior variance is that of the rows about their mean, which an intercept fits: a long
-        lengthscale that makes a straight line has an amplitude a² of thousands.
+        The prior variance is about the mean of the rows, as an intercept fits the mean: a straight
+        line with a long lengthscale has an amplitude a² of thousands.
         """
         rows, nu = self.rows, max(freedom(self.rows), 1.0)
         each = fit.quadratic_form * rows.spread / (nu * np.maximum(rows.power, TINY))
         return float(each.max() if target is None else each[target])
 
     def likeliest(self, start: float, target: int | None = None) -> float:
-        """Return the penalty of the largest evidence, of those at which left-out rows err little.
+        """Return the penalty of largest evidence among those with a small leave-one-out error.
 
-        The least error first, the largest evidence from there, and if that errs by too much, half
-        of the way back, five times. The mean squared error may exceed the least by 2 % of that of
-        the 99 % of the rows that err least, so that one gross error cannot hide others. The largest
-        penalty, a constant in effect, if the evidence is hardly above that of noise alone.
+        The search starts at the smallest error, goes to the largest evidence, and bisects back five
+        times if the error there is too large. The squared error may exceed the smallest by 2 % of
+        the error of the best 99 % of the rows, so that one outlier cannot hide other errors. If the
+        evidence is hardly above that of noise, return the largest penalty: in effect a constant.
         """
         near = self.best("loo", start, target)
         least = self._squares(near, target)
@@ -140,20 +140,20 @@ class Penalties:
         if -np.inf < above <= ABOVE_NOISE:
             return float(np.exp(self.bounds[1]))
         for _ in range(5):
-            errs_little = self._squares(middle, target).sum() <= most
-            near, far = (middle, far) if errs_little else (near, middle)
+            small = self._squares(middle, target).sum() <= most
+            near, far = (middle, far) if small else (near, middle)
             middle = float(np.sqrt(near * far))
         return near
 
     def _above_noise(self, alpha: float, target: int | None) -> float:
-        """Return the log evidence less that of noise about a constant, of one target or of all."""
+        """Return the log evidence minus that of noise about a constant, of one target or of all."""
         rows, nu = self.rows, max(freedom(self.rows), 1.0)
         targets = rows.power > 0 if target is None else [target]
         of_noise = 1 + np.log(2 * np.pi * rows.power[targets] / nu)
         return 0.5 * nu * (float(of_noise.sum()) - self.slope("evidence", target, alpha)[0])
 
     def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
-        """Return rising squared errors of left-out rows, infinite where there are none."""
+        """Return squared leave-one-out errors, ascending; infinite if the matrix is singular."""
         fit, rows = self.at(alpha), self.rows
         if fit is None:
             return np.full(len(rows.w), np.inf)
@@ -173,15 +173,15 @@ def solve_kernel(
     start: float | None = None,
     lost: Callable[[Array, Array, Array], float] | None = None,
 ) -> Solution:
-    """Return the coefficients of the kernel and each row at a given penalty, or at the best.
+    """Return the coefficients of the rows at a given penalty, or at the best penalty.
 
-    ``start`` is where a penalty is looked for first. ``lost`` is a loss of leave-one-out values, by
-    which "loo" settles the penalty, starting from the one of least squares.
+    ``start`` is a first guess of the penalty. ``lost`` is a loss of leave-one-out values, which
+    "loo" then minimises, from the penalty of least squares on.
 
-    O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
-    rows it is chosen by the first 1024, whose path is returned, and by leave-one-out errors among
-    the first 2048, or with ``lost`` 3072, it may become smaller: with denser rows the kernel
-    explains more. Slacks are of the last 1024, or with ``lost`` 3072, rows.
+    A penalty takes O(n³) time and 3 n² numbers. With more than 1024 rows it is chosen on the first
+    1024, by three to six penalties, whose path is returned. Leave-one-out errors among the first
+    2048 (with ``lost``: 3072) rows may lower it, as denser rows explain more. Slacks are those of
+    the last 1024 (with ``lost``: 3072) rows.
     """
     dense = rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
     few = dense.first(PENALTY_ROWS)
@@ -216,9 +216,9 @@ def solve_kernel(
             last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
             at = _settled(lambda a: each(dense, a, last), at, bounds)
         if (lost is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
-            # Errors of all rows: from one penalty to the next, without what lies between.
+            # Errors of all rows, for tried penalties only
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
-            # With all rows a quarter of the penalty must lower the loss by 0.2 %.
+            # On all rows, a quarter of the penalty must lower the loss by 0.2 %.
             step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
             bounds = least, np.log(at)
             at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
@@ -243,9 +243,9 @@ def _settled(
     worth: float = 0.0,
     between: bool = True,
 ) -> float:
-    """Return where a loss is least, on the way down from a penalty within bounds of log α.
+    """Return the penalty of smallest loss, downhill from ``alpha``, within bounds of log α.
 
-    Each step must lower it by the share ``worth``. ``between`` allows penalties not tried.
+    Each step must lower the loss by ``worth`` times it. ``between``: interpolate by a parabola.
     """
     at = lambda steps: alpha * float(np.exp(step * steps))
     lost_at = cache(lambda steps: lost(at(steps)))
@@ -262,7 +262,7 @@ def _settled(
 def _solution(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None = None
 ) -> Solution:
-    """Return the solution at chosen penalties; ``before`` is the one before more rows."""
+    """Return the solution at the chosen penalties; ``before`` is the penalty on fewer rows."""
     rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)
@@ -294,7 +294,7 @@ def _path(penalties: Penalties) -> Path:
     likelihood = -0.5 * max(freedom(rows), 1.0) * per_row[:, rows.power > 0].sum(axis=1)
     dimension = np.array([rows.count - rows.centred - fit.free for fit in fits])
     errors, scores = pooled(loo, rows.power), pooled(gcv, rows.power)
-    # In units of the mean, whose squares overflow nowhere
+    # Divided by the mean, so that squares do not overflow
     squares = [pooled(fit.left_out()[0] ** 2, rows.power) for fit in fits]
     units = np.stack([each / max(float(rows.w @ each / rows.weight), TINY) for each in squares], 1)
     deviation = errors * deviation_of(units, units, rows.w, 1.0)
@@ -304,7 +304,7 @@ def _path(penalties: Penalties) -> Path:
 def _outcome(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None
 ) -> Outcome:
-    """Return the outcome; an edge where the criterion falls at an end of the penalties tried."""
+    """Return the outcome; an edge if the criterion still falls at the end of the penalties."""
     power, shared = penalties.rows.power, len(chosen) == 1
     if not np.any(power > 0):
         return Outcome.CONSTANT_TARGET
@@ -314,7 +314,7 @@ def _outcome(
     if criterion == "given":
         return Outcome.SOLVED
     low, high = np.exp(penalties.bounds)
-    falls = 0.0  # Below zero where the criterion falls towards smaller penalties
+    falls = 0.0  # Negative if the criterion falls towards smaller penalties
     if min(each.values()) <= 1.001 * low or max(each.values()) >= 0.999 * high:
         falls = -1.0 if min(each.values()) <= 1.001 * low else 1.0
     elif before is not None:
@@ -343,11 +343,11 @@ def choose_penalty(
     criterion: str = "auto",
     start: float | None = None,
 ) -> tuple[Float[Array, " t"], EvidenceOutcome]:
-    """Return λ = σ²/a² of each target, and the outcome: O(m³) for each of four to twelve λ.
+    """Return λ = σ²/a² of each target, and the outcome; O(m³) for each of four to twelve λ.
 
-    "evidence" takes the largest marginal likelihood; "auto", where noise and amplitude are open,
-    the largest among λ at which leave-one-out errors exceed the least by about one per cent at
-    most: a kernel that is not that of the data may predict badly elsewhere.
+    "evidence" maximises the marginal likelihood. "auto", if noise and amplitude are not given,
+    maximises it among λ with a leave-one-out error at most about 1 % above the smallest, because
+    with a misspecified kernel the maximum may predict badly.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
     bounds = LOWEST * few.trace, HIGHEST * few.trace

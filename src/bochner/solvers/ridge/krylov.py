@@ -1,24 +1,24 @@
-"""Systems (G + αI)u = b of several penalties and right sides, solved in one growing subspace.
+"""Systems (G + αI)u = b for several penalties and right-hand sides, in one Krylov subspace.
 
-G is known only by its products, each a pass over rows, so the number of passes is minimised. The
-system of each penalty is solved within the span of the orthonormal directions S so far, T = GS,
+G is available by products only, each a pass over rows, so the number of passes is minimised. The
+system of each penalty is solved within the span of the current orthonormal directions S, T = GS,
 
     u = S (SᵀT + αI)⁻¹ Sᵀb,   r = b − Tu' − αu,   u' = Sᵀu,
 
-whose error is the least that the span allows in the norm of G + αI. One decomposition of SᵀT
-serves all penalties. A pass then multiplies preconditioned residuals, one for each unsolved right
-side. For one penalty that is the block method of conjugate gradients (O'Leary 1980) without its
-recurrences; keeping the span from system to system is recycling (Parks et al. 2006).
+which minimises the error over the span in the norm of G + αI. One decomposition of SᵀT serves all
+penalties. A pass then multiplies the preconditioned residuals of all right-hand sides that have not
+converged. For one penalty this is block conjugate gradients (O'Leary 1980) without recurrences;
+using the span for several systems is recycling (Parks et al. 2006).
 
-Products may be float32. For a certain bound, the residual is computed by float64 products and
-solved for again.
+Products may be float32. For a proven bound, the residual is computed by float64 products, and the
+system of the residual is solved again.
 
-The kernel matrix of rows is such a G too (:func:`solve_kernel_systems`). There a solution u with
-residual r predicts, at any x, within
+G can also be the kernel matrix of rows (:func:`solve_kernel_systems`). Predictions of a solution u
+with residual r differ, at any x, by at most
 
     √k(x, x) · min(√(rᵀP⁻¹r), |r|/(2√α))
 
-of the exact one where P ⪯ G + αI: the difference f has |f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r for
+from the exact ones if P ⪯ G + αI: the difference f has |f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r for
 e = (G + α)⁻¹r, and eᵀGe ≤ |r|²/(4α). If P = ZZᵀ + αI with ZZᵀ ⪯ G (Nyström, Mercer),
 κ(P⁻¹(G + α)) ≤ 1 + Tr(G − ZZᵀ)/α.
 """
@@ -31,8 +31,8 @@ import numpy as np
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 
-MOST_BYTES = 384 << 20  # Bytes of directions and products
-LEAST_DROP = 1e-4  # Least factor by which a residual falls between exact residuals
+MOST_BYTES = 384 << 20  # Largest memory of directions and products, in bytes
+LEAST_DROP = 1e-4  # Reduction of the residual after which it is computed exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,11 @@ class KrylovSolution:
     """Result of the iteration."""
 
     u: Float[Array, "n t"]
-    #: Predictions differ from the exact ones by no more, in units of ``scale``.
+    #: Bound on the error of predictions, in units of ``scale``.
     bound: Float[Array, " t"]
     converged: bool
     iterations: int
-    history: tuple[str, ...]  # one line for each exact residual
+    history: tuple[str, ...]  # one line per exact residual
     residual: Float[Array, "n t"]  # b − (G + α)u
 
 
@@ -55,10 +55,10 @@ def low_rank_inverse(
     r: Float[Array, "n t"],
     alphas: Float[Array, " t"],
 ) -> Float[Array, "n t"]:
-    """Return (r − Z V (s + α)⁻¹VᵀZᵀ r)/α with ZᵀZ = V diag(s) Vᵀ, a penalty for each column.
+    """Return (ZZᵀ + α)⁻¹r = (r − Z V (s + α)⁻¹VᵀZᵀ r)/α, ZᵀZ = V diag(s) Vᵀ, one α per column.
 
-    Products with Z are of its precision: float32 halves the time, and serves where its rounding of
-    ZᵀZ is little beside α.
+    Products with Z have its dtype: float32 halves the time, and is accurate if its rounding error
+    of ZᵀZ is far below α.
     """
     scale = np.abs(r).max(axis=0, initial=np.finfo(float).tiny)
     inside = vectors.T @ (Z.T @ (r / scale).astype(Z.dtype))
@@ -69,7 +69,7 @@ def low_rank_inverse(
 
 @dataclass(frozen=True, eq=False)
 class ShiftedSystems:
-    """(G + α_j I)u_j = b_j."""
+    """The systems (G + α_j I)u_j = b_j."""
 
     right: Float[Array, "D c"]
     alphas: Float[Array, " c"]
@@ -78,7 +78,7 @@ class ShiftedSystems:
     def bound(
         self, residual: Float[Array, "D c"], z: Float[Array, "D c"] | None = None
     ) -> Float[Array, " c"]:
-        """Return |r|/(2√α), or √(rᵀz) of z = P⁻¹r where that is less, in units of the scale."""
+        """Return |r|/(2√α), or √(rᵀz) with z = P⁻¹r if this is less, in units of ``scale``."""
         size = np.sqrt((residual**2).sum(axis=0) / (4 * self.alphas))
         if z is not None:
             size = np.minimum(size, np.sqrt(np.maximum((residual * z).sum(axis=0), 0.0)))
@@ -86,11 +86,11 @@ class ShiftedSystems:
 
 
 class GrowingSubspace:
-    """Directions, their products with G, and solutions within their span.
+    """Directions S, their products G S, and solutions within their span.
 
-    ``multiply(V, precision)`` gives G V; ``n_sides`` right sides share the directions. These take
-    ``room`` bytes with their products; where there is no more, the span of the solutions and of the
-    last directions is kept. ``passes`` counts products, of any number of directions.
+    ``multiply(V, precision)`` returns G V; ``n_sides`` right-hand sides share the directions.
+    Directions and products take at most ``room`` bytes; then only the span of the solutions and of
+    the last directions is kept. ``passes`` counts the calls of ``multiply``.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class GrowingSubspace:
         most: int,
         proven: bool = True,
     ) -> KrylovSolution:
-        """Solve until bounds are below a tolerance, or up to ``most`` passes of this call.
+        """Solve until bounds are at most ``tol``, or for at most ``most`` passes.
 
-        ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each column. With ``proven``,
-        |r|/(2√α) must be below the tolerance. Else √(rᵀP⁻¹r) will do, mostly much less, which is
-        the error in the norm of G + αI as far as P is that matrix.
+        ``precondition(r, alphas)`` returns P⁻¹ r, for the penalty of each column. With ``proven``
+        the bound is |r|/(2√α). Otherwise it may be √(rᵀP⁻¹r), which is mostly much smaller, and is
+        the error in the norm of G + αI if P equals G + αI.
         """
         end = self.passes + most
         while True:
@@ -130,7 +130,7 @@ class GrowingSubspace:
                 break
             columns = np.argsort(-bound, kind="stable")[: np.count_nonzero(bound > tol)]
             if len(self._S) + len(columns) > self._most:
-                # Products of vectors within the span follow from those that are known.
+                # Products of vectors in the span follow from the known products.
                 kept = np.column_stack([u, self._S[-len(columns) :].T])
                 shares, _ = np.linalg.qr(self._S @ kept)
                 self._H = shares.T @ self._H @ shares
@@ -155,17 +155,17 @@ class GrowingSubspace:
         proven: bool = True,
         drop: float = 0.0,
     ) -> tuple[KrylovSolution, float]:
-        """Solve until residuals by products of float64 are below a tolerance.
+        """Solve until bounds of float64 residuals are at most ``tol``.
 
-        ``drop`` is the reduction of a residual up to which products in this precision are
-        accurate. The number returned is the bound of the first float64 residual.
+        ``drop`` is the reduction of a residual down to which products in this precision are
+        accurate. The returned number is the bound of the first float64 residual.
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
         left, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
         while True:
-            trusted = max(tol, drop * worst)
-            solution = self.solve(left, precondition, trusted, end - self.passes, proven)
+            target = max(tol, drop * worst)
+            solution = self.solve(left, precondition, target, end - self.passes, proven)
             u = u + solution.u
             self.passes += 1
             r = systems.right - self.multiply(u, "float64") - systems.alphas * u
@@ -187,15 +187,15 @@ class GrowingSubspace:
         values, vectors = np.zeros(0), self._H
         if len(self._H):
             values, vectors = eigh(self._H, check_finite=False)
-        seen = vectors.T @ (self._S @ systems.right)
-        inside = vectors @ (seen / (np.maximum(values, 0.0)[:, None] + systems.alphas))
+        projected = vectors.T @ (self._S @ systems.right)
+        inside = vectors @ (projected / (np.maximum(values, 0.0)[:, None] + systems.alphas))
         u = self._S.T @ inside
         return u, systems.right - self._T.T @ inside - systems.alphas * u
 
     def _extend(self, V: Float[Array, "D c"]) -> bool:
-        """Add the new parts of directions by a pass; return whether there are any.
+        """Add the components of V orthogonal to the basis by a pass; return whether there are any.
 
-        A direction is new if a millionth of it is orthogonal to the basis.
+        Components below 1e-6 of a direction are ignored.
         """
         S, size = self._S, np.linalg.norm(V, axis=0)
         Q = V.T[size > 0] / size[size > 0, None]
@@ -231,12 +231,12 @@ def solve_kernel_systems(
     max_iter: int = 1000,
     ordered: bool = True,
 ) -> KrylovSolution:
-    """Solve for all targets at once; each product with the kernel matrix serves all of them.
+    """Solve for all targets together; each product with the kernel matrix serves all of them.
 
-    ``exact(V)`` is that product, ``rough(V)`` the same in float32, used where the residual can fall
-    by much before its rounding matters. ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of
-    each column; ``peak`` is the largest √k(x, x); ``tol`` bounds the error of predictions, in units
-    of the spread of the target; ``ordered``: whether P ⪯ G + α, so that rᵀP⁻¹r bounds the error.
+    ``exact(V)`` returns the product in float64, ``rough(V)`` in float32, which is used while its
+    rounding error is far below the residual. ``precondition(r, alphas)`` returns P⁻¹ r, for the
+    penalty of each column. ``peak`` is the largest √k(x, x). ``tol`` bounds the error of
+    predictions, relative to the spread of the target. ``ordered``: whether P ⪯ G + α.
     """
     n, t = systems.right.shape
     drop = float(np.finfo(np.float32).eps * peak**2 * np.sqrt(n) / systems.alphas.min())
@@ -245,8 +245,8 @@ def solve_kernel_systems(
     def multiply(V: Array, precision: str) -> Array:
         return exact(V) if rough is None or precision == "float64" else rough(V)
 
-    # Products so rough that a residual falls by less than ten are not worth their exact ones. 128
-    # directions at least, of all targets, are kept: 2 KB a row.
+    # float32 is not used if it reduces a residual by less than ten. At least 128 directions of all
+    # targets are stored: 2 KB per row.
     for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
         space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * 128 * n))
         least = max(LEAST_DROP, drop) if precision == "float32" else LEAST_DROP

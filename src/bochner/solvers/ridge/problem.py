@@ -1,17 +1,17 @@
-"""A ridge regression at any penalty, its solution at one, and the criteria that compare penalties.
+"""Criteria for the penalty of a ridge regression: GCV, leave-one-out error and evidence.
 
     minimise  Σ w_i (y_i − f(x_i))² + α ‖f‖²,   f̂ = H y.
 
-For any form of f, a criterion needs the residual sum of squares, q = (y − ȳ)ᵀ(K + αI)⁻¹(y − ȳ),
-tr (I − H) and log |K + αI|, all on the ν = n − 1 contrasts that an intercept leaves (ν = n without
-one), and the residuals r and 1 − h of rows (Hastie, Tibshirani and Friedman 2009, section 7.10;
-Rasmussen and Williams 2006, eq. 2.30 and 5.10):
+Criteria need the residual sum of squares, q = (y − ȳ)ᵀ(K + αI)⁻¹(y − ȳ), tr (I − H) and
+log |K + αI|, all on the ν = n − 1 contrasts that an intercept leaves (ν = n without an intercept),
+and the residual r and the leverage h of each row (Hastie, Tibshirani and Friedman 2009, section
+7.10; Rasmussen and Williams 2006, eq. 2.30 and 5.10):
 
     leave-one-out errors   r_i/(1 − h_i),
     GCV                    (RSS/W) (n/tr (I − H))²,
     log p(y)               −½ (q/a² + log |K + αI| + ν log 2πa²),   â² = q/ν.
 
-n is the number of rows, or W where weights count copies.
+n is the larger of the number of rows and W, as weights may count copies.
 """
 
 from typing import Any
@@ -20,21 +20,21 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 
-LEAST_SLACK = 1e-100  # Least value of 1 − h, for a row that the fit interpolates
-TINY = float(np.finfo(float).tiny)  # Below this numbers are no divisors
+LEAST_SLACK = 1e-100  # Floor for 1 − h, for a row that the fit interpolates
+TINY = float(np.finfo(float).tiny)  # Floor for divisors
 
 
-# A problem has ``weight``, W = Σ w, ``count``, n or W where weights count copies, and ``centred``,
-# whether an intercept is fitted: :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows`,
+# A problem has ``weight`` (W = Σ w), ``count`` (n, see above) and ``centred`` (whether an intercept
+# is fitted). Classes: :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows`,
 # :class:`bochner.solvers.waves.WaveProblem` and :class:`~.iterative.WideProblem`.
 #
-# A smoother, the solution at one penalty, or along a path of penalties, which is then the first
-# axis, has ``alpha``, ``rss`` and ``quadratic_form``, Σ w (y − ŷ)² and q of each target, ``free``,
-# tr (I − H), and ``log_det``, log |K + αI|. ``gcv`` needs no q and no ``log_det``.
+# A smoother is the solution at one penalty, or along a path of penalties (the first axis). It has
+# ``alpha``, ``rss`` (Σ w (y − ŷ)²) and ``quadratic_form`` (q) of each target, ``free``
+# (tr (I − H)) and ``log_det`` (log |K + αI|). ``gcv`` needs no q and no ``log_det``.
 
 
 def slack_of_leverage(leverage: Array, w: Array, most: float = 1.0) -> Array:
-    """Return 1 − min(w, most) h: a row of weight w is w equal rows; ``most`` are left out."""
+    """Return 1 − min(w, most) h: of a row with weight w, at most ``most`` copies are left out."""
     return 1 - np.minimum(w, most) * leverage
 
 
@@ -45,13 +45,13 @@ def slack_of_inverse(diagonal: Array, w: Array) -> Array:
 
 
 def left_out_errors(residuals: Array, slack: Array) -> Array:
-    """Return leave-one-out errors, infinite where 1 − h is zero."""
+    """Return leave-one-out errors r/(1 − h); infinite if 1 − h is zero."""
     errors = np.full(np.broadcast_shapes(residuals.shape, slack.shape), np.inf)
     return np.divide(residuals, slack, out=errors, where=slack > 0)
 
 
 def gcv(problem: Any, smoother: Any) -> Float[Array, "*p t"]:
-    """Return generalised cross-validation; infinite where no degree of freedom is left."""
+    """Return the GCV score of each target; infinite without degrees of freedom."""
     free = np.asarray(smoother.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         values = (problem.count / free) ** 2 * smoother.rss / problem.weight
@@ -59,14 +59,14 @@ def gcv(problem: Any, smoother: Any) -> Float[Array, "*p t"]:
 
 
 def freedom(problem: Any) -> float:
-    """Return ν."""
+    """Return ν, the degrees of freedom of the data."""
     return max(problem.count - problem.centred, 0.0)
 
 
 def amplitude_at(
     problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
-    """Return a² of each target: ``amplitude``, else σ²/α of a given noise, else the best."""
+    """Return a² of each target: ``amplitude``, noise/α, or the value of largest likelihood."""
     q = np.maximum(smoother.quadratic_form, TINY)
     if amplitude is not None:
         return np.full_like(q, amplitude)

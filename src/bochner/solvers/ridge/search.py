@@ -1,4 +1,4 @@
-"""The penalty at which a criterion is least: along its slope, in steps, or between those tried."""
+"""Minimisation of a criterion over the penalty: by its slope, in steps, or by a parabola."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,16 +18,16 @@ def least_along(
     high: float,
     level: float = 3e-3,
 ) -> float:
-    """Return the first minimum of a function of one number, downhill from the start.
+    """Return the first minimum of a function of one variable, downhill from ``start``.
 
-    ``function`` returns a value and its slope. Steps grow until the slope changes its sign. Then
-    cubics between both ends are minimised until the slope is below ``level``, at most 14 times.
-    A flat place is no minimum if the value falls after it, as for fits that interpolate.
+    ``function`` returns value and slope. Steps grow until the slope changes its sign. Then cubics
+    between both ends are minimised until |slope| ≤ ``level``; at most 14 evaluations in total. A
+    flat point is not a minimum if the value falls beyond it, as for fits that interpolate.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
     best, count = (here[0], x), 1
-    # Shorter where the slope is small beside a curvature of 0.1
+    # The step to the minimum for a curvature of 0.1
     step = float(np.clip(abs(here[1]) / 0.1, np.log(2.0), np.log(10.0)))
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
     while count < 14 and (abs(here[1]) > level or True not in ends):
@@ -63,9 +63,9 @@ def downhill(
     sizes: Sequence[int] = (1,),
     worth: float = 0.0,
 ) -> int:
-    """Return the place of the least value, downhill from a start in steps of falling size.
+    """Return the integer of smallest value, downhill from ``start``, by steps of these sizes.
 
-    Steps down are tried first. Each must lower the value by more than the share ``worth``.
+    Negative steps are tried first. A step must lower the value by more than ``worth`` times it.
     """
     best, (low, high) = start, bounds
     for size in sizes:
@@ -79,15 +79,15 @@ def downhill(
 
 
 def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
-    """Return the minimum of a parabola through the least value and its neighbours."""
+    """Return the minimum of the parabola in log α through the smallest value and its neighbours."""
     at = int(np.argmin(values))
     if not 0 < at < len(alphas) - 1:
         return float(alphas[at])
     x, y = np.log(alphas[at - 1 : at + 2]), values[at - 1 : at + 2]
-    bend, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
-    if not bend > 0:
+    curvature, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
+    if not curvature > 0:
         return float(alphas[at])
-    step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
+    step = np.clip(-slope / (2 * curvature), x[0] - x[1], x[2] - x[1])
     return float(np.exp(x[1] + step))
 
 
@@ -102,7 +102,7 @@ def likeliest_alpha(
 ) -> tuple[float, EvidenceOutcome]:
     """Return λ = σ²/a² of one target, by largest evidence or by ``find``, and the outcome.
 
-    ``law`` are σ² and a² where they are given.
+    ``law`` is (σ², a²), each None if it is not given.
     """
     (noise, amplitude), (low, high) = law, bounds
     if noise is not None and amplitude is not None:

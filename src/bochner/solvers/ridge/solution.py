@@ -66,29 +66,27 @@ class Outcome(Sentence):
         return Outcome.worst([self, Outcome.LEAST_NORM]) is Outcome.LEAST_NORM
 
 
-# Differences between errors that are rounding. Rounding of float64 products, which differs between
-# processors, moves a leave-one-out error by less than 1e-6 of itself, and by less than 1e-10 of the
-# variance where it is next to nothing: the square of 1e-5, a hundred times what rounding leaves of
-# residuals at the smallest penalties. A choice is decided by differences a hundred times above
-# rounding.
+# Differences between errors at rounding level. Rounding of float64 products, which differs between
+# processors, changes a leave-one-out error by less than 1e-6 of it, and tiny errors by less than
+# 1e-10 of the variance: the square of 1e-5, a hundred times the rounding error of residuals at the
+# smallest penalties. Choices depend only on differences a hundred times larger.
 
-NO_ERROR = 1e-10  # Errors below this share of the targets' variance are rounding
+NO_ERROR = 1e-10  # Errors below this, relative to the targets' variance, are rounding errors
 
-#: Errors within this share of one another are equal: of one fit, by products in float64; of several
-#: fits that are compared, by products in float64; and by products in float32.
+#: Relative differences at which errors count as equal: within one float64 fit, between float64
+#: fits, and between float32 fits.
 SAME_ROUNDED, SAME, SAME_FLOAT32 = 1e-6, 1e-4, 1e-3
 
-#: Errors that fall by less than this share of themselves a step of the path, or for half the
-#: penalty, are level: while they flatten, the twenty steps down to the end of a float64 path bring
-#: less than one in a hundred.
+#: Errors that fall by less than this share per step of the path, or for half the penalty, are
+#: level: the twenty steps to the end of a float64 path then lower the error by less than 1 %.
 LEVEL = 5e-4
 
 
 def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> int:
-    """Return the index of the best of a criterion, in rising order of alpha.
+    """Return the index of the best value of a criterion; ``values`` are ascending in alpha.
 
-    Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
-    the differences mean nothing, and on a plateau they are rounding.
+    Among errors within ``share`` of the smallest, or 1e-10 of the largest, the largest alpha is
+    chosen, because these differences are rounding errors.
     """
     if criterion == "evidence":
         return int(np.argmax(values))
@@ -98,7 +96,7 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> 
 
 
 def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
-    """Mean over targets of relative errors, in units of the mean power: no target dominates."""
+    """Return the mean over targets of error/power, times the mean power: no target dominates."""
     varies = power > 0
     if not np.any(varies):
         return errors.mean(axis=1)
@@ -107,9 +105,9 @@ def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Arra
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Criteria along a path of penalties, all (p,) float64; infinite or NaN where not known."""
+    """Criteria along a path of penalties, (p,) float64; infinite or NaN if unknown."""
 
-    alphas: Float[Array, " p"]  # rising
+    alphas: Float[Array, " p"]  # ascending
     # Leave-one-out mean squared error of all rows. For a sample it is the mean, exact for each row,
     # times the ratio of mean squared residuals of all rows and the sample. Several targets: the
     # mean of their errors relative to their variances, times the mean variance.
@@ -141,7 +139,7 @@ class Path:
         return int(np.argmax(np.isfinite(getattr(self, criterion))))
 
     def level(self, criterion: str) -> bool:
-        """Whether the errors are level at the smallest alpha that has one, see :data:`LEVEL`."""
+        """Whether the errors are level at the smallest alpha with an error; see :data:`LEVEL`."""
         if criterion == "evidence":
             return False
         errors, low = getattr(self, criterion), self.lowest(criterion)
@@ -170,7 +168,7 @@ class Solution:
         return replace(self, coef=self.coef[order], slack=slack)
 
     def in_unit(self, unit: float) -> "Solution":
-        """Return the solution of weights in a unit as that of the weights themselves."""
+        """Return the solution for weights multiplied by ``unit``."""
         path = replace(self.path, alphas=self.path.alphas * unit)
         return replace(self, alpha=self.alpha * unit, path=path)
 
@@ -220,8 +218,8 @@ def as_alpha(alpha: Any, who: str) -> Alpha:
         if alpha in PENALTY_CRITERIA:
             return alpha  # type: ignore[return-value]
         raise InvalidInput(
-            f'{who}: alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or such a '
-            f"number for each target; got {alpha!r}."
+            f'{who}: alpha must be "loo", "gcv", "evidence", a nonnegative number, or one number '
+            f"per target; got {alpha!r}."
         )
     if isinstance(alpha, list | tuple) or np.ndim(alpha) == 1:
         each = tuple(nonnegative(a, who, f"alpha[{i}]") for i, a in enumerate(alpha))
@@ -232,7 +230,7 @@ def as_alpha(alpha: Any, who: str) -> Alpha:
 
 
 def given_alpha(alpha: Alpha) -> float | None:
-    """Return the smallest of given penalties, None where a criterion chooses."""
+    """Return the smallest given penalty; None if a criterion chooses it."""
     return None if isinstance(alpha, str) else float(np.min(alpha))
 
 
@@ -281,9 +279,10 @@ def choose_alpha(
     best: Callable[[int | None], float],
     constant: float,
 ) -> tuple[Float[Array, " c"], str]:
-    """Return the given penalty, or the best of all targets or of each, and the criterion.
+    """Return the given penalty, or the best for all targets or for each, and the criterion.
 
-    ``best`` finds that of a target, or for None of all; ``constant`` is that of constant targets.
+    ``best(target)`` returns the best penalty, of all targets for None; ``constant`` is the penalty
+    of constant targets.
     """
     if not isinstance(alpha, str):
         return as_given(alpha, len(power)), "given"
@@ -296,7 +295,7 @@ def choose_alpha(
 
 
 def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
-    """Return given penalties: one, or one per target."""
+    """Return the given penalties as an array: one, or one per target."""
     if isinstance(alpha, tuple) and len(alpha) != targets:
         raise InvalidInput(
             f"alpha must be one number, or one for each of the {targets} targets; got {len(alpha)}."
@@ -390,7 +389,7 @@ class Evidence:
 
 
 def as_variance(value: object, name: str) -> float | None:
-    """Return a given noise ≥ 0 or amplitude > 0, or None for "auto" and "evidence"."""
+    """Return a given noise ≥ 0 or amplitude > 0; None for "auto" and "evidence"."""
     if isinstance(value, str):
         if value in ("auto", "evidence"):
             return None
