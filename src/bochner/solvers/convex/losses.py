@@ -1,4 +1,4 @@
-"""Convex losses ℓ(y, f) as values: value, slope and curvature in f, and a smooth one near it.
+"""Convex losses ℓ(y, f): value, slope and curvature in f, and smooth approximations.
 
 Arrays y and f are (n, t) float64, one problem a column
 (:func:`bochner.solvers.convex.newton.minimise`). A new loss is a class with ``value``, ``slope``
@@ -30,11 +30,11 @@ from bochner.errors import InvalidInput, InvalidType
 class Loss(ABC):
     """A convex loss of the prediction f, for the target y."""
 
-    #: Whether one value is made of all columns of a row.
+    #: Whether a row has one value for all columns together.
     joint: ClassVar[bool] = False
-    #: p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0.
+    #: p, if ℓ(y/s, f/s) = s⁻ᵖ ℓ(y, f) for every unit s; else 0.
     degree: ClassVar[int] = 0
-    #: Name of a parameter that is a number or one for each column, and whether it is in units of y.
+    #: Name of a parameter (one number, or one per column), and whether it is in units of y.
     parameter: ClassVar[str] = ""
     in_units_of_y: ClassVar[bool] = True
     #: Width over which a slope changes; 0 where it jumps, None if the loss is smooth by itself.
@@ -73,17 +73,17 @@ class Loss(ABC):
         return state
 
     def smooth(self, width: float) -> "Loss":
-        """Return the loss whose slope takes ``width`` to change where this one's jumps."""
+        """Return the loss with its jumps of the slope smoothed over ``width``."""
         return replace(self, width=width)  # type: ignore[type-var]
 
     def in_units(self, units: Float[Array, " t"]) -> "Loss":
-        """Return the loss with its parameter, if in units of y, in these, one for each column."""
+        """Return the loss for y divided by ``units``, one per column."""
         if not (self.parameter and self.in_units_of_y):
             return self
         return self.of(np.asarray(getattr(self, self.parameter)) / units)
 
     def centred(self, fitted: Float[Array, "*n t"]) -> Float[Array, "*n t"]:
-        """Return numbers of all columns; where only their differences matter, about their mean."""
+        """Return ``fitted``; for a joint loss centred over columns, as only differences matter."""
         return fitted - fitted.mean(axis=-1, keepdims=True) if self.joint else fitted
 
     def at(self, columns: Array) -> "Loss":
@@ -94,18 +94,18 @@ class Loss(ABC):
         return self.of(np.array(values)[columns])
 
     def of(self, numbers: Any) -> "Loss":
-        """Return the loss with this parameter: one for each column, or one number if all are."""
+        """Return the loss with this parameter: one number if all are equal, else one per column."""
         each = tuple(np.atleast_1d(numbers).tolist())
         value = each[0] if len(set(each)) == 1 else each
         return replace(self, **{self.parameter: value})  # type: ignore[type-var]
 
     def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:
-        """Return the constants of least loss, the smallest of several; None without a formula."""
+        """Return the (smallest) constants of least loss; None without a formula."""
         return None
 
 
 def weighted(w: Array, A: Array) -> Array:
-    """Return w A; rows of no weight take no part."""
+    """Return w A, with zeros for rows of zero weight, even if A is infinite there."""
     if w.all():
         return w * A
     return np.multiply(w, A, out=np.zeros(np.broadcast_shapes(w.shape, A.shape)), where=w > 0)
@@ -324,7 +324,7 @@ class GammaDeviance(Loss):
 
 
 def _exp(f: Array) -> Array:
-    """Return exp(f), infinite where no weight could be put on it."""
+    """Return exp(f), infinite above LARGEST_EXPONENT."""
     return np.where(f > LARGEST_EXPONENT, np.inf, np.exp(np.minimum(f, LARGEST_EXPONENT)))
 
 
@@ -333,7 +333,7 @@ def _exp(f: Array) -> Array:
 
 @dataclass(frozen=True)
 class Hinge(MarginLoss):
-    """max(0, 1 − y f), squared without a width; nothing where y is 0: such rows take no part."""
+    """max(0, 1 − y f), squared without a width; rows with y = 0 are ignored."""
 
     width: float | None = None
     edge: float = field(default=1.0, repr=False)  # The least y f without a loss
@@ -403,7 +403,7 @@ LOG_LOSSES = (Logistic, Multinomial)  # Minus the log of the probability of the 
 
 
 def as_levels(levels: Any) -> tuple[float, ...]:
-    """Return levels of quantiles, rising, each between 0 and 1."""
+    """Return the levels of quantiles as a tuple; refuse levels outside (0, 1) or not increasing."""
     given = tuple(finite(q, "quantiles", "a level") for q in np.atleast_1d(levels))
     rising = given == tuple(sorted(set(given)))
     if not given or not rising or not all(0 < q < 1 for q in given):
@@ -432,7 +432,7 @@ def huber_scale(
 
 
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
-    """Return a loss given by name, or as a value; "quantile" has a column for each level."""
+    """Return a loss, given as it is or by name; "quantile" has one column per level."""
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str) and loss in NAMES:

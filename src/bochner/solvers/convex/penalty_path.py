@@ -1,4 +1,4 @@
-"""Choose the penalty by the loss of rows that were left out.
+"""Choice of the penalty by the held-out loss.
 
 Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
 :class:`HeldOutLoss` remembers the loss of each step; the search goes downhill from a step that is
@@ -81,7 +81,7 @@ Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 
 @dataclass(frozen=True, eq=False)
 class HeldOutLoss:
-    """Loss of the left-out rows, for penalties by their step; each is computed once."""
+    """Held-out loss as a function of the step of the penalty; each value is computed once."""
 
     problem: Problem  # its penalty is not looked at
     folds: Sequence[Bool[Array, " n"]]
@@ -128,7 +128,7 @@ class HeldOutLoss:
             return (w[every] * loss.value(y[every], f)).sum(axis=0)
 
     def _nearest(self, fold: int, step: int) -> State | None:
-        """Return the minimum at the nearest penalty; on a kernel matrix at no smaller one."""
+        """Return the minimum at the nearest penalty; on a kernel matrix, the nearest larger."""
         of_kernel = isinstance(self.problem.rows, KernelMatrix)
         known = [at for at in self.ends if at[0] == fold and (at[1] <= step or not of_kernel)]
         nearest = min(known, key=lambda at: abs(at[1] - step), default=None)

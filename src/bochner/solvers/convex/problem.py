@@ -1,4 +1,4 @@
-"""The objective and its minimum, sums over rows that it needs, and line searches.
+"""The objective, its minimum, sums over rows, and line searches.
 
 For every column of targets, f = Zβ + b:
 
@@ -139,7 +139,7 @@ class DualRows(ABC):
     def system(
         self, problem: "Problem", curvature: Float[Array, "n t"]
     ) -> Callable[["Gradient"], "State"]:
-        """Return the function that takes a gradient to a step down it."""
+        """Return a function from a gradient to a descent step."""
 
 
 Gradient = tuple[Array, Array]  # r and s: of the objective K r in c, and s in b
@@ -207,7 +207,7 @@ def images(rows: Rows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
 
 
 def taken_rows(rows: Rows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
-    """Return the features of the rows taken, by one pass."""
+    """Return the features of the rows in the mask ``taken``, by one pass."""
     return np.concatenate(rows.sum(OverRows(getitem, (taken,), stacked=True)))
 
 
@@ -263,7 +263,7 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A point, or a step between points, with all that a similar problem can start from."""
+    """A point, or a step, with the data from which a similar problem can start."""
 
     coef: Float[Array, "D t"]  # of features, or of the kernel and each row
     intercept: Float[Array, " t"]
@@ -452,7 +452,7 @@ def _root(
 def best_constant(
     loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
 ) -> Float[Array, " t"]:
-    """Return the constants of least loss: by a formula, a descent, or doubling, then halving."""
+    """Return the constants that minimise the loss: by a formula, by descent, or by bisection."""
     known = loss.constant(y, w)
     if known is not None:
         return known

@@ -1,7 +1,7 @@
 """Choice of the penalty of a ridge regression on a kernel matrix, by the slope of a criterion.
 
 A search takes three to six penalties (two to four for a candidate kernel), with one factor and one
-inverse each. An eigendecomposition for all penalties takes as long as 5.6 of them (512 to 2,048 rows).
+inverse each. An eigendecomposition for all penalties takes as long as 5.6 (512 to 2,048 rows).
 """
 
 from collections.abc import Callable
