@@ -253,9 +253,7 @@ FORMULAS = {
     kernels.Sum: lambda k, x, y: value(k.left, x, y) + value(k.right, x, y),
     kernels.Product: lambda k, x, y: value(k.left, x, y) * value(k.right, x, y),
     kernels.Scaled: lambda k, x, y: k.scale * inside(k, x, y),
-    kernels.Columns: lambda k, x, y: inside(
-        k, [x[c] for c in k.columns], [y[c] for c in k.columns]
-    ),
+    kernels.Columns: lambda k, x, y: inside(k, *([z[c] for c in k.columns] for z in (x, y))),
     kernels.Mahalanobis: mahalanobis,
     kernels.Power: lambda k, x, y: inside(k, x, y) ** k.exponent,
     kernels.Exp: lambda k, x, y: mpmath.exp(inside(k, x, y)),

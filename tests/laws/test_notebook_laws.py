@@ -51,12 +51,7 @@ RESULTS = {
     ),
     "choice": (lambda: ridge().choice_, lambda choice: choice.reason),
     "comparison": (lambda: bo.compare(KERNEL, X, n_features=16, **SEED), "measured"),
-    "bounds": (
-        lambda: bo.compare_bounds(
-            KERNEL, X, alpha=1.0, n_features=32, n_draws=2, n_sample=64, **SEED
-        ),
-        "measured",
-    ),
+    "bounds": (lambda: bo.compare_bounds(KERNEL, X, alpha=1.0, n_draws=2, **SEED), "measured"),
     "plan": (lambda: bo.plan(X, Y, KERNEL, methods=["nystrom"], widths=[8, 16], **SEED), "seconds"),
     "width": (lambda: bo.required_features(KERNEL, "nystrom", X, alpha=1.0, **SEED), "ε"),
     "tuning": (lambda: bo.tune(ridge(), X, Y), "Kernel: "),

@@ -358,9 +358,7 @@ def test_a_right_loss_is_taken_where_it_is_tried_far_from_zero(scale):
 def test_any_rising_penalty_of_the_norm_has_its_least_value(R, loss, elementwise):
     X, y, w = data()
     y = y if loss == "multinomial" else 3 * y[:, :1]
-    model = general(loss=loss, penalty=R, alpha=1.0, n_features=5).fit(
-        X, y if loss == "multinomial" else y[:, 0], w
-    )
+    model = general(loss=loss, penalty=R, alpha=1.0, n_features=5).fit(X, y, w)
     Z = model.map_(X)
     coef = model.coef_.reshape(-1, Z.shape[1]).T
     found = w @ elementwise(y, Z @ coef + model.intercept_) + R(np.linalg.norm(coef))
