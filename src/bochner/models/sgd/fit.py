@@ -215,9 +215,6 @@ Reader = Callable[[Any], Float[Array, "c m"]]
 Window = tuple[Reader, Array, Array]  # Reader of rows, targets, weights
 
 
-# --- Fits ----------------------------------------------------------------------------------------
-
-
 def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None = None) -> SgdFit:
     """Return the fit to rows in memory, starting from an earlier fit or from zero."""
     rows = _gathered(spec, blocks)
@@ -323,9 +320,6 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
     for rows in slices(len(kept), block_rows(width, 256)):
         kept[rows] = values(rows)
     return kept.__getitem__
-
-
-# --- Walking -------------------------------------------------------------------------------------
 
 
 def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
