@@ -111,9 +111,8 @@ def shares(file):
 def pytest_xdist_make_scheduler(config, log):
     """Groups of `--dist loadgroup`; those of pytest-xdist 3.8 need a pytest before 9.2."""
     scheduling = import_module("xdist.scheduler").LoadScopeScheduling
-    ours = type(
-        "Scheduling", (scheduling,), {"_split_scope": lambda self, nodeid: together(nodeid)}
-    )
+    split = lambda self, nodeid: together(nodeid)
+    ours = type("Scheduling", (scheduling,), {"_split_scope": split})
     return ours(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 

@@ -145,9 +145,8 @@ def serves(method, kernel):
     if getattr(kernel, "power", 2) < 2 and method in FOURIER[4:]:
         return False  # Sobol points need a quantile
     by_coordinate = any(name in repr(kernel) for name in DENSE_ONLY if name != "Modulated")
-    return not (
-        by_coordinate and isinstance(method, bo.Fourier) and method.placement == bo.Orthogonal()
-    )
+    orthogonal = isinstance(method, bo.Fourier) and method.placement == bo.Orthogonal()
+    return not (by_coordinate and orthogonal)
 
 
 MAPS = [(kernel, method) for kernel in KERNELS for method in METHODS if serves(method, kernel)]
@@ -349,9 +348,7 @@ def globe(n=400, seed=0):
 def two_maps(n=300, D=60):
     """A map of random frequencies and one of landmarks, drawn from the same rows."""
     ask = {"n_features": D, "X": points(n), "random_state": 0}
-    return [
-        bo.draw(Gaussian(1.5), method, **ask) for method in (bo.Fourier(bo.IID()), bo.Nystrom())
-    ]
+    return [bo.draw(Gaussian(1.5), method, **ask) for method in ("iid", "nystrom")]
 
 
 def sample_of(X, y, w=None, seed=0):

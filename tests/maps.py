@@ -136,9 +136,7 @@ def takes_sparse_rows(case):
 def rows_of(case, n, seed=0):
     """Return n rows of as many columns as the family has."""
     d = FAMILIES[case.family].columns
-    return (
-        gallery.rows(n, seed) if d == N_COLUMNS else np.random.default_rng(seed).normal(size=(n, d))
-    )
+    return gallery.rows(n, seed) if d == N_COLUMNS else gallery.points(n, d, seed)
 
 
 def afresh(case, seed=0, width=None, X=None):

@@ -262,9 +262,7 @@ FORMULAS = {
     kernels.Monotone: monotone,
     kernels.Warped: lambda k, x, y: inside(k, *of_function(k, (x, y))),
     kernels.Windows: of_windows,
-    kernels.Custom: lambda k, x, y: mpmath.mpf(
-        float(k.function(np.array([x]), np.array([y]))[0, 0])
-    ),
+    kernels.Custom: lambda k, x, y: mpmath.mpf(k.function(np.array([x]), np.array([y])).item()),
     kernels.Periodic: periodic,
     kernels.SpectralMixture: spectral_mixture,
     kernels.AdditiveChi2: lambda k, x, y: summed(

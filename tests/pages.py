@@ -67,7 +67,6 @@ def whole(page):
 
 def drawings(page):
     """Titles and SVG of the pictures of a page."""
-    found = re.findall(
-        r'<img class="plot" alt="(.*?)" src="data:image/svg\+xml;base64,(.*?)"', page
-    )
+    plot = r'<img class="plot" alt="(.*?)" src="data:image/svg\+xml;base64,(.*?)"'
+    found = re.findall(plot, page)
     return [(title, base64.b64decode(source).decode()) for title, source in found]

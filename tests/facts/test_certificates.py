@@ -42,20 +42,13 @@ def test_no_number_of_features_is_promised_where_the_mean_over_draws_is_off(meth
     # The noise, of which two draws differ, is less than the error.
     assert np.linalg.norm(A - B) / 2**0.5 < 0.9 * np.linalg.norm(A - K)
     assert certify(a, X, alpha=1.0).features_to_halve is None
-
-
-def test_halving_takes_four_times_the_features_of_a_series_that_leaves_nothing_out():
-    a = bo.draw(
-        Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=points(), random_state=0
-    )
-    assert certify(a, points(), alpha=1.0).features_to_halve == 4 * a.n_features
+    whole = bo.draw(Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=X, random_state=0)
+    assert certify(whole, X, alpha=1.0).features_to_halve == 4 * whole.n_features
 
 
 def test_what_is_left_out_is_known_of_a_cut_series_and_of_unbiased_maps():
-    X, method = points(60), bo.Gegenbauer("monomial", order=1, degree=2)
-    cut, known = (
-        bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in (method, "iid")
-    )
+    X, methods = points(60), (bo.Gegenbauer("monomial", order=1, degree=2), "iid")
+    cut, known = (bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in methods)
     assert (cut.left_out(X) > 0).all()
     assert (known.left_out(X) == 0).all()
 
@@ -220,9 +213,8 @@ def scores(phi, X, alpha):
 def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
     """Trend, shift and spread from dense eigenvalues of rows and groups, slopes by differences."""
     phi, kept, m = waves(), [], 128
-    c = certify(
-        Seen(phi, kept), points(m), kernel=phi.kernel, alpha=alpha, n_rows=n, random_state=0
-    )
+    given = {"kernel": phi.kernel, "alpha": alpha, "n_rows": n, "random_state": 0}
+    c = certify(Seen(phi, kept), points(m), **given)
     X, penalty = kept[0], alpha * m / n
     matched, _, _ = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
     assert c.resolved
@@ -236,10 +228,8 @@ def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
     low = whole + np.minimum(gain * reach, 0) - shift - spread * np.sqrt(1 - m / n)
     high = whole + np.maximum(gain * reach, shift) + spread
     middle = whole + (np.minimum(gain * min(reach, 1), 0) + shift) / 2
-    ends = [max(expit(below), np.exp(above)) for below, above in (low, middle, high)]
-    assert [c.epsilon_interval[0], c.epsilon, c.epsilon_interval[1]] == pytest.approx(
-        ends, rel=1e-5
-    )
+    ends = [max(expit(below), np.exp(above)) for below, above in (low, high, middle)]
+    assert [*c.epsilon_interval, c.epsilon] == pytest.approx(ends, rel=1e-5)
 
 
 def test_the_frobenius_error_of_a_sample_has_the_interval_of_a_jackknife():

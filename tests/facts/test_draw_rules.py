@@ -209,8 +209,10 @@ def test_truncation_is_told_from_noise():
     assert noise.limit == "rows"
 
 
-def test_an_open_method_ends_with_the_kernel_itself():
+def test_an_open_method_is_enough_and_ends_with_the_kernel_itself():
     """301 rows, an odd number, of which no smaller map holds enough."""
+    X, asked = points(400, seed=1), {"alpha": 4.0, "epsilon": 0.2, "random_state": 0}
+    assert true_epsilon(required_features(KERNEL, "auto", X, **asked).map, X, 4.0) <= 0.2
     X = points(301, seed=6)
     kernel = Gaussian(0.2)
     found = required_features(kernel, "auto", X, alpha=1e-6, epsilon=1e-3, random_state=0)
@@ -230,12 +232,6 @@ def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away()
     )
     assert found.limit is None
     assert found.n_features <= 1.2 * landmarks.n_features
-
-
-def test_the_map_is_enough_at_a_penalty():
-    X = points(400, seed=1)
-    asked = {"alpha": 4.0, "epsilon": 0.2, "random_state": 0}
-    assert true_epsilon(required_features(KERNEL, "auto", X, **asked).map, X, 4.0) <= 0.2
 
 
 def test_a_tolerance_that_is_not_reached_is_a_warning():
@@ -287,6 +283,20 @@ SERVED = {
     LINES: ["mercer", bo.Gegenbauer()],
     FEW: [bo.Explicit(), "iid"],
 }
+
+
+@pytest.mark.parametrize("error", [UnsupportedKernel, ZeroDivisionError])
+@pytest.mark.parametrize("method", ["iid", "nystrom"])
+def test_an_error_of_a_part_reaches_the_user(method, error):
+    """It was taken for a refusal of the method, and the message was about parts."""
+
+    def torn(*_):
+        raise error("these rows are torn")
+
+    kernel = 2.0 * (Gaussian() + own("Torn", torn, spectral=torn) * Linear())
+    for call in (draw, lambda k, m, X: bo.KernelRidge(k, method=m).fit(X, X[:, 0])):
+        with pytest.raises(error, match=r"^these rows are torn$"):
+            call(kernel, method, X=X)
 
 
 @pytest.mark.parametrize("kernel", SERVED, ids=repr)

@@ -116,9 +116,8 @@ def test_a_loss_in_other_units_is_a_power_of_the_units_times_the_loss(loss):
     found = loss.in_units(units).value(y / units, f / units)
     np.testing.assert_allclose(found, loss.value(y, f) / units**loss.degree, rtol=1e-12)
     alike = loss.in_units(np.array([2.0, 2.0]))
-    np.testing.assert_allclose(
-        alike.slope(y / 2, f / 2), loss.slope(y, f) * 2.0 ** (1 - loss.degree)
-    )
+    expected = loss.slope(y, f) * 2.0 ** (1 - loss.degree)
+    np.testing.assert_allclose(alike.slope(y / 2, f / 2), expected)
 
 
 # ==== Nonsmooth losses and others: against brute force, and against each other.
@@ -297,11 +296,9 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     Z = np.cos(x * np.arange(1, 13) + np.arange(12))
     y, w = np.sin(3 * x), np.ones((300, 1))
     out = np.arange(300) % 3 == 0
-    epsilon = 0.05
-    path, _ = held_out(
-        Problem(source(Z, size=25), y, w, EpsilonInsensitive(epsilon, 0.0), 1.0), [out]
-    )
-    constant = best_constant(EpsilonInsensitive(epsilon, 0.0), y, np.where(out[:, None], 0.0, w))
+    epsilon, loss = 0.05, EpsilonInsensitive(0.05, 0.0)
+    path, _ = held_out(Problem(source(Z, size=25), y, w, loss, 1.0), [out])
+    constant = best_constant(loss, y, np.where(out[:, None], 0.0, w))
     unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[out].mean()
     assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
     assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none

@@ -23,7 +23,7 @@ def drawn(m=40, seed=0):
     return rng.normal(size=m), rng.normal(size=m), rng.uniform(0.3, 2.0, m)
 
 
-def test_scores_are_their_integrals_and_counts():
+def test_scores_are_their_integrals_and_counts_of_all_targets():
     y, mean, deviation = drawn()
     found = bo.normal_scores(y, mean, deviation, coverages=(0.5, 0.9))
     crps, density = [], []
@@ -41,12 +41,8 @@ def test_scores_are_their_integrals_and_counts():
     for share, covered in found.coverage:
         low, high = norm(mean, deviation).interval(share)
         assert covered == np.mean((low <= y) & (y <= high))
-
-
-def test_targets_are_pooled():
-    y, mean, deviation = (a.reshape(20, 2) for a in drawn())
     found = bo.normal_scores(y, mean, deviation)
-    assert found == bo.normal_scores(y.ravel(), mean.ravel(), deviation.ravel())
+    assert found == bo.normal_scores(*(a.reshape(20, 2) for a in (y, mean, deviation)))
     assert str(found).splitlines()[-1] == f"95% covers   {found.coverage[-1][1]:.1%}"
 
 
@@ -142,9 +138,8 @@ GIVEN = {"noise": 0.05, "amplitude": 1.5}
 
 def by_hand_averages(kernel, X, y, low, high, weigh=lambda places: np.ones(len(places)), places=30):
     """Mean and deviation over cells of midpoints of the exact process of unknown mean."""
-    axes = [
-        a + (b - a) * (np.arange(places) + 0.5) / places for a, b in zip(low, high, strict=True)
-    ]
+    shares = (np.arange(places) + 0.5) / places
+    axes = [a + (b - a) * shares for a, b in zip(low, high, strict=True)]
     at = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     w = weigh(at) / weigh(at).sum()
     a2, n = GIVEN["amplitude"], len(y)
@@ -215,9 +210,8 @@ def test_a_model_that_is_the_truth_is_found_again(kernel):
     found = bo.variogram(*places(300, noise=0.3))
     given = found.fit(kernel)
     truth = type(given)(kernel, 2.0, 0.5, given.direction)
-    exact = type(found)(found.lags, truth(found.lags), found.pairs, 2.5, "matheron", None, 2).fit(
-        kernel
-    )
+    rest = found.pairs, 2.5, "matheron", None, 2
+    exact = type(found)(found.lags, truth(found.lags), *rest).fit(kernel)
     np.testing.assert_allclose(exact.kernel.lengthscale, kernel.lengthscale, rtol=1e-3)
     assert exact.nugget == pytest.approx(0.5, rel=1e-2)
     assert exact.sill == pytest.approx(2.5, rel=1e-2)

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import LANDMARKS, rows, small_matrix
+from inside import seen_by
 from naive import pivot_law
 from scipy.stats import binomtest
 from sklearn.cluster import KMeans as SklearnKMeans
@@ -80,6 +81,18 @@ def test_few_rows_are_all_taken_once(method):
     assert given or abs(one(X[:1])[0, 0] - 1) < 1e3 * of(np.float64)
 
 
+@pytest.mark.parametrize("learner", [bo.KernelRidge, bo.LogisticRegression])
+def test_landmarks_are_factored_once_for_all_passes_and_answers(learner, monkeypatch):
+    """It was twice in a pass: L depends on the landmarks and the precision alone."""
+    factored = seen_by(monkeypatch, "bochner.features.nystrom.raised_factor")
+    X, given = rows(200), {"n_features": D, "precision": "float64", "random_state": 0}
+    blocks = bo.Blocks.from_arrays(X, np.sign(X[:, 0]), block_rows=30)
+    model = learner(Gaussian(), method="uniform", **given).fit_blocks(blocks)
+    for answer in (model.predict, model.gradient, model.map_.residual):
+        answer(X)
+    assert len(factored) == 1
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_used_map_means_the_same_where_factors_come_out_otherwise(dtype, tmp_path, monkeypatch):
     """Another machine's LAPACK is played by a factor of another, equally good, matrix."""
@@ -94,13 +107,10 @@ def test_a_used_map_means_the_same_where_factors_come_out_otherwise(dtype, tmp_p
     assert back(X).tobytes() == expected.tobytes() != fresh(X).tobytes()
 
 
-def test_given_landmarks_need_no_data():
+def test_given_rows_need_no_data_and_are_a_copy_that_cannot_change():
     phi = draw(Gaussian(), Nystrom(Given(rows(9))), n_features=5, n_inputs=3)
     assert (phi.landmarks == rows(9)[:5]).all()
     assert draw(Gaussian(), Nystrom(Given(rows(9))), n_inputs=3).n_features == 9
-
-
-def test_given_rows_are_a_copy_that_cannot_change():
     S = rows(4)
     landmarks = Given(S)
     S[0] = 7
@@ -113,13 +123,9 @@ def test_given_rows_are_a_copy_that_cannot_change():
 
 
 def test_names_and_rows_stand_for_the_values_of_landmarks():
-    for name, value in (
-        ("rpcholesky", RPCholesky()),
-        ("kmeans", KMeans()),
-        ("uniform", Uniform()),
-        ("ridge-leverage", RidgeLeverage()),
-        (rows(4).tolist(), Given(rows(4))),
-    ):
+    named = {"rpcholesky": RPCholesky(), "kmeans": KMeans(), "uniform": Uniform()}
+    named["ridge-leverage"] = RidgeLeverage()
+    for name, value in (*named.items(), (rows(4).tolist(), Given(rows(4)))):
         assert Nystrom(name) == Nystrom(value)
         assert Nystrom(name).landmarks == value
 

@@ -34,10 +34,9 @@ def trees():
 
 def linted(root):
     """Run import-linter with the contracts of pyproject.toml on a package in a folder."""
-    lint = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
-    code = f"import sys; sys.path.insert(0, {str(root)!r}); " + lint.format(
-        str(ROOT / "pyproject.toml")
-    )
+    lint = "from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
+    lint = lint.format(str(ROOT / "pyproject.toml"))
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); {lint}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root
     )
@@ -99,9 +98,8 @@ def stores(tree):
 def values_that_change(tree):
     """Dataclasses that are not frozen."""
     for node in nodes(tree, ast.ClassDef):
-        if is_dataclass(node) and "frozen=True" not in "".join(
-            map(ast.unparse, node.decorator_list)
-        ):
+        options = "".join(map(ast.unparse, node.decorator_list))
+        if is_dataclass(node) and "frozen=True" not in options:
             yield node.name
 
 
