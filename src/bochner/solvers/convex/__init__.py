@@ -1,1 +1,1 @@
-"""Convex losses: their least, by Newton steps."""
+"""Minimisation of convex losses with a squared penalty: Newton's method and LIBSVM."""

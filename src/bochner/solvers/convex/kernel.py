@@ -6,15 +6,15 @@
 
     (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0,
 
-in the loop of :mod:`~.newton`. On the features Z = chol(K), K = ZZᵀ, steps are the same, in 4 to 15
-times the time. The factor excludes rows with almost no curvature and serves several steps. A joint
-loss has one factor, of the mean curvature of its columns.
+in the loop of :mod:`~.newton`. The features Z = chol(K), K = ZZᵀ, have the same steps, but take 4
+to 15 times as long. The factor excludes rows with almost no curvature and serves several steps. A
+joint loss has one factor, of the mean curvature of its columns.
 
 **LIBSVM** (Chang and Lin 2011; scikit-learn's copy) solves the duals of the hinge, ε-insensitive
-and one-class losses by sequential minimal optimisation (Fan, Chen and Lin 2005). The coefficients
-are multipliers, between 0 and wᵢ/alpha for the hinge, of the sign of yᵢ; multipliers at bounds cost
-nothing, so this is faster than any factor of K. The dual of the squared hinge has no upper bound
-and adds alpha/2wᵢ to k(xᵢ, xᵢ) (Cortes and Vapnik 1995).
+and one-class losses by sequential minimal optimisation (Fan, Chen and Lin 2005). A coefficient is a
+multiplier; for the hinge it has the sign of yᵢ and a size of at most wᵢ/alpha. Multipliers at their
+bounds cost nothing, so LIBSVM is faster than factoring K. The dual of the squared hinge has no
+upper bound and adds alpha/(2wᵢ) to k(xᵢ, xᵢ) (Cortes and Vapnik 1995).
 """
 
 import warnings
@@ -46,7 +46,7 @@ from bochner.solvers.factorisations import FLOAT32_PENALTY
 
 
 def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
-    """Return the factor U of √h K √h + αI = UᵀU, with more than alpha where rounding needs it."""
+    """Return the factor U of √h K √h + αI = UᵀU; α is raised if rounding needs it."""
     root, every = root.astype(K.dtype), np.arange(len(root))
 
     def shifted(jitter: float) -> Float[Array, "a a"]:
@@ -62,13 +62,13 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
-    """Return the rows of most curvature, or all that count, whose h is then raised to a least."""
+    """Return the rows of largest curvature, or all of positive weight; then small h are raised."""
     active = np.flatnonzero(h)
     if (problem.loss.has_inactive_rows or problem.loss.nonsmooth) and len(active):
         return active
     size = h * np.diag(problem.rows.K) / problem.alpha
     order = np.argsort(size)
-    # The left-out rows raise the least eigenvalue of the factor, αI, by twice of it at most
+    # The part of √h K √h on the omitted rows has a trace of at most 2α
     few = int(np.searchsorted(np.cumsum(size[order]), 2.0))
     rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
     if len(rows) <= 0.7 * len(every) and len(every) > 64:
@@ -80,10 +80,10 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class KernelMatrix(DualRows):
-    """The kernel matrix of the rows of a problem, in place of their features."""
+    """The kernel matrix of the rows of a problem, in place of features."""
 
     K: Any  # (n, n)
-    #: Rows, curvatures and the factor over them that was made last: the next column may share it.
+    #: Rows, curvatures and factor of the last system; the next column may use the same factor.
     last: list[tuple[Array, Array, Array]] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
@@ -103,9 +103,9 @@ class KernelMatrix(DualRows):
     def system(
         self, problem: Problem, curvature: Float[Array, "n t"]
     ) -> Callable[[Gradient], State]:
-        """Return the step by the factor of the columns' mean curvature over some rows.
+        """Return a function for steps by one factor, of the curvatures averaged over columns.
 
-        Other rows have α δc = −r.
+        The factor is over the rows of ``_curved_rows``; other rows have α δc = −r.
         """
         loss, K, alpha, (n, t) = problem.loss, self.K, problem.alpha, problem.y.shape
         every = weighted(problem.w, loss.diagonal(curvature)).mean(axis=1)
@@ -113,7 +113,7 @@ class KernelMatrix(DualRows):
         h, diagonal = np.maximum(every[rows], TINY), K.diagonal()
         last = self.last
         if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
-            # Whether a factor of float32 over these rows turns steps by next to nothing
+            # Whether rounding errors of a float32 factor are negligible in the steps
             many = len(rows) > 256 and alpha > 1e-30 and float(diagonal.max()) < 1e30
             single = many and float(h @ diagonal[rows]) * FLOAT32_PENALTY <= alpha
             matrix = self.single if single else K
@@ -121,24 +121,24 @@ class KernelMatrix(DualRows):
                 matrix = matrix[np.ix_(rows, rows)]
             last[:] = [(rows, h, _factored(matrix, np.sqrt(h), alpha))]
         factor, root = last[0][2], np.sqrt(h)[:, None]
-        # The change of the coefficients if the intercept falls by one
-        one = root * solved(factor, root.T).T
+        # The change of the coefficients if the intercept decreases by 1
+        unit = root * solved(factor, root.T).T
         rest = max(float(every.sum() - every[rows].sum()), 0.0) / alpha  # curvature of other rows
 
         def step(gradient: Gradient) -> State:
             r, s = gradient
-            far = c = -r / alpha
-            b, wanted = np.zeros(t), (s - r.sum(axis=0)) / alpha  # of Σ δc
+            image = c = -r / alpha
+            b, target = np.zeros(t), (s - r.sum(axis=0)) / alpha  # target of Σ δc
             c[rows] = 0.0
             if np.any(c):
                 matrix = self.single if factor.dtype == np.float32 else K
-                far = symmetric_product(matrix, c.astype(matrix.dtype))
-            c[rows] = root * solved(factor, (-r[rows] / root - root * far[rows]).T).T
+                image = symmetric_product(matrix, c.astype(matrix.dtype))
+            c[rows] = root * solved(factor, (-r[rows] / root - root * image[rows]).T).T
             if problem.fit_intercept:
-                curvature = float(one.sum()) + rest
+                curvature = float(unit.sum()) + rest
                 if curvature > TINY**0.5:  # where no row is active, nothing determines b
-                    b = (c.sum(axis=0) - wanted) / curvature
-                c[rows] -= one * b
+                    b = (c.sum(axis=0) - target) / curvature
+                c[rows] -= unit * b
             c, b = loss.centred(c), loss.centred(b)
             return State(c, b, symmetric_product(K, c) + b)
 
@@ -147,23 +147,23 @@ class KernelMatrix(DualRows):
 
 # --- duals, by LIBSVM -----------------------------------------------------------------------------
 
-MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
-MOVES_COMPARED = 100  # The same for machines whose penalties are compared
-FEW_ROWS = 1000  # The last machine may make the moves of as many: 60 rows need 200 to 1,000 each
+MOVES = 1000  # Most moves per row; with tiny penalties LIBSVM may not end
+MOVES_COMPARED = 100  # The same for fits that compare penalties
+FEW_ROWS = 1000  # A final fit of fewer rows may make as many moves; 60 rows need 200 to 1,000 each
 
-#: Classifiers end where slopes of the dual agree to this multiple of ``tol``: on tables of 3,000
-#: rows the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
+#: LIBSVM ends when slopes of the dual agree to this multiple of ``tol``. With tol = 1e-4 the
+#: relative error of a classifier's objective is then 1e-6 to 2e-4 on tables of 3,000 rows.
 SLOPES = 10.0
 
-NEAR = 0.01  # Gap, as a share of the objective, with which rounding may stop LIBSVM without a word
-UNBOUNDED = 1e4  # Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
-LARGE_CACHE = 1000  # Megabytes of rows of K that are kept where LIBSVM computes them
+NEAR = 0.01  # Relative gap up to which a final fit may use all its moves without a warning
+UNBOUNDED = 1e4  # Factor of weights, so that multipliers of a squared hinge reach no bound
+LARGE_CACHE = 1000  # Megabytes of LIBSVM's cache for rows of K that it computes
 TILE = 1024  # Rows whose kernel values are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianRows:
-    """Rows in place of their Gaussian kernel matrix: LIBSVM computes values as it needs them."""
+    """Rows in place of their Gaussian kernel matrix; LIBSVM computes its values when needed."""
 
     kernel: Any  # solvers do not import kernels
     X: Float[Array, "n d"]
@@ -178,14 +178,14 @@ class GaussianRows:
 
 
 def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
-    """Return the state when slopes of the dual agree to ``slopes``, or after ``moves`` per row.
+    """Return LIBSVM's state when dual slopes agree to ``slopes``, or after ``moves`` per row.
 
     y holds numbers, zeros for one class, or −1 and +1 with 0 for unused rows. A ``tol`` below one
     means that no other solver follows: then more moves are allowed if there are few rows.
     """
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
     moves *= max(1, FEW_ROWS // len(coef)) if tol < 1.0 else 1
-    before: tuple[Any, ...] = ()  # rows, weights and matrix of the column before
+    before: tuple[Any, ...] = ()  # rows, weights and matrix of the last column
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
         y, live = column.y[:, 0], column.w[:, 0] > 0
@@ -202,9 +202,9 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
 
 
 def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
-    """Return the same for all pairs of classes, in their order, by one call: each has few rows.
+    """Return LIBSVM's state of all pairs of classes, in their order, by one call.
 
-    Without rows of one class of a pair the other wins; without rows of both none does.
+    If a class has no rows, the other class of the pair wins; if both have none, f is zero.
     """
     coef, rows, machines = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
     present, labels = np.unique(codes[rows].astype(np.int64), return_inverse=True)
@@ -216,7 +216,7 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
         machines.append(machine)
         support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
         duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
-        sign = -1.0 if len(present) == 2 else 1.0  # of two classes the second has values above zero
+        sign = -1.0 if len(present) == 2 else 1.0  # for two classes scikit-learn's sign is opposite
         ends = combinations(range(len(present)), 2)
         for (i, j), b in zip(ends, machine.intercept_, strict=True):
             place = pairs[int(present[i]), int(present[j])]
@@ -227,21 +227,21 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
 
 
 def _fitted(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
-    """Return LIBSVM's machine for some rows with this matrix."""
+    """Return LIBSVM's machine, fitted to ``rows`` with the kernel matrix ``K``."""
     w = problem.w[rows, 0]
     machine = _machine(problem, w).set_params(tol=slopes, max_iter=moves * len(y))
     if isinstance(K, GaussianRows):
         machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
-        K, _ = K.kernel.in_units(K.X, K.X)  # rows in place of their matrix
+        K, _ = K.kernel.in_units(K.X, K.X)  # rows, as LIBSVM computes the matrix
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is part of the outcome
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome reports it
         return machine.fit(K, y, UNBOUNDED * w if problem.loss.has_inactive_rows else w)
 
 
 def _ended(
     problem: Problem, coef: Array, intercept: Array, machines: list[Any], tol: float = 1.0
 ) -> State:
-    """Return the state where LIBSVM's machines ended."""
+    """Return the state of LIBSVM's fitted machines, with its outcome."""
     at = judged(problem, coef, intercept, tol)
     ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
     ended |= tol < 1.0 and bool(np.all(at.gap <= NEAR * at.value))
@@ -251,7 +251,7 @@ def _ended(
 def judged(
     problem: Problem, coef: Float[Array, "n t"], intercept: Float[Array, " t"], tol: float = 1.0
 ) -> State:
-    """Return the point with its duality gap; converged if that is a share ``tol`` or less."""
+    """Return the point with its duality gap, converged if gap/objective is at most ``tol``."""
     image, w = problem.rows.K @ coef, problem.w
     at, norms = State(coef, intercept, image + intercept), (coef * image).sum(axis=0)
     if problem.loss.has_inactive_rows:
@@ -276,7 +276,7 @@ def _machine(problem: Problem, w: Float[Array, " n"]) -> Any:
 
 
 def _matrix(problem: Problem, rows: Array) -> Any:
-    """Return the kernel matrix of these rows as LIBSVM takes it."""
+    """Return the kernel matrix of these rows, in the form that :func:`_fitted` takes."""
     K = problem.rows.K
     if isinstance(K, GaussianRows):
         return GaussianRows(K.kernel, K.X[rows])

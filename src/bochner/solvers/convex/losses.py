@@ -1,16 +1,16 @@
 """Convex losses ℓ(y, f): value, slope and curvature in f, and smooth approximations.
 
-Arrays y and f are (n, t) float64, one problem a column
+Arrays y and f are (n, t) float64, one problem per column
 (:func:`bochner.solvers.convex.newton.minimise`). A new loss is a class with ``value``, ``slope``
 and ``curvature``.
 
-The slope of a nonsmooth loss (``nonsmooth``) jumps: ``smooth(width)`` is the loss
-ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005), smooth and never above ℓ: so the
-minimum of Σ w ℓ_δ bounds the minimum of Σ w ℓ from below.
+The slope of a nonsmooth loss (``nonsmooth``) jumps. ``smooth(width)`` returns the smooth loss
+ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005). It is at most ℓ, so the minimum of
+Σ w ℓ_δ bounds the minimum of Σ w ℓ from below.
 
-A joint loss (``joint``) has one value a row, (n, 1), of all columns together. Its ``curvature`` is
-what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
-``diagonal(state)`` their diagonals. Columns that differ, as levels of ``Quantile``, have ``at``.
+A joint loss (``joint``) has one value per row, (n, 1). Its ``curvature`` returns a state, from
+which ``hessian_product(state, V)`` multiplies each row's Hessian by the row of V, and
+``diagonal(state)`` returns diagonals. ``at`` returns the loss of some columns, as for ``Quantile``.
 """
 
 from abc import ABC, abstractmethod
@@ -30,11 +30,11 @@ from bochner.errors import InvalidInput, InvalidType
 class Loss(ABC):
     """A convex loss of the prediction f, for the target y."""
 
-    #: Whether a row has one value for all columns together.
+    #: Whether the loss has one value per row, for all columns together.
     joint: ClassVar[bool] = False
     #: p, if ℓ(y/s, f/s) = s⁻ᵖ ℓ(y, f) for every unit s; else 0.
     degree: ClassVar[int] = 0
-    #: Name of a parameter (one number, or one per column), and whether it is in units of y.
+    #: Name of the parameter (one number, or one per column), and whether it has the units of y.
     parameter: ClassVar[str] = ""
     in_units_of_y: ClassVar[bool] = True
     #: Width over which a slope changes; 0 where it jumps, None if the loss is smooth by itself.
@@ -42,7 +42,7 @@ class Loss(ABC):
 
     @property
     def nonsmooth(self) -> bool:
-        """Whether slopes jump, so that algorithms go through ``smooth``."""
+        """Whether the slope jumps, so that algorithms use ``smooth``."""
         return self.width == 0
 
     @property
@@ -65,7 +65,7 @@ class Loss(ABC):
     def hessian_product(
         self, state: Float[Array, "n t"], V: Float[Array, "n t"]
     ) -> Float[Array, "n t"]:
-        """Return the Hessian of each row times the row of V; ``state`` is what ``curvature`` is."""
+        """Return the Hessian of each row times the row of V; ``state`` is from ``curvature``."""
         return state * V
 
     def diagonal(self, state: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -83,7 +83,7 @@ class Loss(ABC):
         return self.of(np.asarray(getattr(self, self.parameter)) / units)
 
     def centred(self, fitted: Float[Array, "*n t"]) -> Float[Array, "*n t"]:
-        """Return ``fitted``; for a joint loss centred over columns, as only differences matter."""
+        """Return ``fitted``, for a joint loss centred over columns: only differences matter."""
         return fitted - fitted.mean(axis=-1, keepdims=True) if self.joint else fitted
 
     def at(self, columns: Array) -> "Loss":
@@ -117,10 +117,10 @@ def weighted(w: Array, A: Array) -> Array:
 class MarginLoss(Loss):
     """max(0, m)² of a margin m(y, f), or, with a width δ, the largest q m − δq²/2 over slopes q.
 
-    The slopes are between 0 and 1 by default: with a width of zero max(0, m).
+    Slopes q are between 0 and 1 by default; a width of zero then gives max(0, m).
     """
 
-    at_jump = 0.0  # share of the largest slope in q where m is zero
+    at_jump = 0.0  # q at m = 0: 0 for the least slope, 1 for the largest
 
     @abstractmethod
     def margin(self, y: Array, f: Array) -> Array:
@@ -155,7 +155,7 @@ class MarginLoss(Loss):
         return ((q > low) & (q <= high)) / self.width
 
     def _best(self, m: Array) -> Array:
-        """Return the slope at each margin."""
+        """Return the slope q at each margin."""
         if self.width is None:
             return 2 * np.maximum(m, 0.0)
         low, high = self.slopes
@@ -167,12 +167,12 @@ class MarginLoss(Loss):
 
 # --- losses of numbers ---------------------------------------------------------------------------
 
-LARGEST_EXPONENT = 600.0  # Above this exponent exp is infinite: exp times a weight may be no number
+LARGEST_EXPONENT = 600.0  # exp is set to infinity above it, as weight times exp may overflow
 
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """(y − f)²/2: then alpha is the penalty of ridge regression."""
+    """(y − f)²/2; with it alpha is the penalty of ridge regression."""
 
     degree = 2
 
@@ -216,8 +216,8 @@ class Huber(TwoSlopes):
 
     See Also
     --------
-    KernelRegressor : The learner that takes a loss.
-    CustomLoss : A loss of your own.
+    KernelRegressor : Regression with a convex loss.
+    CustomLoss : A loss given by functions.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class Huber(TwoSlopes):
     >>> import bochner as bo
     >>> x = np.linspace(-1, 1, 101)[:, None]
     >>> y = x[:, 0].copy()
-    >>> y[50] = 100  # one wild target
+    >>> y[50] = 100  # an outlier
     >>> model = bo.KernelRegressor(loss=bo.Huber(0.1), random_state=0).fit(x, y)
     >>> bool(abs(model.predict(x)[50]) < 1)
     True
@@ -260,7 +260,7 @@ class Quantile(TwoSlopes):
 
 @dataclass(frozen=True)
 class Absolute(TwoSlopes):
-    """|y − f|; with a width δ, Huber's."""
+    """|y − f|; with a width δ, the Huber loss divided by its threshold δ."""
 
     width: float = 0.0
     slopes = -1.0, 1.0
@@ -336,7 +336,7 @@ class Hinge(MarginLoss):
     """max(0, 1 − y f), squared without a width; rows with y = 0 are ignored."""
 
     width: float | None = None
-    edge: float = field(default=1.0, repr=False)  # The least y f without a loss
+    edge: float = field(default=1.0, repr=False)  # the least y f of zero loss
     slopes: tuple[float, float] = field(default=(0.0, 1.0), repr=False)
     at_jump: float = field(default=0.0, repr=False)
 
@@ -361,12 +361,12 @@ class Logistic(Loss):
         return expit(f) * expit(-f)
 
 
-# --- all columns together: y are shares of sum one, or 1 in the column of the class, else 0 ------
+# --- joint losses of classes: rows of y sum to one, as 1 in the column of the class, else 0 ------
 
 
 @dataclass(frozen=True)
 class Multinomial(Loss):
-    """log Σₖ exp(fₖ) − Σₖ yₖfₖ: minus the log of the softmax."""
+    """log Σₖ exp(fₖ) − Σₖ yₖfₖ: the cross-entropy of y and softmax(f)."""
 
     joint = True
 
@@ -388,7 +388,7 @@ class Multinomial(Loss):
 
 # --- losses by name ------------------------------------------------------------------------------
 
-#: Losses by name.
+#: Losses that can be given by name.
 NAMES: dict[str, type[Loss]] = {
     "squared": Squared,
     "absolute": Absolute,
@@ -403,12 +403,12 @@ LOG_LOSSES = (Logistic, Multinomial)  # Minus the log of the probability of the 
 
 
 def as_levels(levels: Any) -> tuple[float, ...]:
-    """Return the levels of quantiles as a tuple; refuse levels outside (0, 1) or not increasing."""
+    """Return the levels as a tuple; raise InvalidInput unless they increase inside (0, 1)."""
     given = tuple(finite(q, "quantiles", "a level") for q in np.atleast_1d(levels))
     rising = given == tuple(sorted(set(given)))
     if not given or not rising or not all(0 < q < 1 for q in given):
         raise InvalidInput(
-            "quantiles must lie between 0 and 1, both excluded, and rise; got "
+            "quantiles must lie between 0 and 1, both excluded, and increase; got "
             f"{levels!r}. Pass, say, (0.1, 0.5, 0.9)."
         )
     return given
@@ -419,7 +419,7 @@ def huber_scale(
 ) -> Float[Array, " t"]:
     """Return the σ at which Σ w min(r²/σ², scales²) = Σ w, the scale of HuberRegressor.
 
-    By halving in the logarithm; zero where more than 1 − 1/scales² of the weight has no residual.
+    By bisection in log σ; nearly zero if over 1 − 1/scales² of the weight has zero residuals.
     """
     high = np.sqrt((w * r**2).sum(axis=0) / w.sum())
     low = 1e-9 * high
@@ -432,23 +432,23 @@ def huber_scale(
 
 
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
-    """Return a loss, given as it is or by name; "quantile" has one column per level."""
+    """Return the loss of this name, or the given loss; "quantile" has one column per level."""
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str) and loss in NAMES:
         return Quantile(as_levels(quantiles)) if loss == "quantile" else NAMES[loss]()
     raise InvalidInput(
-        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
+        f"loss must be one of {', '.join(map(repr, NAMES))}, or a loss such as Huber(0.5), "
         "CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); "
         f"got {loss!r}{suggestion(loss, NAMES) or '.'}"
     )
 
 
-# --- losses of a user, of each number or of several outputs together ------------------------------
+# --- losses given by functions, elementwise or of several outputs together ------------------------
 
 OfPrediction = Callable[[Any, Any], Any]  # A function of (y, f)
 
-#: Targets where losses are tried, of each number and of two outputs.
+#: Targets at which losses are checked, elementwise; and predictions of two outputs.
 _TARGETS = np.repeat((0.0, 0.5, 1.0, 3.0), 6)
 _GRID = np.linspace(-1.5, 1.5, 32).reshape(16, 2)
 
@@ -463,7 +463,7 @@ class UserLoss(Loss):
     #: Name of the second derivative, and the share of points where derivatives may jump.
     second: ClassVar[str]
     jumps: ClassVar[float]
-    #: Targets and predictions where the functions are tried unless points are given.
+    #: Targets and predictions at which functions are checked if ``points`` is None.
     trial: ClassVar[tuple[Array, Array]]
 
     def __post_init__(self) -> None:
@@ -477,7 +477,7 @@ class UserLoss(Loss):
         y, f = (np.asarray(a, np.float64) for a in given)
         self._check(*((y, f) if self.joint else (y.reshape(-1, 1), f.reshape(-1, 1))))
 
-    def _asked(self, function: OfPrediction, what: str, y: Array, f: Array, shape: Any) -> Array:
+    def _call(self, function: OfPrediction, what: str, y: Array, f: Array, shape: Any) -> Array:
         answer = np.asarray(function(*np.broadcast_arrays(y, f)), dtype=np.float64)
         if answer.shape != shape:
             each = "" if self.joint else "one number for each of y and f, "
@@ -488,7 +488,7 @@ class UserLoss(Loss):
         return answer
 
     def slope(self, y: Array, f: Array) -> Array:
-        return self._asked(self.slope_of, "slope", y, f, f.shape)
+        return self._call(self.slope_of, "slope", y, f, f.shape)
 
     @property
     def _who(self) -> str:
@@ -504,7 +504,7 @@ class UserLoss(Loss):
             if len(rows):
                 raise InvalidInput(
                     f"{self._who}: {what} must be finite; got {numbers[rows[0]].ravel()} at "
-                    f"y={y[rows[0]]}, f={f[rows[0]]}. If it serves only some targets, name them by "
+                    f"y={y[rows[0]]}, f={f[rows[0]]}. If it is defined for some targets only, pass "
                     "points=(y, f)."
                 )
         h = 1e-4 * (1 + np.abs(f).max(axis=1, keepdims=True))
@@ -522,8 +522,8 @@ class UserLoss(Loss):
                 i = int(np.flatnonzero(wrong.reshape(m, -1).any(axis=1))[0])
                 raise InvalidInput(
                     f"{self._who}: {above} must be the derivative of {below} in f; at y={y[i]}, "
-                    f"f={f[i]} differences of {below} are {off[i].max():.3g} from it. Correct one "
-                    "of the two, or say by points=(y, f) where it serves."
+                    f"f={f[i]} it is {off[i].max():.3g} from finite differences. Correct one "
+                    "of the two, or pass points=(y, f) where both are defined."
                 )
         least = np.linalg.eigvalsh((hessian + hessian.transpose(0, 2, 1)) / 2)[:, 0]
         i = int(np.argmin(least))
@@ -536,7 +536,7 @@ class UserLoss(Loss):
 
 @dataclass(frozen=True)
 class CustomLoss(UserLoss):
-    """Convex, smooth loss of your own, given by three elementwise functions of (y, f).
+    """Convex, smooth loss, given by three elementwise functions of (y, f).
 
     Parameters
     ----------
@@ -552,9 +552,9 @@ class CustomLoss(UserLoss):
     Raises
     ------
     InvalidInput
-        If, at these points, the slope is not the derivative of the value, or the curvature not
-        the derivative of the slope (central differences, but for one point in four where it may
-        jump), or the curvature is below zero.
+        If a curvature is below zero. If the slope is not the derivative of the value, or the
+        curvature not the derivative of the slope, at more than a quarter of the points, by
+        central differences: derivatives may jump at the other points.
 
     See Also
     --------
@@ -588,32 +588,32 @@ class CustomLoss(UserLoss):
     trial = (_TARGETS, _TARGETS + np.tile((-3.0, -1.1, -0.3, 0.4, 0.9, 2.7), 4))
 
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        return self._asked(self.value_of, "value", y, f, f.shape)
+        return self._call(self.value_of, "value", y, f, f.shape)
 
     def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        return self._asked(self.curvature_of, "curvature", y, f, f.shape)
+        return self._call(self.curvature_of, "curvature", y, f, f.shape)
 
 
 @dataclass(frozen=True)
 class JointLoss(UserLoss):
-    """A user's own convex and smooth loss of several outputs together.
+    """Convex, smooth loss of several outputs together, given by three functions of (y, f).
 
     Parameters
     ----------
     value, slope, hessian : callable
-        Of (y, f), float64 arrays (n, t): the loss of each row, (n,), its derivatives in f, (n, t),
-        and its second derivatives, (n, t, t), symmetric and positive semi-definite.
+        Functions of float64 arrays y and f of shape (n, t). They return the loss of each row, (n,),
+        its gradient in f, (n, t), and its Hessian, (n, t, t), positive semi-definite.
     name : str, default "custom"
         Name in messages.
     points : (y, f), optional
-        Arrays (n, t) where the functions are tried; default: 16 rows of two columns.
+        Arrays of shape (n, t) at which functions are checked. Default: 16 rows of two columns.
 
     Raises
     ------
     InvalidInput
-        If, where it is tried, shapes are not these, slopes not the derivatives of the value, the
-        Hessian not the derivative of the slopes (central differences), or it has an eigenvalue
-        below zero.
+        If a function returns another shape, the slope is not the gradient of the value, or the
+        Hessian not the derivative of the slope, by central differences; or if a Hessian has an
+        eigenvalue below zero.
 
     Examples
     --------
@@ -640,17 +640,17 @@ class JointLoss(UserLoss):
     trial = (np.abs(_GRID[::-1]), np.abs(_GRID[::-1]) + _GRID)
 
     def centred(self, fitted: Array) -> Array:
-        """Return numbers as they are: more than their differences matter."""
+        """Return ``fitted``: the loss may depend on more than differences of columns."""
         return fitted
 
     def value(self, y: Array, f: Array) -> Array:
         """Return the loss of each row, (n, 1)."""
-        return self._asked(self.value_of, "value", y, f, (len(f),))[:, None]
+        return self._call(self.value_of, "value", y, f, (len(f),))[:, None]
 
     def curvature(self, y: Array, f: Array) -> Array:
         """Return the Hessians, each in one row."""
         shape = (*f.shape, f.shape[1])
-        return self._asked(self.hessian_of, "hessian", y, f, shape).reshape(len(f), -1)
+        return self._call(self.hessian_of, "hessian", y, f, shape).reshape(len(f), -1)
 
     def hessian_product(self, state: Array, V: Array) -> Array:
         t = V.shape[1]

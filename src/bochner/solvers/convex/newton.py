@@ -2,26 +2,26 @@
 
     minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
 
-About multipliers, one per row, a loss whose slope jumps is replaced by a smooth one of width δ
-about f + δu, its Moreau envelope, and u ← slope of the smooth loss makes the replacement exact:
-the augmented Lagrangian method with semismooth Newton steps of Li, Sun and Toh (2018), on features.
-A Hessian αI + Σ wᵢ cᵢ zᵢ zᵢᵀ has a term only for the few rows within δ of a jump. For piecewise
-linear losses it ends after finitely many steps, and the duality gap
+A loss whose slope jumps is replaced by its Moreau envelope of width δ at f + δu, with a multiplier
+u per row. The update u ← slope of the envelope makes the replacement exact: this is the augmented
+Lagrangian method with semismooth Newton steps of Li, Sun and Toh (2018). The Hessian
+αI + Σ wᵢ cᵢ zᵢ zᵢᵀ then has a term only for the few rows within δ of a jump. For piecewise linear
+losses the method ends after finitely many steps. With the slopes s of the envelope the duality gap
 
-    Σ wᵢ (ℓ(fᵢ) − ℓ(vᵢ) − uᵢ (fᵢ − vᵢ)) ≥ 0,      v = f + δu − δ·slope,
+    Σ wᵢ (ℓ(fᵢ) − ℓ(vᵢ) − sᵢ (fᵢ − vᵢ)) ≥ 0,      v = f + δu − δs,
 
-bounds the distance from the least value. A step reads the features twice: for gradient and
-Hessian, and for its image Zd, with which the length of the step is found on n numbers.
+bounds the objective above its minimum. A step reads the features twice: for the gradient and the
+Hessian, and for the image Zd. The line search then uses the n numbers Zd.
 
-Of the systems H d = −∇, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) with the curvatures of the rows
-in S, features have three. Hessians are summed again in each step (:func:`systems_of_rows`), or the
-last one is changed by the rows whose curvature has changed, O(a D² + D³) for a of them
-(:func:`kept_hessians`; Mangasarian 2002; Keerthi and DeCoste 2005). Conjugate gradients
-(:func:`hessian_products`; Lin, Weng and Keerthi 2008) are preconditioned with moments of a few
-thousand rows drawn by their curvature, or exactly where rows are few: O(a² D + a³).
+A step d solves H d = −∇, where H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) and S has the curvatures
+of the rows. On features there are three ways. :func:`systems_of_rows` sums the Hessian in each
+step. :func:`kept_hessians` updates the last Hessian by the a rows whose curvature has changed, in
+O(a D² + D³) operations (Mangasarian 2002; Keerthi and DeCoste 2005). :func:`hessian_products` uses
+conjugate gradients (Lin, Weng and Keerthi 2008), preconditioned with moments of about 2D rows drawn
+by their curvature. If only a ≤ 2D rows are active, the preconditioner uses all of them.
 
-Rows with a kernel have one coefficient each, f = Kc + b, and systems of their own
-(:meth:`~.problem.DualRows.system`), which serve several steps with conjugate gradients between them
+On a kernel matrix there is one coefficient per row, f = Kc + b, and another system
+(:meth:`~.problem.DualRows.system`). It serves several steps, which are made conjugate
 (:func:`conjugate_steps`; Polak and Ribière).
 """
 
@@ -63,21 +63,21 @@ from bochner.solvers.convex.problem import (
 from bochner.solvers.factorisations import FLOAT32_PENALTY, raised_factor
 
 NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
-EVERY = 4  # Step of thinning, where enough rows are left to start from
-FEWEST, FEWEST_DUAL = 500, 256  # That many rows, on features and on a kernel matrix
-FLOOR = 1e-7  # Least curvature of an intercept, as a share of that if every row were active
+EVERY = 4  # A start uses every fourth row, if enough rows remain
+FEWEST, FEWEST_DUAL = 500, 256  # Fewest rows of such a start, on features and on a kernel matrix
+FLOOR = 1e-7  # Least curvature of an intercept, as a share of its curvature if all rows were active
 
 
 class LossAtRows(NamedTuple):
-    """The rows at one point: slope and curvature of the (smoothed) loss, and the duality gap."""
+    """Slope and curvature of the (smoothed) loss at each row, and the duality gap, at one point."""
 
     slope: Float[Array, "n t"]
     curvature: Float[Array, "n t"]
     gap: Float[Array, " t"]  # as a share of the objective
-    size: Float[Array, " t"]  # the objective, of a joint loss in every place
+    size: Float[Array, " t"]  # loss plus penalty; of a joint loss the total, repeated
 
     def at(self, columns: Array) -> "LossAtRows":
-        """Return the part of these columns."""
+        """Return the values for these columns."""
         return LossAtRows(*(a[..., columns] for a in self))
 
 
@@ -104,10 +104,10 @@ def minimise(
     max_iter: int,
     algorithm: Algorithm | None = None,
 ) -> State:
-    """Return the minimum, to a share ``tol`` of loss and penalty, with f at the rows there.
+    """Return the minimum, to the relative tolerance ``tol``, with f at the rows.
 
     ``start`` is a State, or an Optimum on features. By default Hessians are summed again in each
-    step: weights and copies of rows then agree best.
+    step: then a row of weight 2 and two copies of the row agree most closely.
     """
     loss, rows, dual = problem.loss, problem.rows, isinstance(problem.rows, DualRows)
     algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
@@ -117,12 +117,12 @@ def minimise(
     if dual:
         if start is None and loss.has_inactive_rows:
             start = _thinned(problem, FEWEST_DUAL, tol, max_iter)
-        if problem.y.shape[1] > 1 and not loss.joint:  # one by one, as a factor is large
-            ends = []
+        if problem.y.shape[1] > 1 and not loss.joint:  # one at a time, as a factor is large
+            states = []
             for k in np.arange(problem.y.shape[1])[:, None]:
                 near = None if start is None else start.at(k)
-                ends.append(minimise(problem.at(k), near, tol=tol, max_iter=max_iter))
-            return side_by_side(ends)
+                states.append(minimise(problem.at(k), near, tol=tol, max_iter=max_iter))
+            return side_by_side(states)
         local = loss.has_inactive_rows or loss.nonsmooth
         system, share = conjugate_steps(), 1.0
         algorithm = "cholesky" if local else "conjugate gradients"
@@ -138,7 +138,7 @@ def minimise(
         start = constant(problem)
     elif not isinstance(start, State) or start.multipliers is None:
         theta = np.column_stack([start.coef.T, start.intercept])
-        fitted = start.fitted if dual else images(rows, theta)  # else maybe of other rows
+        fitted = start.fitted if dual else images(rows, theta)  # a start may be of other rows
         slope = loss.slope(problem.y, fitted)
         start = State(start.coef, start.intercept, fitted, slope, width=0.1)
     end = _descended(problem, start, system, tol, share, max_iter)
@@ -148,52 +148,52 @@ def minimise(
 def _descended(
     problem: Problem, at: State, system: Any, tol: float, share: float, max_iter: int
 ) -> State:
-    """Take steps until every column is done; columns of a smooth loss each by itself."""
+    """Take steps until all columns are done; each column of a smooth loss ends by itself."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
     of_kernel = isinstance(problem.rows, DualRows)
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
-    taken = idle = 0
+    steps = idle = 0
     local = loss_at_rows(problem, at)
     threshold = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and system is not systems_of_rows:
         threshold = 1e-9 * loss_at_rows(problem, constant(problem, 0.0)).size
     while True:
-        going = local.size > threshold[live]
-        if not np.all(going):
+        above = local.size > threshold[live]
+        if not np.all(above):
             outcome = Convergence.UNBOUNDED
-            live, local = live[going], local.at(going)
+            live, local = live[above], local.at(above)
         if not len(live):
             break
-        if taken == max_iter:
+        if steps == max_iter:
             outcome = Convergence.MOST_STEPS
             break
         part, here = problem.at(live), at.at(live)
         slope, step, hessians = system(part, here, local, live, tol)
-        gain = -0.5 * slope / local.size  # that it promises
+        gain = -0.5 * slope / local.size  # predicted by the quadratic model
         loss, fitted = smoothed(part, here)
         length = least_length(replace(part, loss=loss), fitted, here, step)
         hessians = hessians if len(live) == len(threshold) else None
         moved = replace(here.moved(length, step), hessians=hessians)
         before, local = local.size, loss_at_rows(part, moved)
-        if of_kernel and not nonsmooth:  # by an older Hessian a step may make more than it promises
+        if of_kernel and not nonsmooth:  # an older Hessian may predict too little
             gain = np.maximum(gain, (before - local.size) / local.size)
         at = at.put(live, moved)
         done = gain <= share * np.maximum(local.gap, tol)
-        solved = bool(np.all(done))
-        taken += 1
-        idle = 0 if solved else idle + bool(gain.max() < NOISE)
-        if idle >= 3:  # three steps gained less than rounding hides
+        all_done = bool(np.all(done))
+        steps += 1
+        idle = 0 if all_done else idle + bool(gain.max() < NOISE)
+        if idle >= 3:  # three steps gained no more than rounding errors
             outcome = Convergence.ROUNDED
             break
         if nonsmooth or joint:
-            if solved and np.all(local.gap <= tol):
+            if all_done and np.all(local.gap <= tol):
                 break
-            if solved:
+            if all_done:
                 at = replace(at, multipliers=local.slope, width=at.width / 2)
                 local = loss_at_rows(problem, at)
         else:
             live, local = live[~done], local.at(~done)
-    return valued(problem, replace(at, outcome=outcome, steps=taken))
+    return valued(problem, replace(at, outcome=outcome, steps=steps))
 
 
 def valued(problem: Problem, at: State) -> State:
@@ -213,13 +213,13 @@ def loss_at_rows(problem: Problem, at: State) -> LossAtRows:
     smooth, c = smoothed(problem, at)
     slope = smooth.slope(y, c)
     nearest = c - at.width * slope
-    short = loss.value(y, f) - loss.value(y, nearest) - slope * (f - nearest)
-    gap = (w * np.maximum(short, 0.0)).sum(axis=0)
+    gaps = loss.value(y, f) - loss.value(y, nearest) - slope * (f - nearest)
+    gap = (w * np.maximum(gaps, 0.0)).sum(axis=0)
     return LossAtRows(slope, smooth.curvature(y, c), gap / size, size)
 
 
 def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
-    """Return the loss of a subproblem, and where it is evaluated."""
+    """Return the loss of a subproblem, and the values f + δu at which it is evaluated."""
     loss = problem.loss
     if not loss.nonsmooth or at.multipliers is None:
         return loss, at.fitted
@@ -247,17 +247,17 @@ def _thinned(problem: Problem, least: int, tol: float, max_iter: int) -> State |
 
 
 def constant(problem: Problem, value: float | None = None) -> State:
-    """Return β = 0, the best constant or this one, and a width as wide as residuals are spread."""
+    """Return β = 0 and b = ``value``, or the best b; the width is the mean absolute residual."""
     y = problem.y
     t = y.shape[1]
     best = problem.fit_intercept and value is None
     b = best_constant(problem.loss, y, problem.w) if best else np.full(t, value or 0.0)
-    none, fitted = np.zeros((problem.rows.n_features, t)), np.tile(b, (len(y), 1))
-    return State(none, b, fitted, np.zeros(y.shape), spread(y - b, problem.w))
+    coef, fitted = np.zeros((problem.rows.n_features, t)), np.tile(b, (len(y), 1))
+    return State(coef, b, fitted, np.zeros(y.shape), spread(y - b, problem.w))
 
 
 def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
-    """Return the weighted mean of |r|, or 1 where that is zero: a width to start from."""
+    """Return the weighted mean of |r|, or 1 if it is zero: the first width of a smoothed loss."""
     w = np.broadcast_to(w, r.shape)
     return float((w * np.abs(r)).sum() / w.sum()) or 1.0
 
@@ -275,40 +275,40 @@ def _completed(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Fl
 def systems_of_rows(
     problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
 ) -> Direction:
-    """Return the Newton steps of columns, by Hessians or by systems of few active rows."""
+    """Return Newton steps by factors of the Hessians, or by systems of the active rows if few."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
-    few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # both take as long
+    few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # then both take as long
     if few and problem.rows.cached and np.all(problem.alpha):
         return hessian_products(apart=True)(problem, at, local, columns, tol)
     gradient, hessians = sums_at(problem, at, slopes, curvatures)
     gradient = _completed(problem, at, gradient)
-    # Where no row holds an intercept it moves by about this much at most.
+    # If no row is active, the intercept moves by about this much at most.
     farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
     steps, alphas = np.empty(gradient.shape), np.broadcast_to(problem.alpha, len(gradient))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
         least = abs(gradient[k, -1]) / farthest[k]
         factor = hessian_factor(H, alpha, least, problem.fit_intercept)
         steps[k] = -solved(factor, gradient[[k]])[0]
-    kept = None if problem.loss.nonsmooth else (curvatures, hessians)
-    return _direction(problem, gradient, steps, kept)
+    reusable = None if problem.loss.nonsmooth else (curvatures, hessians)
+    return _direction(problem, gradient, steps, reusable)
 
 
 def _direction(
-    problem: Problem, gradient: Float[Array, "t p"], steps: Float[Array, "t p"], kept: Any = None
+    problem: Problem, gradient: Float[Array, "t p"], steps: Float[Array, "t p"], sums: Any = None
 ) -> Direction:
-    """Return steps with their images."""
+    """Return the slopes along the steps, the steps with their images, and ``sums``."""
     step = State(steps[:, :-1].T, steps[:, -1], images(problem.rows, steps))
-    return inner(gradient, steps, problem.loss.joint), step, kept
+    return inner(gradient, steps, problem.loss.joint), step, sums
 
 
 def sums_at(
     problem: Problem, at: State, slopes: Array, curvatures: Array
 ) -> tuple[Float[Array, "t p"], list[Any]]:
-    """Return the gradients and the Hessians; for the same curvatures as before they are kept."""
-    kept = at.hessians
-    if kept is not None and np.array_equal(kept[0], curvatures):
-        return gradients(problem.rows, slopes), kept[1]
+    """Return the gradients and the Hessians, those of the last step if curvatures are equal."""
+    last = at.hessians
+    if last is not None and np.array_equal(last[0], curvatures):
+        return gradients(problem.rows, slopes), last[1]
     part = OverRows(_gradients_and_hessians, (slopes, curvatures), into=True)
     gradient, hessians = problem.rows.sum(part)
     return gradient, list(hessians)
@@ -346,14 +346,14 @@ def _add_active(
 
 
 def kept_hessians(problem: Problem) -> Callable[..., Direction]:
-    """Return steps that keep Σ c z zᵀ of each column, z ending in a one, and the last factor."""
-    # The upper triangle in Fortran order, c, and rows that changed since the sum was new
+    """Return a function for steps; it updates Σ c [z 1]ᵀ [z 1] per column, and reuses factors."""
+    # Upper triangle in Fortran order, c, and the number of row updates since it was summed
     sums: list[tuple[Array, Array, int] | None] = [None] * problem.y.shape[1]
     total: Any = None
     last = np.empty(0)
 
     def factor(problem: Problem, k: int, c: Float[Array, " n"]) -> Array:
-        """Return the factor of column k, of the features' precision where that resolves alpha."""
+        """Return the factor of column k, in float32 if features are and float32 resolves alpha."""
         nonlocal total, last
         if total is None or not np.array_equal(total[1], c):
             total = _changed(problem.rows, sums[k], c)
@@ -371,8 +371,8 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
         gradient, c = _completed(problem, at, gradient), weighted(problem.w, local.curvature)
         each = zip(columns.tolist(), c.T, gradient, strict=True)
-        made = [-solved(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
-        return _direction(problem, gradient, np.concatenate(made))
+        parts = [-solved(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
+        return _direction(problem, gradient, np.concatenate(parts))
 
     return steps
 
@@ -380,7 +380,7 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
 def _changed(
     rows: Rows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
 ) -> tuple[Array, Array, int]:
-    """Return the sum with factors c: updated if few rows changed, otherwise computed again."""
+    """Return Σ c [z 1]ᵀ [z 1]: updated if few rows changed, otherwise summed again."""
     if old is not None:
         total, factors, drift = old
         change, active = c - factors, int(np.count_nonzero(c))
@@ -415,7 +415,7 @@ def _hessian_product(
 
 
 class Hessian:
-    """Multiplies by H, over the rows with curvature where they are few, else over all."""
+    """The Hessian H as an operator; if few rows are active, products read only these."""
 
     def __init__(self, problem: Problem, state: Float[Array, "n u"], width: float) -> None:
         w, rows, self.loss, self.alpha = problem.w, problem.rows, problem.loss, problem.alpha
@@ -423,10 +423,10 @@ class Hessian:
         first, share = next(iter(rows)).Z, float(active.mean())
         size = int(active.sum()) * first.shape[1] * first.itemsize
         if 0 < share <= 0.5 and (rows.cached or size <= 256 << 20):
-            rows = FeatureBlock(taken_rows(rows, active))  # products read them alone
+            rows = FeatureBlock(taken_rows(rows, active))
             state, w = state[active], w[active]
         self.rows, self.state, self.w = rows, state, w
-        # Least curvature of an intercept, for no row may be active where a loss is smoothed; or 0
+        # Least curvature of the intercept, as perhaps no row is active; 0 without an intercept
         intercept = problem.fit_intercept
         self.floor = FLOOR * float(problem.w.sum()) / width if intercept else 0.0
 
@@ -455,7 +455,7 @@ def preconditioner(
 ) -> Solve:
     """Return an approximate inverse; ``floor`` is an intercept's least curvature, or 0.
 
-    It solves in coefficients about the mean, where the intercept is alone.
+    Features are centred at their weighted mean, so that the intercept has its own equation.
     """
     if not np.all(curvatures > 0):
         Z, curvatures = Z[curvatures > 0], curvatures[curvatures > 0]
@@ -463,7 +463,7 @@ def preconditioner(
     mean = (curvatures @ Z / mass).astype(np.float64) if floor and mass else np.zeros(D)
     U = np.sqrt(curvatures).astype(Z.dtype)[:, None] * (Z - mean.astype(Z.dtype))
     rows: Array | None = None
-    if 2 * len(U) < D and alpha > 0:  # then alpha I + U Uᵀ is factored, else UᵀU + alpha I
+    if 2 * len(U) < D and alpha > 0:  # factor alpha I + U Uᵀ, else UᵀU + alpha I
         rows = U.astype(np.float64)
         G = rows @ rows.T
     else:
@@ -486,7 +486,7 @@ def preconditioner(
 
 
 def from_rows(hessian: Hessian, apart: bool) -> list[Solve]:
-    """Return a preconditioner of all columns, or of each, of 2 D rows drawn by their curvatures."""
+    """Return one preconditioner, or one per column, from 2 D rows drawn by their curvatures."""
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_draw(c, 2 * rows.n_features) for c in columns])
@@ -497,7 +497,7 @@ def from_rows(hessian: Hessian, apart: bool) -> list[Solve]:
 
 
 def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
-    """Return the weights if few are not zero, else weights of about ``most`` rows instead."""
+    """Return the weights, or those of a systematic sample of ``most`` rows if more are nonzero."""
     if np.count_nonzero(weights) <= most:
         return weights
     sums = np.cumsum(weights)
@@ -506,9 +506,9 @@ def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
 
 
 def hessian_products(apart: bool) -> Callable[..., Direction]:
-    """Return steps by conjugate gradients; the preconditioner is kept while it is cheaper to keep.
+    """Return a function for steps by conjugate gradients, with one preconditioner if not ``apart``.
 
-    ``apart``: each column has its own preconditioner, made again in each step.
+    It is kept until products of a step take longer than a new one. ``apart``: new in each step.
     """
     shared: list[Solve] = []
 
@@ -529,12 +529,12 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
 
         nearly = inverse(gradient, np.arange(len(gradient)))
         rest = np.maximum(0.5 * inner(gradient, nearly, joint) / local.size, TINY)
-        # Solutions may leave a tenth of the gradient at first, and at last a hundredth, or what is
-        # a tenth of the tolerance: the step is then Newton's to the square of that share.
+        # Relative residuals: 0.1 far from the minimum, 0.01 near it, or as the tolerance allows.
+        # The gain differs from that of Newton's step by about the square of the residual.
         shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
         along = partial(inner, joint=joint)
         step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
-        # An operation of a product takes six times as long as one of making the preconditioner.
+        # One operation of a product takes six times as long as one of a new preconditioner.
         D, n = hessian.rows.n_features, len(hessian.w)
         spent, making = step.products * 24 * D * n * len(gradient), (min(2 * D, n) + D / 3) * D**2
         shared = [] if apart or spent >= making else parts
@@ -552,13 +552,13 @@ def _slope_along(gradient: Gradient, step: State) -> float:
 
 
 def conjugate_steps() -> Callable[..., Direction]:
-    """Return steps by the system of rows with a kernel, made again after 6, 18, 42 of them.
+    """Return a function for steps on a kernel matrix; the system is new after 6, 18, 42, … steps.
 
-    With inactive rows it is made again in each step, else steps are conjugate.
+    For losses with inactive rows or jumps it is new in each step; else steps are conjugate.
     """
     system: Any = None
     before: tuple[Gradient, float, State] | None = None
-    since, most = 0, 6  # steps with the first one; twice as many with each that follows
+    since, most = 0, 6  # steps with the system, and their limit, which doubles
 
     def steps(
         problem: Problem, at: State, local: LossAtRows, _columns: Array, _tol: float
@@ -571,14 +571,14 @@ def conjugate_steps() -> Callable[..., Direction]:
         since += 1
         slopes = weighted(problem.w, local.slope)
         gradient = slopes + problem.alpha * at.coef, problem.fit_intercept * slopes.sum(axis=0)
-        up = step = system(gradient)
-        steepest = _slope_along(gradient, up)
+        newton = step = system(gradient)
+        slope = _slope_along(gradient, newton)
         if before is not None and not always:
-            old, size, earlier = before
-            share = max((steepest - _slope_along(old, up)) / min(size, -TINY), 0.0)
-            turned = up.moved(share, earlier)
-            step = turned if _slope_along(gradient, turned) < 0 else up
-        before = gradient, steepest, step
-        return np.full(len(at.intercept), steepest), step, None
+            last_gradient, last_slope, last_step = before
+            change = slope - _slope_along(last_gradient, newton)
+            conjugate = newton.moved(max(change / min(last_slope, -TINY), 0.0), last_step)
+            step = conjugate if _slope_along(gradient, conjugate) < 0 else newton
+        before = gradient, slope, step
+        return np.full(len(at.intercept), slope), step, None
 
     return steps

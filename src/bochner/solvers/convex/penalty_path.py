@@ -1,9 +1,9 @@
-"""Choice of the penalty by the held-out loss.
+"""Choice of the penalty by held-out loss.
 
-Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
-:class:`HeldOutLoss` remembers the loss of each step; the search goes downhill from a step that is
-likely to be near the best one. A fold is the problem of all rows, with weights of zero for the
-left-out rows.
+Penalties decrease in steps of half a decade from the largest, at which the fit is nearly constant.
+:class:`HeldOutLoss` caches the loss of each step. The search moves downhill from a step that is
+likely to be near the best one. The problem of a fold has all rows, with weights of zero for the
+held-out rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,26 +20,26 @@ from bochner.solvers.convex.newton import spread
 from bochner.solvers.convex.problem import TINY, Convergence, Problem, State, best_constant, places
 from bochner.solvers.ridge.search import downhill
 
-FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
+FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits that compare them
 
 FIRST, NEAREST, LAST = 6, -2, 18  # Steps: the first if no penalty is known, the least, the last
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPath:
-    """Held-out loss of each penalty, without a fold of at most 4,096 rows.
+    """Held-out loss of each penalty, for fits that leave out folds of at most 4,096 rows.
 
-    The fit to all rows loses less: .6 to .7 times as much on tables with few errors, whose
-    logarithms of classes have Platt's targets here.
+    The loss of a fit to all rows is lower. For log losses, here with Platt's targets, it is 0.6 to
+    0.7 times this loss on tables with few errors.
     """
 
     alphas: Float[Array, " p"]  # Decreasing; on the scale of all rows
-    errors: Float[Array, " p"]  # As a share of the best constant's loss; the mean over targets
+    errors: Float[Array, " p"]  # Held-out loss/loss of the best constant, averaged over targets
     none: float = 0.0  # Differences of errors up to this size count as zero
 
     @property
     def best(self) -> int:
-        """Index of the largest alpha whose error is the least, within one part in 10⁴ of it."""
+        """Index of the largest alpha whose error is the least, to one part in 10⁴ or ``none``."""
         near = self.errors <= 1.0001 * self.errors.min() + self.none
         return int(np.flatnonzero(near)[0])
 
@@ -73,9 +73,9 @@ class HeldOutPath:
 
 # --- penalties -----------------------------------------------------------------------------------
 
-#: Minimises the problem of a fold, from the end of another penalty or fold if there is one.
+#: Minimises the problem of a fold, from the minimum of another penalty or fold if given.
 Fit = Callable[[Problem, State | None], State]
-#: The loss of rows and their values: one number, or one for each target.
+#: Loss of these rows with these predictions: one number, or one per target.
 Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 
 
@@ -83,14 +83,14 @@ Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 class HeldOutLoss:
     """Held-out loss as a function of the step of the penalty; each value is computed once."""
 
-    problem: Problem  # its penalty is not looked at
+    problem: Problem  # its penalty is not used
     folds: Sequence[Bool[Array, " n"]]
     fit: Fit
     largest: float
-    total: Total | None = None  # in place of the problem's loss
-    near: State | None = None  # where the first fits start
+    total: Total | None = None  # replaces the problem's loss
+    near: State | None = None  # start of the first fits
     tried: dict[int, float] = field(default_factory=dict)
-    ends: dict[tuple[int, int], State] = field(default_factory=dict)  # of each fold and step
+    ends: dict[tuple[int, int], State] = field(default_factory=dict)  # minimum per (fold, step)
 
     @cached_property
     def unfitted(self) -> Any:
@@ -105,7 +105,7 @@ class HeldOutLoss:
         return self.tried[step]
 
     def _lost(self, step: int | None) -> Any:
-        """Return the loss (of constants without a step); infinite if steps do not converge."""
+        """Return the loss (of constants for None), infinite if a fit but the first is not done."""
         problem, fitted = self.problem, list[Array]()
         y, w, loss = problem.y, problem.w, problem.loss
         for fold, out in enumerate(self.folds):
@@ -121,14 +121,14 @@ class HeldOutLoss:
             if self.tried and end.outcome is Convergence.MOST_STEPS:
                 return np.inf
             fitted.append(end.fitted[out])
-        every, f = np.concatenate([np.flatnonzero(o) for o in self.folds]), np.concatenate(fitted)
+        rows, f = np.concatenate([np.flatnonzero(o) for o in self.folds]), np.concatenate(fitted)
         if self.total is not None:
-            return self.total(every, f)
+            return self.total(rows, f)
         with np.errstate(over="ignore"):
-            return (w[every] * loss.value(y[every], f)).sum(axis=0)
+            return (w[rows] * loss.value(y[rows], f)).sum(axis=0)
 
     def _nearest(self, fold: int, step: int) -> State | None:
-        """Return the minimum at the nearest penalty; on a kernel matrix, the nearest larger."""
+        """Return the minimum at the nearest penalty, not smaller on a kernel matrix."""
         of_kernel = isinstance(self.problem.rows, KernelMatrix)
         known = [at for at in self.ends if at[0] == fold and (at[1] <= step or not of_kernel)]
         nearest = min(known, key=lambda at: abs(at[1] - step), default=None)
@@ -138,9 +138,9 @@ class HeldOutLoss:
         return float(self.largest * FACTOR**step)
 
     def walk(self, ridge: float = 0.0, most: int = LAST) -> None:
-        """Go downhill by twos, then by ones, from the penalty of ridge regression if it is known.
+        """Search downhill by two steps, then one, from the penalty of ridge regression if known.
 
-        Larger penalties are tried first: they take less time.
+        Larger penalties are tried first, as they take less time.
         """
         best = FIRST
         if np.isfinite(ridge) and ridge > 0:
@@ -150,9 +150,9 @@ class HeldOutLoss:
         downhill(self, best, (NEAREST, LAST), sizes=(2, 1), worth=1e-4)
 
     def path(self, inflation: float = 1.0) -> tuple[HeldOutPath, State]:
-        """Return the penalties tried, divided by ``inflation``, and the end of the first fold.
+        """Return the penalties tried, divided by ``inflation``, and the best of the first fold.
 
-        Without noise losses in a tube of ε fall for ever: less than a thousandth of ε's is none.
+        Without noise an ε-insensitive loss always decreases; 0.001 ε^degree per row is ignored.
         """
         steps, loss, none = sorted(self.tried), self.problem.loss, 0.0
         if hasattr(loss, "epsilon"):
@@ -166,9 +166,9 @@ class HeldOutLoss:
 
 
 def largest_penalty(problem: Problem) -> float:
-    """Return Σ w c |z|², from the first rows: at this penalty the fit is nearly a constant.
+    """Return Σ w c |z|², with |z|² from the first block; this penalty makes f nearly constant.
 
-    c is the mean curvature at the best constant; slopes that jump are spread over the residuals.
+    c is the curvature at the best constant; the width of a smoothed loss is the mean |residual|.
     """
     block = next(iter(problem.rows))
     rows = places(block)

@@ -1,10 +1,10 @@
-"""The objective, its minimum, sums over rows, and line searches.
+"""The objective and its minimum, sums over rows, and line searches.
 
 For every column of targets, f = Zβ + b:
 
     minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) ‖β‖² + drift·b
 
-Parameters are (t, D + 1): a row of coefficients, and the intercept, for each column.
+Parameters θ are (t, D + 1): one row per column of targets, β and then b.
 """
 
 from abc import ABC, abstractmethod
@@ -27,14 +27,14 @@ from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.factorisations import raised
 
-TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
+TINY = 1e-300  # Least divisor, and least entry of a diagonal
 
-# --- algorithms, and the minimum they find with its outcome, whose text is the remedy -------------
+# --- algorithms, outcomes and the minimum ---------------------------------------------------------
 
 # "cholesky": Newton steps by factors of the Hessian, summed again in each step, or of the kernel
-# matrix of the active rows. "cholesky updates": the last Hessian, changed by the rows whose
-# curvature changed. "conjugate gradients": products with Hessians, preconditioned; all columns
-# share their passes. "libsvm": sequential minimal optimisation of the dual, on a kernel matrix.
+# matrix of the active rows. "cholesky updates": Newton steps by factors of Hessians, updated by the
+# rows whose curvature changed. "conjugate gradients": preconditioned products with Hessians, one
+# pass for all columns. "libsvm": sequential minimal optimisation of the dual.
 Algorithm = Literal["cholesky", "cholesky updates", "conjugate gradients", "libsvm"]
 
 
@@ -47,13 +47,13 @@ class Convergence(Sentence):
         'precision of the features resolves. precision="float64" resolves more.'
     )
     MOST_STEPS = (
-        "Not converged: max_iter Newton steps, or all moves that LIBSVM may make, were taken, and "
+        "Not converged: the limit of Newton steps (max_iter) or of LIBSVM's moves was reached, and "
         "the objective still falls. Raise max_iter or tol, or penalise more (a smaller C, a "
         "larger alpha)."
     )
     UNBOUNDED = (
-        "The loss is next to nothing without a penalty: the classes are separable, or the target "
-        "is fitted exactly, so that no finite coefficients are best; those here are some that fit. "
+        "Without a penalty the loss is nearly zero: the classes are separable, or the target is "
+        "fitted exactly. No finite coefficients are best; the fit returns one of many solutions. "
         "Set a penalty: a finite C, an alpha above zero."
     )
 
@@ -69,14 +69,14 @@ class Optimum:
 
     coef: Float[Array, "D t"]  # β
     intercept: Float[Array, " t"]
-    alpha: Any  # one for all columns, or one each
-    # Value there, summed over columns; of the loss itself, not of a smoothed one
+    alpha: Any  # one number, or one per column
+    # Value of the objective, summed over columns; a nonsmooth loss is not smoothed for it
     objective: float
-    # The minimum is at most this much lower; 0 for smooth losses
+    # Bound of the objective above its minimum; 0 for smooth losses
     gap: float
     outcome: Convergence  # its text is the remedy
     iterations: int
-    algorithm: Algorithm | None = None  # what found it
+    algorithm: Algorithm | None = None  # the algorithm used
 
     def __repr__(self) -> str:
         return (
@@ -87,16 +87,16 @@ class Optimum:
 
 # --- rows, and sums over them --------------------------------------------------------------------
 #
-# Rows of a problem are a FeatureBlock, features that are read again and again, or a kernel matrix.
-# Iteration gives blocks with Z (b, D), y, w (b,) or None, and the number of the first row,
-# ``start``; ``sum`` makes one pass, here or elsewhere; ``cached``: features are computed once.
+# Rows of a problem are a FeatureBlock, a table whose features are computed in blocks, or a kernel
+# matrix. Iteration yields blocks with Z (b, D), y, w (b,) or None, and ``start``, the number of the
+# first row. ``sum`` makes one pass, perhaps in workers. ``cached``: features are computed once.
 
 Rows = Any
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureBlock:
-    """Features of consecutive rows; also all rows, for solvers. X are the rows, None if kept."""
+    """Features Z of a block of rows, or of all rows; X holds the rows themselves, if needed."""
 
     Z: Array
     y: Array | None = None
@@ -124,7 +124,7 @@ class FeatureBlock:
 
 
 class DualRows(ABC):
-    """Rows known by products with their kernel matrix K: functions are K c + b."""
+    """Rows with a kernel matrix K, of which solvers use products; functions are K c + b."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class DualRows(ABC):
         """Return a function from a gradient to a descent step."""
 
 
-Gradient = tuple[Array, Array]  # r and s: of the objective K r in c, and s in b
+Gradient = tuple[Array, Array]  # r and s: the gradient of the objective is K r in c, and s in b
 
 
 def places(block: Any, first: int = 0) -> slice:
@@ -152,7 +152,7 @@ def places(block: Any, first: int = 0) -> slice:
 
 
 def forward(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> Float[Array, "b t"]:
-    """Return Z β + b in float64; one or two columns as products with vectors."""
+    """Return Z β + b in float64; one or two columns by products with vectors."""
     coef = theta[:, :-1].astype(Z.dtype)
     if len(coef) > 2:
         return product(Z, coef.T) + theta[:, -1]
@@ -161,7 +161,7 @@ def forward(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> Float[Array, 
 
 
 def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t p"]:
-    """Return [Z 1]ᵀ R, transposed, in float64."""
+    """Return Rᵀ [Z 1] in float64."""
     right = np.ascontiguousarray(R.T, dtype=Z.dtype)
     if len(right) > 2:
         sums = product(right, Z)
@@ -173,13 +173,13 @@ def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t 
 
 @dataclass(frozen=True, eq=False)
 class OverRows:
-    """The sum over blocks of a function of their features, and of numbers of their rows."""
+    """Sum over blocks of a function of the features and of arrays with one entry per row."""
 
-    part: Callable[..., Any]  # part(Z, *numbers); the sum may change its arrays
-    numbers: tuple[Array, ...] = ()  # each of all rows from ``first`` on
+    part: Callable[..., Any]  # part(Z, *numbers); its arrays may be changed by the sum
+    numbers: tuple[Array, ...] = ()  # one entry per row, from row ``first`` on
     first: int = 0
     into: bool = False  # whether part(total, Z, *numbers) adds to the total, None at first
-    stacked: bool = False  # whether parts are put into a list and not added up
+    stacked: bool = False  # whether parts are listed, not added
 
     def add(self, total: Any, block: Any) -> Any:
         rows = places(block, self.first)
@@ -216,17 +216,17 @@ def taken_rows(rows: Rows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The objective."""
+    """The objective: rows, targets, weights, loss and penalty."""
 
     rows: Rows
     y: Float[Array, "n t"]  # Targets of the loss; float32 for classes on features
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
     loss: Loss  # convex in f
-    alpha: Any  # zero or above; one for all columns or one each
+    alpha: Any  # zero or above; one number, or one per column
     fit_intercept: bool = True  # whether b is fitted, or zero
-    drift: float = 0.0  # slope of the objective in b
-    # Factor of the objective that is reported, where y is in other units
+    drift: float = 0.0  # factor of b in the objective
+    # Factor of the reported objective, for y that was divided by its units
     value: Any = 1.0
 
     def at(self, columns: Array) -> "Problem":
@@ -248,14 +248,14 @@ class Problem:
         return inner(a.coef.T, right.T, self.loss.joint)
 
     def values(self, at: "State") -> Float[Array, " t"]:
-        """Return loss and penalty of each column; of a joint loss of all, in every place."""
+        """Return loss plus penalty of each column; of a joint loss the total, repeated."""
         with np.errstate(over="ignore", invalid="ignore"):
             sums = weighted(self.w, self.loss.value(self.y, at.fitted)).sum(axis=0)
             values = sums + 0.5 * self.alpha * self.inner(at, at)
         return np.where(np.isnan(values), np.inf, values)
 
     def objective(self, value: Float[Array, " t"], intercept: Float[Array, " t"]) -> float:
-        """Return the sum over columns of these values, as it is reported; of a joint loss once."""
+        """Return the objective in reported units: summed over columns, or of a joint loss."""
         with np.errstate(over="ignore"):
             each = self.value * (value + self.drift * intercept)
             return float(each[0] if self.loss.joint else each.sum())
@@ -265,18 +265,18 @@ class Problem:
 class State:
     """A point, or a step, with the data from which a similar problem can start."""
 
-    coef: Float[Array, "D t"]  # of features, or of the kernel and each row
+    coef: Float[Array, "D t"]  # of features, or on a kernel matrix one per row
     intercept: Float[Array, " t"]
     fitted: Float[Array, "n t"]  # f at the rows
-    # Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row, with
+    # uᵢ of a nonsmooth loss: at the minimum a subgradient of the loss at each row, with
     # alpha β = −Σ wᵢ uᵢ zᵢ
     multipliers: Float[Array, "n t"] | None = None
-    width: float = 0.0  # δ, over which a slope that jumps is spread
-    value: Any = np.inf  # (t,) loss and penalty of each column, of a joint loss in every place
-    gap: Any = np.inf  # (t,) bound of the objective above its minimum; zero for smooth losses
-    # Curvatures of a smooth loss at the rows, and Σ c [z 1]ᵀ [z 1] of each column: they may stay
+    width: float = 0.0  # δ of the smoothed loss
+    value: Any = np.inf  # (t,) loss plus penalty; of a joint loss the total, repeated
+    gap: Any = np.inf  # (t,) bound of the objective above its minimum; 0 for smooth losses
+    # Curvatures c of a smooth loss and Σ c [z 1]ᵀ [z 1] per column, reused if c stays the same
     hessians: tuple[Float[Array, "n t"], list[Array]] | None = None
-    algorithm: Algorithm | None = None  # that led here
+    algorithm: Algorithm | None = None  # the algorithm used
     outcome: Convergence = Convergence.MOST_STEPS
     steps: int = 0
 
@@ -290,7 +290,7 @@ class State:
         )
 
     def at(self, columns: Array) -> "State":
-        """Return the part of these columns."""
+        """Return the state of these columns."""
         if len(columns) == len(self.intercept):
             return self
         u = self.multipliers
@@ -314,7 +314,7 @@ class State:
 
 
 def side_by_side(ends: Sequence[State]) -> State:
-    """Return the columns that were solved one by one as one state."""
+    """Return one state of all columns from states of one column each."""
     names = "coef", "intercept", "fitted", "multipliers", "value", "gap"
     columns: Any = {n: np.concatenate([getattr(end, n) for end in ends], axis=-1) for n in names}
     outcome = Convergence.worst(end.outcome for end in ends)
@@ -322,7 +322,7 @@ def side_by_side(ends: Sequence[State]) -> State:
 
 
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
-    """Return the optimum of a state, of targets that were divided by ``units``."""
+    """Return the optimum at a state; coefficients are multiplied by the ``units`` of targets."""
     return Optimum(
         units * at.coef,
         units * problem.loss.centred(at.intercept),
@@ -338,7 +338,7 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 def raised_diagonal(
     factored: Callable[[float], Array], diagonal: Any, least: float, most: float
 ) -> Float[Array, "p p"]:
-    """Return ``factored(jitter)`` of the jitter that rounding needs, or that of the diagonal."""
+    """Return ``factored(jitter)`` for the first jitter that succeeds, or the diagonal's factor."""
     try:
         return raised(factored, 0.0, least, most)
     except LinAlgError:
@@ -348,9 +348,9 @@ def raised_diagonal(
 def hessian_factor(
     H: Float[Array, "p p"], alpha: float, least: float, intercept: bool, single: bool = False
 ) -> Float[Array, "p p"]:
-    """Return the upper factor of H + alpha I, and as much more of its diagonal as rounding needs.
+    """Return the upper factor of H + alpha I, with a larger diagonal if rounding needs it.
 
-    An intercept, the last, has no penalty, but a curvature of ``least``.
+    The intercept, the last entry, has no penalty and a curvature of at least ``least``.
     """
     diagonal = np.diag(H).astype(np.float64) + alpha
     diagonal[-1] = max(float(H[-1, -1]), least, TINY)
@@ -367,7 +367,7 @@ def hessian_factor(
 
 
 def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
-    """Return the solutions for the rows of the right-hand sides."""
+    """Return the solutions, one row per row of ``right``."""
     return solve_factored(factor, right.T).T.astype(np.float64)
 
 
@@ -377,9 +377,9 @@ def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arr
 def least_length(
     problem: Problem, fitted: Float[Array, "n t"], at: State, step: State
 ) -> Float[Array, " t"]:
-    """Return the length of each column's step at which the objective is least, without a pass.
+    """Return the step length of least objective of each column, without reading features.
 
-    ``fitted`` is where the loss is evaluated at length zero.
+    ``fitted`` are the values at which the loss is evaluated for length zero.
     """
     image, along, across = step.fitted, problem.inner(at, step), problem.inner(step, step)
 
@@ -402,9 +402,9 @@ ENOUGH = 0.1  # Slopes below this share of the first count as zero
 
 
 def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
-    """Return lengths where slopes, which rise, are a tenth of the first; zero if they do not fall.
+    """Return lengths at which |slope| is at most a tenth of |slope(0)|; zero if slope(0) ≥ 0.
 
-    From one each is doubled until its slope is positive, then found by secants and bisection.
+    Slopes increase. Each length is doubled from 1 to bracket the root, if one is not enough.
     """
     low, high = np.zeros(count), np.ones(count)
     first, at_high = slope(low), slope(high)
@@ -423,9 +423,9 @@ def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
 def _root(
     slope: Slope, low: Array, high: Array, at_low: Array, at_high: Array, enough: Array
 ) -> Float[Array, " t"]:
-    """Return a root of a rising function, to within ``enough``, by secants and bisection.
+    """Return where increasing slopes are within ``enough`` of zero, by secants and bisection.
 
-    If an end stays, its value is halved (Illinois algorithm): slopes may jump to large values.
+    If an end of the bracket stays, its slope is halved (Illinois algorithm), as slopes may jump.
     """
     best: Array = high
     value: Array = at_high
