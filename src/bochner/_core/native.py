@@ -248,7 +248,7 @@ def _pad(X: Float[Array, "n d"], p: int, xp: Any) -> Float[Array, "n p"]:
 
 
 def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
-    """Return ``Z @ H`` in any library, with sums in the same order as the compiled loop."""
+    """Return :func:`hadamard` of Z in any library, with sums in the order of the compiled loop."""
     xp = array_namespace(Z)
     n, p = Z.shape
     for h in (1 << k for k in range(p.bit_length() - 1)):
@@ -259,7 +259,7 @@ def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
 
 
 def signed_walsh(X: Float[Array, "n d"], signs: Array) -> Float[Array, "n p"]:
-    """Return H (s ∘ x) for each row x, padded with zeros to a power of two, in any library."""
+    """Return :func:`hadamard` of ``X * signs``, padded with zeros to a power of two columns."""
     d, xp = X.shape[1], array_namespace(X)
     signs = xp.astype(from_numpy(signs[:d], like=X), X.dtype)
     Z = _pad(X * signs[None, :], power_of_two(d), xp)

@@ -44,7 +44,7 @@ def lazy_names(
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of the package with this ``__spec__``.
 
     The stub file of the package lists each name: ``from bochner.module import name as name``. An
-    error for an unknown name also suggests names of the parts ``elsewhere``.
+    error for an unknown name also suggests names from the subpackages ``elsewhere``.
     """
     stub = spec.loader.get_data(f"{spec.origin.removesuffix('c')}i").decode()
     homes = {name: home for home, name in findall(r"from (bochner\S*) import \(?\s*(\w+) as", stub)}

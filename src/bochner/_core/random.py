@@ -1,7 +1,7 @@
 """Named random streams: one seed, independent numbers for each purpose.
 
-A seed gives the same numbers for any block size, number of workers and array library, because
-NumPy draws all numbers, from a stream named for its purpose; then they are converted.
+A seed gives the same numbers for any block size, number of workers and array library: NumPy draws
+all numbers, from one stream per purpose. Then they are converted to the array library.
 """
 
 import zlib

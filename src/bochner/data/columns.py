@@ -66,7 +66,7 @@ class CellSums:
 def cells_in(
     block: Block, drafts: tuple[Encoder, ...], n_classes: int = 0, with_targets: bool = True
 ) -> CellSums:
-    """Return the sums over a block of cells, read by ``drafts``; y holds codes of ``n_classes``."""
+    """Return the sums of cells read by ``drafts``; with ``n_classes`` > 0, y has class codes."""
     X = np.asarray(to_numpy(block.X), np.float64)
     columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
     missing = np.isnan(columns)

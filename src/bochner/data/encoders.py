@@ -158,7 +158,7 @@ class Levels(Encoder):
 def ordinal(
     name: str, levels: tuple[str, ...], fill: float = 0.5, indicator: bool = False
 ) -> Levels:
-    """Return the encoder of ordered levels as ranks from 0 to 1; missing and unseen: ``fill``."""
+    """Return the encoder of ordered levels as ranks from 0 to 1; other cells become ``fill``."""
     places = [j / max(1, len(levels) - 1) for j in range(len(levels))]
     table = tuple((place,) for place in (*places, fill, fill))
     return Levels(name, levels, table, (name,), indicator)
@@ -188,7 +188,7 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray,
 
 
 def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
-    """Return the parts to encode: the hour of clock times; of dates, cycles that they cover."""
+    """Return names of `PARTS`: "day" for clock times; "trend" and covered cycles for dates."""
     if clock:
         return ("day",)
     known = seconds[np.isfinite(seconds)]

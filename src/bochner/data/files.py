@@ -71,7 +71,7 @@ _PATH_TYPES = (str, PathLike, File)
 def readable(
     file: object, content: Callable[[Exception], BochnerError] | None = None
 ) -> AbstractContextManager[None]:
-    """Return a context that names the file in errors; ``content`` is used for its content."""
+    """Return a context that names the file in errors; ``content`` converts content errors."""
 
     def translate(error: Exception) -> BochnerError | None:
         of_content = isinstance(error, OSError | ValueError | NotImplementedError)

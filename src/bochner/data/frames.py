@@ -63,7 +63,7 @@ def label_of(table: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _kind_of(dtype: Any) -> Column:
-    """Return an Arrow type as a column without a name; files have many columns of few types."""
+    """Return a nameless column of this Arrow type; cached, because most types occur often."""
     types, text = package("pyarrow", WHO).types, str(dtype)
     if text.startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
@@ -114,7 +114,7 @@ def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = N
 
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
-    """Yield the rows of a table in memory, or of a partition, which is fetched, as Arrow tables."""
+    """Fetch a partition or a table in memory, and yield Arrow tables of at most ``rows`` rows."""
     partition: Any = reader.partition
     table = partition.fetch()
     if partition.library:

@@ -133,7 +133,7 @@ def _roles(
 def _matching(
     patterns: Sequence[str], known: list[str], reader: Reader, purpose: str = ""
 ) -> list[str]:
-    """Return the columns of these names; patterns with * and ? mean all that match, once each."""
+    """Return the columns with these names, or that match these patterns (``*``, ``?``, ``[``)."""
     names: dict[str, None] = {}
     patterns = [patterns] if isinstance(patterns, str) else patterns
     for pattern in patterns:
@@ -233,7 +233,7 @@ def warn_without_target(
 def _learn(
     readers: tuple[Reader, ...], draft: Schema, types: Types
 ) -> tuple[Schema, tuple[Encoder, ...], tuple[Reader, ...]]:
-    """Return the schema, the encoders to be fitted, and readers with rows without a target."""
+    """Return the schema, the encoders to fit, and readers that know which rows have no target."""
     if unknown := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
             f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "

@@ -147,7 +147,7 @@ def refuse_repeated(names: Iterable[Any], rule: str) -> None:
 
 
 def listed(names: Iterable[object], most: int = 6) -> str:
-    """Return names in quotes, with commas: the first ``most``, and the number of all if more."""
+    """Return the first ``most`` names in quotes, and the number of names if there are more."""
     names = list(names)
     text = ", ".join(repr(name) for name in names[:most])
     return text if len(names) <= most else f"{text}, ... ({len(names)} in all)"

@@ -217,7 +217,7 @@ class Tables(Source):
     def _columns(
         self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]
     ) -> np.ndarray:
-        """Return the columns of X of one column; without a fit, a column per category."""
+        """Encode a table's column as columns of X; before a fit, as one column per category."""
         column = column_of(frame, encoder.name)
         if isinstance(encoder, Levels) and not (self.raw or self.schema.encoders):
             levels = dict(self.schema.categories)[encoder.name]

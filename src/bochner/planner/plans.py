@@ -371,7 +371,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
-    """Return the number of rows of the fit, after checks of the rows."""
+    """Check the rows; return the number of rows of the fit: ``n_rows``, or all given rows."""
     n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
     if len(sample) < 16:
         raise InvalidInput(f"plan: X must have at least 16 rows; got {rows}.")

@@ -64,7 +64,7 @@ class FitForecast:
 
     @property
     def name(self) -> str:
-        """Description for sentences."""
+        """The method, and the number of features if any, as a phrase for messages."""
         solver, D, method = self.solver.removeprefix("moments "), self.n_features, self.method
         return {
             "exact": "the exact kernel, by a Cholesky factor of its matrix",
@@ -321,7 +321,7 @@ def _steps(
 
 
 def exact_trials(task: Task) -> list[FitTrial]:
-    """Return exact fits to a quarter of m rows, and to all m: the sample, at most PENALTY_ROWS."""
+    """Return exact fits to m/4 and to m rows of the sample; m is at most PENALTY_ROWS."""
     m = min(len(task.sample), PENALTY_ROWS)
     return [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
 

@@ -59,7 +59,7 @@ def choose(
 ) -> tuple[Chosen, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
-    ``search`` replaces the usual search for the kernel; ``by_targets``: "auto" depends on targets.
+    ``search`` replaces the usual search for a kernel. With ``by_targets`` "auto" uses the targets.
     ``compared`` selects the rows of the sample on which parameters are chosen.
     """
     rows, n_rows, share = None, None, None
@@ -79,7 +79,7 @@ def choose_from(
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Chosen:
-    """Choose as :func:`choose` does, from a sample of ``n_rows`` rows; ``share`` is alpha/W."""
+    """Choose as :func:`choose`, from a sample of all ``n_rows`` rows; ``share`` is alpha/Σw."""
     curves = None
     if rows is not None:
         require_squares(spec.who, rows.y, rows.w)
@@ -331,9 +331,9 @@ def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
 
 
 def _error_near_median(rows: RowSample, seed: int, width: int) -> Callable[[int, int], float]:
-    """Return the leave-one-out error of features as a function of kind and steps of √2.
+    """Return a function of kind and step that gives the leave-one-out error of features.
 
-    The kind is 0 for one lengthscale and 1 for one per column; steps start at the median distance.
+    Kind 0 has one lengthscale, kind 1 one per column: the median distance times √2 per step.
     """
     starts = median_scales(rows, False, seed, most=4096)
     X = rows.X.astype(np.float64, copy=False)

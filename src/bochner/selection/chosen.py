@@ -1,4 +1,4 @@
-"""Checked parameters of features, the kernel and map of a fit, and moments of features."""
+"""Checked parameters of features, the chosen kernel and feature map, and moments of features."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -2,9 +2,9 @@
 
 Regressions use squared errors, classifiers log losses: the ridge regression of ±1 with the least
 squared error need not be the best classifier, because squared errors also count how much values
-differ from ±1 where the class is certain. Log losses are those of probabilities p ∝ exp(a f) at
-the best a for these rows (Guo et al. 2017), with Platt's targets (1999): even if all rows are
-predicted correctly, the loss is above zero.
+differ from ±1 where the class is certain. Log losses are computed from probabilities p ∝ exp(a f),
+with the best a for the held-out rows (Guo et al. 2017). They use Platt's targets (1999): even if
+all rows are predicted correctly, the loss is above zero.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
 
 
 def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
-    """Return which targets vary; all False if there are too few rows, or all are equal."""
+    """Return which targets vary; all False for too few rows, or if all rows of X are equal."""
     few = len(rows) < FEWEST
     if few or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
         return np.zeros(rows.y.shape[1], bool)

@@ -189,7 +189,7 @@ class Evaluated:
         return self.share * float(self.of.rows.w.sum())
 
     def on(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
-        """Return the objective of these rows, and the point with the same penalty."""
+        """Return the objective on other rows, and this point with the same kernel and alpha."""
         share = self.at[-1] + np.log(self.of.rows.w.sum() / rows.w.sum())
         return replace(self.of, rows=rows), np.append(self.at[:-1], share)
 
@@ -300,7 +300,7 @@ def tune_lengthscales(
 
 
 def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **given: Any) -> Tuning:
-    """Return the kernel of the globe whose lengthscale has the largest evidence on the sphere."""
+    """Tune the lengthscale of a kernel on the globe by evidence, with rows as unit vectors."""
     rows = replace(sample, X=unit_vectors(to_numpy(sample.X).astype(np.float64)))
     search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
     if search is None:
@@ -358,9 +358,9 @@ class MatrixSearch:
     def scaled(
         self, start: Any, alpha: float, evaluations: int, each: bool = False, few: bool = False
     ) -> Evaluated:
-        """Optimise one factor of a kernel's lengthscales, or ``each`` of them, on all rows or few.
+        """Optimise one common factor of the lengthscales, or with ``each`` one factor per column.
 
-        ``alpha`` is the penalty of all rows.
+        ``alpha`` is the penalty of all rows, also if ``few`` of them are used.
         """
         width, rows = self.rows.X.shape[1] if each else 1, self.rows.first(FEW if few else 1 << 30)
         of = OnProcess(start, rows, self.criterion, width)
@@ -426,7 +426,7 @@ class OnProcess(Objective):
 
     @cached_property
     def level(self) -> float:
-        """Sum over targets of the log of the power of two nearest to their deviation."""
+        """Σ log u over targets for evidence; u is the deviation rounded to a power of two."""
         if self.criterion is not EVIDENCE:
             return 0.0
         deviation = self.rows.y.std(axis=0)

@@ -60,7 +60,7 @@ def turned_metrics(
 def next_root(
     family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool
 ) -> Float[Array, "d d"]:
-    """Return the root of the average outer product of a fit's gradients, at equal median distance.
+    """Return a root of the mean outer product of a fit's gradients; median distances are kept.
 
     Entries have seven digits relative to the norm of their row: the same on every processor.
     """

@@ -97,7 +97,7 @@ def grow(
     children: list[list[int]] = []
 
     def divide(here: Int[Array, " m"], leaves: int) -> int:
-        """Return the number of the split of these rows, or −1 − the number of their leaf."""
+        """Split rows into ``leaves`` leaves; return the split's number, or −1 − i for leaf i."""
         nonlocal count
         if leaves == 1:
             leaf[here] = count
@@ -244,7 +244,7 @@ def judge_among_near_rows(
     others: Iterable[TunedKernel] = (),
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
-    """Compare a kernel with ``rivals``, ``others`` and rescaled kernels; return the best."""
+    """Choose among the kernel, ``rivals`` of its search and new ``others``; rescale the best."""
     places = near_rows(tuning.kernel, rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
     here = rows.take(np.unique(places[:FIRST, :64]))

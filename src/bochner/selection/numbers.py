@@ -348,7 +348,7 @@ def spectral_peaks(
 
 
 def _owner_of(kernel: Kernel, place: Place, X: Any) -> tuple[Any, Any]:
-    """Return the part of the kernel that has this number, and the input rows of the part."""
+    """Return the part of the kernel with this hyperparameter, and the input rows of this part."""
     for name in place.path.split("__")[:-1]:
         X, kernel = kernel.inputs(X), kernel.parts[name]
     return kernel, X

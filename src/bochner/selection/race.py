@@ -210,7 +210,7 @@ class Race:
         return [each for each in sums if each is not None]
 
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
-        """Return the weighted mean of kernels with one penalty; None if it is not supported."""
+        """Judge the weighted mean of kernels, with one penalty; None if it is not supported."""
         began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
         shares = [1 / len(parts)] * len(parts)
@@ -295,7 +295,7 @@ class Race:
         return X.shape[1] <= 1024 and not is_sparse(X)
 
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
-        """Return the search on these rows, by default on few."""
+        """Return a search by this criterion on ``rows``, by default on few training rows."""
         if rows is None:
             return replace(self._of_few, criterion=by)
         search = MatrixSearch.of(rows, by, self.centred, share=self.share, most=len(rows))
@@ -401,7 +401,7 @@ class Race:
         return self._at_smaller(problem, across, judged) if is_open else judged
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
-        """Judge the fit at its leave-one-out penalty, with the evidence at its best penalty."""
+        """Judge the penalty of least leave-one-out error; the evidence has its own best penalty."""
         penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
         alpha = penalties.best("loo", start)
         candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)
@@ -437,7 +437,7 @@ class Race:
     def _judgement(
         self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
     ) -> Judged:
-        """Judge the predictions of the held-out rows; without them the error is infinite."""
+        """Judge predictions of the held-out rows; the error is infinite if there are none."""
         if fitted is None:
             return Judged(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
@@ -463,7 +463,7 @@ class Race:
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
     def compared(self, judged: list[Judged], before: list[Judged], w: Array) -> Tuning:
-        """Return the best candidate: a less preferred one must be better than chance."""
+        """Choose the preferred candidate, or one whose error is lower by more than is required."""
         order = sorted(judged, key=self._preference)
         before = [each for each in before if each not in order]
         best, gains = order[0], [(np.nan, np.nan)] * len([*order, *before])

@@ -49,7 +49,7 @@ class KernelComparison:
 
     @property
     def score(self) -> str:
-        """R² or the value of the measure, with at least two digits of the error."""
+        """R² or the value of the measure, with decimals for two digits of the error 1 − R²."""
         digits = 1 - int(np.floor(np.log10(self.error))) if 0 < self.error < 1 else 3
         score = 1 - self.error if self.measure.startswith("error ") else self.error
         return f"{score:.{min(max(digits, 3), 9)}f}"
@@ -67,10 +67,10 @@ class Tuning(HtmlResult):
         kernel.
     error : float
         Squared error on held-out rows, or log loss for classes, relative to the best constant; NaN
-        without held-out rows. Choices on three quarters of these rows are tested on the other
-        quarter. Fits use at most 2,048 rows (4,096 with ``effort="high"``): the error was 0.65 to 2
-        times that of the fit to all rows; leave-one-out errors in ``solution_.path`` 0.9 to 1.2
-        times. Log losses have Platt's targets: they are never 0, and too large for few errors.
+        without held-out rows. The choice is made on three quarters of these rows and tested on the
+        other quarter, by fits to at most 2,048 rows (4,096 with ``effort="high"``). The error was
+        0.65 to 2 times that of the fit to all rows; leave-one-out errors in ``solution_.path`` were
+        0.9 to 1.2 times. Log losses use Platt's targets: never 0, and too large for few errors.
     criterion : {"loo", "evidence"}
     estimator : estimator or None
         From :func:`bochner.tune`: the estimator with this kernel, not fitted.

@@ -120,7 +120,7 @@ def median_scales(
 def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> tuple[float, ...]:
     """Return lengthscales of a Laplace kernel from lengthscales of a kernel of Euclidean distance.
 
-    Its distance is a sum over columns, which is longer by about √d.
+    The distance of a Laplace kernel is a sum over columns, which is longer by about √d.
     """
     lengths = np.asarray(scales)
     one, two = (median_distance(X, w, (lengths,), seed, order, 4096) for order in (1, 2))
@@ -166,7 +166,7 @@ TRIED, COLUMNS, SIZES = 2048, (1, 2, 3), (0.5, 1.0, 2.0)
 def screened_lengthscales(
     X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], units: Float[Array, " d"]
 ) -> Float[Array, " d"] | None:
-    """Return starting lengthscales 2/√E|∂_k f|² per column; None if no frequency is significant."""
+    """Return starting lengthscales 2/√E|∂f/∂x_k|²; None if y has no significant frequency."""
     X = np.ascontiguousarray((X - w @ X / w.sum()) / units)
     W = _sparse_frequencies(X.shape[1])
     # For pure noise n/2 times a score is exponential: the largest is above this in 5 % of cases.

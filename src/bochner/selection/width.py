@@ -192,7 +192,7 @@ class _Search:
         return Width(self.maps[best], method, self.tolerance, self.alpha, tried, limit)
 
     def _decided(self, method: Method) -> Method:
-        """Return the method; for "auto" its choice or landmarks, by the smaller ε.
+        """Return the method; for "auto", its choice or landmarks, whichever has the smaller ε.
 
         "auto" compares errors of the matrix, which miss a single badly approximated direction.
         """
@@ -249,7 +249,7 @@ def penalty_for(
 ) -> float:
     """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
-    The penalties of m ≤ 1024 and of m/4 rows give the power of n_rows, from 0 to 1. O(m³).
+    The penalty grows like n_rows^p; p in [0, 1] is from fits to m ≤ 1024 and to m/4 rows: O(m³).
     """
     rows = np.sort(stream(seed, "penalty").permutation(len(y))[:1024])
     X, y = X[rows], y[rows]

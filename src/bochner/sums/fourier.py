@@ -222,7 +222,7 @@ def _parted(both: Array) -> tuple[Array, Array]:
 
 
 def _inner(waves: Array, shape: tuple[int, ...], last: int = 1) -> Array:
-    """Return the middle of an array, of this shape along all but the ``last`` axes."""
+    """Return the central part of this shape; the ``last`` axes are not cut."""
     starts = [(long - short) // 2 for long, short in zip(waves.shape, shape, strict=False)]
     cut = tuple(slice(a, a + length) for a, length in zip(starts, shape, strict=True))
     return waves[cut if last == 0 else (*cut, slice(None))]

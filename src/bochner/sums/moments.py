@@ -43,15 +43,15 @@ class Moments:
     weight : float
         W = Σ w_i.
     feature_mean : (D,) float64
-        z̄.
+        z̄, the weighted mean of the features z_i.
     target_mean : (t,) float64
-        ȳ.
+        ȳ, the weighted mean of the targets y_i.
     gram : (D, D) float64
-        G, symmetric.
+        G = Σ w_i (z_i − z̄)(z_i − z̄)ᵀ.
     cross : (D, t) float64
-        B.
+        B = Σ w_i (z_i − z̄)(y_i − ȳ)ᵀ.
     power : (t,) float64
-        P.
+        P = Σ w_i (y_i − ȳ)².
     precision : {"float32", "float64"}
         Precision of the products; sums are always float64. With "float32", G has an error of about
         1e-8 ‖G‖, and results with a penalty below 1e-6 ‖G‖ are unreliable.

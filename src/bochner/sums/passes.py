@@ -43,7 +43,7 @@ class Summand(Protocol[S]):
         ...
 
     def merge(self, a: S, b: S) -> S:
-        """Return the sum of the rows of both; ``a`` comes first and may be modified."""
+        """Return the sum of a and b; the rows of ``a`` are first, and ``a`` may be modified."""
         ...
 
 
@@ -101,9 +101,9 @@ class MergeTree(Generic[S]):
 
 
 class RunningSum(Generic[S]):
-    """The sum of consecutive blocks, merged in the order of the tree.
+    """The sum of consecutive blocks, merged by a :class:`MergeTree` of parts of about 65,536 rows.
 
-    ``block_rows`` is the number of rows of every block but the last. Memory: one sum per level of
+    ``block_rows`` is the number of rows of every block but the last. Memory is one sum per level of
     the tree: one level up to 65,536 rows, two up to a million, three up to 16 million.
     """
 
@@ -136,7 +136,7 @@ class RunningSum(Generic[S]):
 
 
 def summed(summand: Summand[S], blocks: Iterable[Any], block_rows: int) -> S | None:
-    """Return the sum of blocks, merged in the order of the tree."""
+    """Return the sum of blocks, merged as by :class:`RunningSum`."""
     running = RunningSum(summand, block_rows)
     for block in blocks:
         running.add(block)

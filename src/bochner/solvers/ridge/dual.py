@@ -194,7 +194,7 @@ class KernelRows:
         return None
 
     def at(self, alpha: float, full: bool = True) -> "KernelFactor":
-        """Return the solution at one penalty with M, or its upper triangle, for a factor: O(n³)."""
+        """Return the solution at one penalty, with the inverse M or its upper triangle; O(n³)."""
         fit = self.factored(alpha, single=False)
         A = fit.factor
         invert_triangle(A)
@@ -310,7 +310,7 @@ class KernelFactor:
 
     @property
     def quadratic(self) -> tuple[Float[Array, "n n"], Float[Array, " n"], float]:
-        """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, for variances, in O(n³)."""
+        """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s in the formula of Var f, with s = √w; O(n³)."""
         inverse = solve_factored(self.factor, np.eye(len(self.root))).astype(np.float64)
         return self.root[:, None] * inverse * self.root, self.root * self.p, self.total
 

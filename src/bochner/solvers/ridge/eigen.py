@@ -93,7 +93,7 @@ class Eigen:
 
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
-        """c²/w, the part of P in each direction, and P⊥, which includes directions of rounding."""
+        """Parts of P: c²/w in each resolved direction (else zero), and P⊥ outside all of these."""
         least = FLOAT32_GRAM if self.precision == "float32" else 0.0
         resolved = self.values > max(self.noise, least * float(self.values[-1]))
         share = np.zeros_like(self.projected)

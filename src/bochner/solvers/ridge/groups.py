@@ -34,7 +34,7 @@ def reduced_rows(
     """Return the factored rows of a group; raise LinAlgError if rounding makes C not positive.
 
     ``matrix(dtype)`` returns K, Fortran-contiguous, which is overwritten; Z Zᵀ ⪯ K. With ``single``
-    C is float32 if its rounding error, at most the norm of all roundings, is far below the penalty.
+    C is float32 if its rounding error, at most about eps ‖C‖_F, is at most 1 % of alpha.
     ``marked`` has the rows with leave-one-out errors.
     """
     root, D = np.sqrt(w)[:, None], Z.shape[1]
@@ -65,9 +65,9 @@ def reduced_rows(
 
 
 def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":
-    """Return the coefficients that all groups share, and the intercept, in O(D³/3).
+    """Return the coefficients v that all groups share, and the intercept, in O(D³/3).
 
-    The intercept is zero if sᵀ(VVᵀ + C)⁻¹s is below ``rounding``, the relative error of the sums.
+    The intercept is zero if sᵀ(VVᵀ + C)⁻¹s is at most ``rounding`` sᵀC⁻¹s, its rounding error.
     """
     H, cross, power = sums[:D, :D] + np.eye(D), sums[:D, D:], sums[D:, D:]
     L = cholesky(H, lower=True, check_finite=False)

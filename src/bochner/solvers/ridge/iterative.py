@@ -333,7 +333,7 @@ def falling(errors: Float[Array, " p"]) -> bool:
 
 
 def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
-    """Return the criteria along the path; without criteria if penalties were given."""
+    """Return the criteria along the path; at given penalties (no states) they are NaN."""
     if not states:
         known = np.unique(alphas)
         return Path(known, *np.full((4, len(known)), np.nan))

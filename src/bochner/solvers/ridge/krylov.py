@@ -115,11 +115,11 @@ class GrowingSubspace:
         most: int,
         proven: bool = True,
     ) -> KrylovSolution:
-        """Solve until bounds are at most ``tol``, or for at most ``most`` passes.
+        """Solve until the bounds of the errors are at most ``tol``, or for ``most`` passes.
 
-        ``precondition(r, alphas)`` returns P⁻¹ r, for the penalty of each column. With ``proven``
-        the bound is |r|/(2√α). Otherwise it may be √(rᵀP⁻¹r), which is mostly much smaller, and is
-        the error in the norm of G + αI if P equals G + αI.
+        ``precondition(r, alphas)`` returns P⁻¹ r for residuals r, with one penalty per column. With
+        ``proven`` the bound is |r|/(2√α). Otherwise it is the smaller of this bound and √(rᵀP⁻¹r),
+        which is the error in the norm of G + αI if P equals G + αI.
         """
         end = self.passes + most
         while True:
@@ -155,10 +155,10 @@ class GrowingSubspace:
         proven: bool = True,
         drop: float = 0.0,
     ) -> tuple[KrylovSolution, float]:
-        """Solve until bounds of float64 residuals are at most ``tol``.
+        """Solve until bounds of float64 residuals are at most ``tol``; also return the first bound.
 
-        ``drop`` is the reduction of a residual down to which products in this precision are
-        accurate. The returned number is the bound of the first float64 residual.
+        After a reduction of the residuals to ``drop`` times their size, products in the lower
+        precision are no longer accurate: the float64 residual is then computed.
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()

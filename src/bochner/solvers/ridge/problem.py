@@ -51,7 +51,7 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
 
 
 def gcv(problem: Any, smoother: Any) -> Float[Array, "*p t"]:
-    """Return the GCV score of each target; infinite without degrees of freedom."""
+    """Return the GCV score of each target; infinite if no degrees of freedom are left."""
     free = np.asarray(smoother.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         values = (problem.count / free) ** 2 * smoother.rss / problem.weight

@@ -139,7 +139,7 @@ class Path:
         return int(np.argmax(np.isfinite(getattr(self, criterion))))
 
     def level(self, criterion: str) -> bool:
-        """Whether the errors are level at the smallest alpha with an error; see :data:`LEVEL`."""
+        """Whether the error is level (:data:`LEVEL`) at the smallest alpha at which it is known."""
         if criterion == "evidence":
             return False
         errors, low = getattr(self, criterion), self.lowest(criterion)
@@ -417,7 +417,7 @@ def maximise_evidence(
 def _maximise(
     eigen: Eigen, noise: float | None, amplitude: float | None
 ) -> tuple[tuple[float, float, float, float], EvidenceOutcome]:
-    """Return σ², a², λ, log p and the outcome of one target."""
+    """Return (σ², a², λ, log p), see :class:`Evidence`, and the outcome of one target."""
     float32, low, outcome = eigen.precision == "float32", floor(eigen), EvidenceOutcome.SOLVED
     limited = EvidenceOutcome.FLOAT32_LIMITED if float32 else EvidenceOutcome.SINGULAR
     alphas, fixed, given = penalties(eigen), noise, (noise, amplitude)
