@@ -29,8 +29,8 @@ def nufft(
     """Return Σ_n v_n e^{−i k·θ_n} for all integer k with |k_a| ≤ extent_a, in rising order.
 
     θ is in radians, in one to three dimensions; v is (s, n); the error is relative to Σ |v_n|.
-    Without ``extent`` return Σ_k c_k e^{i k·θ_n} of values c at each point, (s, n); the error is
-    relative to ‖c‖.
+    Without ``extent`` ``values`` are coefficients c_k of modes: return Σ_k c_k e^{i k·θ_n} at each
+    point, (s, n), with an error relative to ‖c‖.
     """
     values = np.ascontiguousarray(values, dtype=np.complex128)
     waves = [] if extent is None else [tuple(2 * m + 1 for m in extent)]

@@ -140,7 +140,7 @@ def decompose_rows(
 ) -> Eigen:
     """Return the decomposition of centred rows by the SVD of √w Z, in O(n D min(n, D)).
 
-    If Z, y are a triangular factor of other rows, ``weight`` and ``rows`` are W and n of these.
+    ``weight`` and ``rows`` are W and n of the data if Z and y are a triangular factor of the data.
     """
     root = np.sqrt(w)[:, None]
     U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
