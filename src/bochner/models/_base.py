@@ -239,7 +239,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     )
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        """Return the certificate of the features; a guide for losses other than squared error."""
+        """Return the certificate of the features on these rows, at a penalty for squared error."""
         rows, n = sampled(blocks, self.seed_), count_rows(blocks)
         return certify(
             Rounded(self.kernel_, self.map_, self.feature_dtype_),
@@ -251,7 +251,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return the smallest alpha of the fit; without alpha n/1000 of the mean k(x, x)."""
+        """Return alpha or 1/(2C); without a penalty n/1000 times the mean of k(x, x)."""
         if hasattr(self, "alpha_"):
             return float(np.min(self.alpha_))
         if hasattr(self, "C_"):
@@ -444,7 +444,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return self.fit_
 
     def _html_repr(self) -> str:
-        """Return the diagram, with the fit below it if this version of scikit-learn omits it."""
+        """Return scikit-learn's diagram, followed by the fit if the diagram does not contain it."""
         diagram = estimator_html_repr(self)
         if "fit_" not in self.__dict__:
             return diagram
@@ -559,7 +559,7 @@ def is_foreign(X: Any) -> bool:
 
 
 def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
-    """Return the kernel in words; lengthscales in column deviations if the fit has its rows."""
+    """Return the kernel in words; if rows are kept, lengthscales are in deviations of columns."""
     kernel, X, w = fit.chosen.kernel, None, None
     representation = getattr(getattr(fit, "law", fit), "representation", None)
     for rows in (getattr(representation, "sample", None), representation, fit):

@@ -72,7 +72,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Returns
         -------
         prediction, lower, upper : (n,) or (n, t)
-            For each target. For several quantiles, (n,): the quantile nearest to the median.
+            For each target. With several quantiles (n,): of the quantile nearest to the median.
 
         Raises
         ------

@@ -170,15 +170,14 @@ class PathDisplay(Display):
 
 @dataclass(frozen=True, eq=False)
 class SpectrumDisplay(Display):
-    """Eigenvalues of the centred G = ZᵀZ, and the penalty.
+    """Eigenvalues of G = ZᵀZ, Z the centred features; penalty and effective dimension.
 
     Attributes
     ----------
     eigenvalues : (D,)
         Eigenvalues, decreasing.
-    alpha : float
-        The penalty of the model, for ``n_rows`` rows.
-    n_rows : int
+    alpha, n_rows : float, int
+        Penalty of the model, and the number of rows of its fit.
 
     See Also
     --------
@@ -354,7 +353,7 @@ class CalibrationDisplay(Display):
 
         Classifiers: probability of the second of two classes, or of the predicted label.
         Gaussian processes: coverage of intervals of the first target. Quantile regression: share
-        of rows below each quantile. Other regressors: means.
+        of rows below each quantile. Other regressors: mean y and mean prediction in bins.
         """
         y, n_bins = np.asarray(y), integer(n_bins, "CalibrationDisplay", "n_bins", 1)
         if is_classifier(model):

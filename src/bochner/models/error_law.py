@@ -230,7 +230,7 @@ class ErrorLaw(HtmlResult):
         source: str,
         w: Float[Array, " m"] | None = None,
     ) -> "ErrorLaw":
-        """Return the law of a process, with scores |error|/sd; infinite where only sd is zero."""
+        """Return the law of a process. Scores are |error|/sd: infinite for an error at sd = 0."""
         w = np.ones(len(errors)) if w is None else w
         scores = np.where(errors == 0, 0.0, np.inf)
         np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
@@ -412,7 +412,7 @@ def _scale(
 def _shape(
     kernel: Kernel, z: Inputs, u: Float[Array, " m"], w: Float[Array, " m"], seed: int
 ) -> tuple[Distribution, Float[Array, "n J"]]:
-    """Return the conditional distributions of u, and the leave-one-out F of each row."""
+    """Return the distributions of u = e/s given z, and the leave-one-out F(knots) of each row."""
     knots = np.unique(np.quantile(u, np.arange(1, 40) / 40))
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])

@@ -348,9 +348,8 @@ class ContributionDisplay(Display):
         Mean prediction of the background rows.
     predictions : (n, t)
         Predictions, or decision values of a classifier.
-    outputs : (t,) of str
-        Targets, or classes.
-    unit : str
+    outputs, unit : (t,) of str, str
+        Targets or classes, and the name of the predicted quantity.
 
     See Also
     --------
@@ -440,7 +439,7 @@ def contributions(
     -----
     Time: ``n_orders`` (c + 1) predictions per row of c columns. If the prediction is a sum of
     functions of single columns, a contribution is f_j(x_j) minus its mean over the background.
-    Redundant columns share their contribution. Rows that mix x and the background may not exist.
+    Redundant columns share their contribution. Mixtures of x and background may be unrealistic.
 
     Source: Štrumbelj and Kononenko (2014), *Explaining prediction models and individual predictions
     with feature contributions*, algorithm 1; with antithetic orders.

@@ -84,7 +84,7 @@ from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 
 
 def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRows":
-    """Return 4096 rows, with more of rare classes, or all rows; at most two passes."""
+    """Return all rows, or about 4096 with more rows of rare classes; takes one or two passes."""
     seed, n_classes = spec.features.seed, spec.n_classes
     rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
     pieces = [rows]
@@ -137,7 +137,7 @@ def _weights_and_rare_rows(
 def serving(
     numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
-    """Return the folds that hold out a row, and keep a row of every class, as masks."""
+    """Return masks of the folds that are not empty and whose complement has every class."""
     inside = np.zeros((N_FOLDS, n_classes), np.int64)
     np.add.at(inside, (numbers, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
@@ -370,7 +370,7 @@ class ClassRows:
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the held-out loss; calibrated log loss for hinges and pairs on a kernel matrix."""
+        """Return the held-out loss; for hinges or pairs on a kernel matrix calibrated log loss."""
         # Targets of log losses are smoothed by a tenth of a row, or tiny penalties would seem best
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None
@@ -471,7 +471,7 @@ def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> C
 def quantile_shift(
     f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
 ) -> float:
-    """Return the best offset minus ρ, for scores f = 0 at ρ."""
+    """Return the change of the offset ρ to the ν-quantile of the scores; f are scores minus ρ."""
     order = np.argsort(f, kind="stable")
     f, shares = f[order], np.cumsum(w[order]) / w.sum()
     border = int(np.searchsorted(shares, nu, side="right"))
@@ -510,7 +510,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         return fit_classifier(spec, blocks, inputs, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
-        """Return the spec; ``rows`` is the number of rows with the exact kernel, 0 on features."""
+        """Return the spec; ``rows`` is the number of rows of the kernel matrix, 0 with features."""
         loss, pairs = self._loss(n_classes, rows), self._pairs(n_classes, rows)
         probability = vars(self).get("probability", False)
         of_classes = {"n_classes": n_classes, "pairs": pairs, "probability": probability}
@@ -752,7 +752,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None
     ) -> Array:
-        """Fit, and return +1 for rows inside and −1 for those outside."""
+        """Fit, and return +1 for inliers and −1 for outliers, as ``predict``."""
         return self._atomic(lambda model: model.fit(X, y, sample_weight).predict(X))
 
     @by_partition

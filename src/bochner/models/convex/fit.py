@@ -83,7 +83,7 @@ class ClassPairs:
 
     @property
     def _rivals(self) -> Predictions:
-        """Yield the columns of each class's pairs, and 1 where it is the first class, else −1."""
+        """Yield, per class, the columns of its pairs, and 1 if it is first in the pair, else −1."""
         first, second = self.ends
         for k in range(self.n_classes):
             columns = np.flatnonzero((first == k) | (second == k))

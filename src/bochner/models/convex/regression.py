@@ -90,7 +90,7 @@ def one_or_each(numbers: Any) -> Any:
 
 
 def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
-    """Return the rows with scaled targets; for losses without a degree the unit is 1."""
+    """Return rows with targets divided by a unit; it is 1 unless the loss is homogeneous."""
     times, shape = _columns(spec, required_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
@@ -124,7 +124,7 @@ HIDDEN = 1e-9  # Floor of 1 − g c: smaller values are rounding errors
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
-    """Return leave-one-out predictions of rows that are not landmarks, O(D²) per row, or None."""
+    """Return leave-one-out predictions of non-landmarks; None for joint losses or no cache."""
     if not problem.rows.cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)

@@ -1,15 +1,15 @@
 """Gaussian process on a Fourier grid or on spherical harmonics.
 
 The posterior covariance of f is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), with modes φ centred over the rows, plus
-σ²/W with an intercept. The variance is a sum of modes up to order 2m: Σ_s f_s², with coefficients
-p_s of f_s such that Σ p_s p_sᵀ = (G + αI)⁻¹. It is exact up to 4,096 modes; for more modes the f_s
-are posterior draws, with a known law as control variate.
+σ²/W with an intercept. With modes up to order m, the variance has modes up to order 2m: up to its
+scale it is Σ_s f_s(x)², and the coefficients p_s of f_s satisfy Σ p_s p_sᵀ = (G + αI)⁻¹. It is
+exact up to 4,096 modes. For more, the f_s are random, with control variates of known variance.
 
-If there are far fewer rows than modes, the sample of a pass holds all rows, and the factor of their
-kernel matrix gives evidence, coefficients and deviations. Coefficients u of the rows become
-coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the fit chooses
-the noise, the penalty of the modes includes the part of f above their frequencies as noise; the
-penalty of the rows does not.
+If there are far fewer rows than modes, all rows are kept, and the factor of their kernel matrix
+gives evidence, coefficients and deviations. Coefficients u of the rows become coefficients of
+modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the fit chooses the noise, the
+part of f above the highest frequency counts as noise in the penalty of the modes, but not in the
+penalty of the kernel matrix.
 """
 
 import math

@@ -69,7 +69,7 @@ class GaussianProcessSpec:
 def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
 ) -> Search | None:
-    """Return the search for lengthscales; None for the usual search."""
+    """Return the function that chooses lengthscales; None for the default of `choose`."""
     # Lengthscales are chosen by leave-one-out errors or by the evidence. If both are allowed,
     # ``fit`` computes the law of each for ``most`` rows, and the law with the larger leave-one-out
     # log density is chosen. ``share`` is a given penalty per unit of weight.
@@ -134,7 +134,7 @@ class KeptRows:
 
     @staticmethod
     def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
-        """Read all blocks, after ``start`` rows."""
+        """Read all blocks into memory; ``start`` is the number of rows read before."""
         shape, rows = required_targets(who, blocks.target_shape), gather(blocks, seed, start)
         require_squares(who, rows.y, rows.w)
         return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
@@ -201,7 +201,7 @@ class ProcessLaw(Lacking, ABC):
 
     @abstractmethod
     def scores(self) -> Both | None:
-        """Return leave-one-out errors of rows not used for tuning, and deviations; None if few."""
+        """Return leave-one-out errors and deviations on rows unused in tuning; None if too few."""
 
     def refit(self, rows: RowSample) -> Any:
         """Return the law of a fit to other rows, with all choices made again."""
@@ -627,7 +627,7 @@ class FeatureProcess(ProcessLaw):
         return self.floor * leverage + self.evidence.amplitude * outside
 
     def _damping(self, e: Array, k: Array) -> Array:
-        """Return (e(x)/k(x, x))ᵖ⁻¹."""
+        """Return (e(x)/k(x, x))ᵖ⁻¹, e(x) the variance that features miss, p the exponents."""
         xp = array_namespace(k)
         share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
         return share[:, None] ** (self.exponents - 1.0)

@@ -79,7 +79,7 @@ def condition(
 
 
 def is_near(kernel: Kernel, d: int) -> bool:
-    """Whether k is stationary; places on the globe are points of the sphere."""
+    """Whether k is stationary; a kernel on the globe, as a function of points in space."""
     with suppress(UnsupportedKernel):
         steps, globe = of_steps(kernel)
         known = steps.spectral(d if globe is None else d + 1)

@@ -114,7 +114,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         - None: "exact" up to 8192 rows (fewer for several targets), unless ``n_features`` or
           ``precision`` ask for features. For more rows "auto", or :class:`NearestNeighbours` for up
           to four columns if its leave-one-out error is 5 % smaller (``choice_.reason`` has both).
-          It has no ``sample_functions``, ``gradient`` and ``return_cov``.
+          Nearest neighbours have no ``sample_functions``, ``gradient`` and ``return_cov``.
         - "exact": the exact kernel, by one Cholesky factor of the matrix of at most 20,000 rows.
         - "auto" or a method: features, see :func:`bochner.draw`. "auto" takes
           :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where

@@ -1,1 +1,1 @@
-"""The training rows of a fit, in the forms in which they are solved."""
+"""Representations of training rows: features, kernel matrix, Fourier modes, local fits."""

@@ -250,7 +250,7 @@ def _of_least_log_loss(
 def _by_gradients(
     spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample, blocks: Blocks
 ) -> Solution:
-    """Choose the penalty on the features, and solve for u by conjugate gradients."""
+    """Choose the penalty on features; solve for coefficients of rows by conjugate gradients."""
     # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
@@ -325,7 +325,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
     """Return the matrix of n rows as a sum of compiled loops; None if a stored matrix is faster.
 
-    X has all or some of the rows.
+    X may be a sample of the n rows.
     """
     if n <= STORED_ROWS:
         return None
@@ -446,7 +446,7 @@ def leaf_rows(
 
 
 def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
-    """Choose kernel and scale in neighbourhoods as dense as the table, and solve there."""
+    """Choose kernel and scale, and solve, on groups of nearest rows among all rows."""
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
         rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))

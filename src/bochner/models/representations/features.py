@@ -97,7 +97,7 @@ class FeatureSums(Representation):
         return Z, rows.y - middle, rows.w
 
     def decomposed(self) -> tuple[Eigen, Iterable[Rows]]:
-        """Return the decomposition of few rows, or of the moments; also return the sample."""
+        """Return eigenvalues and vectors of the rows (if few) or of G, and the sample in blocks."""
         few = by_rows(self.moments.rows, len(self.moments.gram))
         if few and self.keeps_all and self.chosen.precision == "float64":
             rows = self.centred(self.sample)
@@ -281,7 +281,7 @@ class WideSums(Representation):
 
 
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
-    """Whether a fit has too many features for a Gram matrix, and more rows than a sample."""
+    """Whether there are too many features for a Gram matrix, and more rows than are kept."""
     # alpha = 0 and "evidence" need the Gram matrix; landmarks need a matrix of the same size
     features = spec.features
     if features.width <= WIDE or given_alpha(spec.alpha) == 0 or spec.alpha == "evidence":

@@ -121,7 +121,7 @@ class Representation(Lacking, ABC):
         """Return rows with their leave-one-out predictions, or None if they are not available."""
 
     def calibration(self, solution: Solution) -> Calibration | None:
-        """Return the calibration of class probabilities by leave-one-out values, or None."""
+        """Return the calibration of probabilities; None without leave-one-out predictions."""
         rows = self.left_out(solution)
         if rows is None:
             return None
@@ -380,7 +380,7 @@ class AddsRows(KernelEstimator):
     def _solved(
         self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
     ) -> Any:
-        """Return the fit; rows are read again unless ``precision``, of all sums, is given."""
+        """Return the fit. ``precision`` of all sums; None: chosen, with a second pass if needed."""
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
         return self._solved(blocks, inputs, where, None)

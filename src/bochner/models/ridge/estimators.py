@@ -163,15 +163,15 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         - D, a number of features; the error falls with D. Above 10,000, with more than 8192 rows,
           the fit takes some tens of passes of O(n D) each, without a D × D matrix. With "exact" it
           is the width of the preconditioner.
-        - a number below one: the D at which ε of the certificate is this number, at a predicted
-          penalty; "auto" is 0.1. See :func:`bochner.required_features`.
+        - a number below one: the least D with spectral distance ε at most this number, at alpha or
+          a predicted penalty; "auto" is 0.1. See :func:`bochner.required_features`.
     metric : None or "learned", default None
         "learned": first scale and rotate the columns by the average outer product of the gradients
         of a few fits on a sample of rows (recursive feature machines).
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
-        - "loo": leave-one-out error. Features: of all rows, or of 8192 random rows corrected by the
-          residuals of all. Kernel matrix: of at most 2048 random rows; if the norm is large, the
-          evidence chooses among errors within about 1 % of the smallest.
+        - "loo": leave-one-out error. With features: of at most 8192 random rows, multiplied by the
+          ratio of the mean squared residuals of all rows and of these. Kernel matrix: of at most
+          2048 random rows; if ‖f‖ is large, the evidence decides among errors up to 1 % larger.
         - "gcv": generalised cross-validation. "evidence": marginal likelihood.
         - a number, or one for each target; 0 is the solution of least norm.
     alpha_per_target : bool, default False
@@ -179,7 +179,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float64 for small fits; otherwise float32 features and products, and float64 sums
         and solution, with products again in float64 if float32 would limit the accuracy.
-        "float32": no second pass; the outcome says if one is needed. "float64" throughout.
+        "float32": no second pass; ``solution_.outcome`` reports if one is needed.
+        "float64": float64 throughout.
 
     See Also
     --------
@@ -217,8 +218,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     def dual_coef_(self) -> Float[Array, " n *t"]:
         """Coefficients of the rows ``X_fit_``, (n,) or (n, t).
 
-        Only with ``method="exact"`` or ``"local"``, without ``coef_``, ``moments_`` and
-        ``certificate_``.
+        Only fits with ``method="exact"`` or ``"local"`` have it. These have no ``coef_``,
+        ``moments_`` and ``certificate_``.
         """
         self._rows_with("dual_coef_")
         return self._by_target(self.solution_.coef.T).T

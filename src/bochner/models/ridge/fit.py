@@ -64,7 +64,7 @@ class RidgeFit(FitSummary):
         return squared**0.5, 1 - squared / variance if variance > 0 else None
 
     def on_path(self, values: Array) -> float | None:
-        """Return the value at the penalty of the fit; None if it is unknown or not finite."""
+        """Return ``values`` of the path at the penalty of the fit; None if unknown or infinite."""
         solution = self.solution
         if np.size(solution.alpha) > 1:
             return None
@@ -104,7 +104,7 @@ def fit_features(
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
-    """Return the fit, on features, to the earlier rows and to these rows."""
+    """Return a fit to the earlier rows and these rows; a fit by kernel values gets features."""
     rows = fit.representation
     if isinstance(rows, MatrixRows | LeafRows):
         y = rows.y.reshape(len(rows.y), *fit.target_shape)

@@ -80,7 +80,8 @@ class StrategyPlan(TableResult):
     def best(self) -> str:
         """The strategy with the fewest operations that fits in memory, else with the least memory.
 
-        Strategies with the exact kernel may take 1.5 times, or 10⁹ (0.25 s), more operations.
+        A strategy with the exact kernel is preferred if it takes at most 1.5 times as many, or at
+        most 10⁹ (0.25 s) more.
         """
         valid = [row for row in self.rows if not row.refused]
         fit = [row for row in valid if row.bytes <= self.memory]
@@ -409,7 +410,7 @@ def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
 def _judge(
     fit: SgdFit, held_out: Piece | None, width: int, support: Any
 ) -> Callable[[sgd.Walk], float] | None:
-    """Return the function that scores a walk on the held-out rows: accuracy or R²."""
+    """Return a function for the accuracy or R² of the current coefficients on held-out rows."""
     if held_out is None:
         return None
     read, y, w = _reader(fit, held_out.X, width, support), held_out.y, held_out.w
@@ -607,10 +608,10 @@ class SgdEstimator(Differentiable):
 
         Notes
         -----
-        With T = n·epochs rows stepped on, operations are T (φ + s(D)) for features on the fly and
-        n φ + T s(D) for cached features (n D numbers). They are T (n k + s(n)) for kernel values on
-        the fly and n² k + T s(n) for the cached Gram matrix (n² numbers). φ and k take 30 + d/4
-        operations per number, s(D) 4 D per target.
+        A feature or kernel value takes c = 30 + d/4 operations. With t targets and T = n·epochs,
+        features on the fly take T D (c + 4 t) operations, and cached features n D c + 4 T D t, with
+        n D numbers in memory. Kernel values on the fly take T n (c + 4 t) operations, and the
+        cached Gram matrix n² c + 4 T n t, with n² numbers in memory.
         """
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
@@ -618,7 +619,7 @@ class SgdEstimator(Differentiable):
         return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
     def _stepped_on(self, *, rows: bool) -> SgdFit:
-        """Return the fit; refuse one whose coefficients do not belong to rows (or features)."""
+        """Return a fit with coefficients of rows (``rows=True``) or features; otherwise raise."""
         fit = self._fitted
         if fit.is_dual != rows:
             owner = "rows: dual_coef_ of support_vectors_" if fit.is_dual else "features: coef_"
@@ -688,7 +689,7 @@ def _has_probabilities(model: "KernelSGDClassifier") -> bool:
 class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     """Linear classification on a kernel's features by stochastic gradient descent.
 
-    Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
+    Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
     against the others, by steps on batches of rows in random order.
 
     Parameters
@@ -815,7 +816,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 class KernelSGDRegressor(WithIntervals, SgdEstimator):
     """Linear regression on a kernel's features by stochastic gradient descent.
 
-    Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, by steps on batches of
+    Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖f‖² over f = φ(x)·β + b, by steps on batches of
     rows in random order; several targets share the steps.
 
     Parameters
@@ -826,9 +827,8 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     loss : str, default "squared_error"
         "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
         "squared_epsilon_insensitive" or "quantile".
-    learning_rate : str, default "invscaling"
-        As in :class:`KernelSGDClassifier`; "invscaling" is eta0/step^power_t.
-    eta0, power_t : default "auto", 0.25
+    learning_rate, eta0, power_t : default "invscaling", "auto", 0.25
+        Step size, as in :class:`KernelSGDClassifier`; "invscaling" is eta0/step^power_t.
     epsilon : float, default 0.1
         "huber": |y − f| above which the slope is constant. Insensitive losses: |y − f| up to which
         the loss is zero.

@@ -54,7 +54,7 @@ class Correlations(FitSummary):
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
     def values(self) -> Callable[[Array], Float[Array, "b q"]]:
-        """Return X ↦ the scores (φ(x) − mean)·a."""
+        """Return the function X ↦ (φ(x) − mean)·a, with the canonical directions a."""
         return self.chosen.linear(self.directions.a, -(self.x_mean @ self.directions.a))
 
     def require_partners(self, columns: int) -> None:
@@ -65,7 +65,7 @@ class Correlations(FitSummary):
 
 @dataclass(frozen=True, eq=False)
 class CorrelationsOf:
-    """Summand of the moments of both sides, side by side, for each half of the rows."""
+    """Sums for the moments of the joined features of X and Y, for each half of the rows."""
 
     x: Chosen
     y: Chosen
@@ -255,7 +255,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
 
     @by_partition
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
-        """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also the scores of Y."""
+        """Return scores (φ(x) − mean)·a, (n, q), float64, a the directions; with Y also its own."""
         fit, scores = self._fitted, super().transform(X)
         if y is None:
             return scores

@@ -49,7 +49,7 @@ from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sam
 def choose_by_rows(
     spec: FeatureSpec, blocks: Blocks, where: Executor
 ) -> tuple[Chosen, RowSample | None]:
-    """Choose parameters from rows without targets; return the sample of rows too, if needed."""
+    """Return parameters chosen without targets, and the sample of rows if they depend on it."""
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
     # Without a penalty the rounding of float32 has little effect
@@ -135,7 +135,8 @@ class KernelFeatures(KernelTransformer):
         of rows as lengthscale, or with ``y`` the lengthscale of least leave-one-out error.
     %(method)s
     n_features : int, float or "auto", default 1024
-        Number D of features. "auto": the number for a ridge penalty of k(x, x)/1000 per row.
+        Number D of features. A number below one: the largest spectral distance ε at a ridge penalty
+        of k(x, x)/1000 per row, see :func:`bochner.required_features`; "auto" is 0.1.
 
     See Also
     --------
