@@ -73,7 +73,7 @@ class Bound:
     bounds: tuple["Bound", ...] = ()
 
     def width(self, error: float, confidence: float = 0.95) -> int:
-        """Return the number of features that keeps the error below ``error``, above zero."""
+        """Return the least number of features that keeps the error below ``error`` (positive)."""
         error = positive(error, "width", "error")
         if (least := self.least_width(error, confidence)) is None:
             rest = self.cuts[-1].rest if self.cuts else 0.0
@@ -84,7 +84,7 @@ class Bound:
         return least
 
     def least_width(self, error: float, confidence: float = 0.95) -> int | None:
-        """Return the number of features that keeps the error below ``error``; None if none does."""
+        """Return the least number of features with an error below ``error``; None if none has."""
         least = self._least(error, chance_of(confidence))[0]
         return None if least == math.inf else int(least)
 
@@ -313,12 +313,12 @@ def features_bound(
 
     Notes
     -----
-    sup|z|² is the largest Σ z(x_j)² of one direction: n for signs; for ``ArcCosine(order)`` c sup_u
-    Σ (u·x_j)^(2 order) with c = ½, d/2 or d(d + 2)/2 (four times as much without split); for a
-    power series the largest over N of 2^(N+1) a_N Σ ⟨ω, x_j⟩²ᴺ over signs ω. For TensorSketch
-    P ≤ (2 + 3ᵖ) I²/(D ε²): the variance of an entry is at most (2 + 3ᵖ) k(x, x) k(y, y)/D.
-    Sources: Tropp (2015), theorem 7.7.1; Kar and Karnick (2012) use one number for all rows
-    instead of the sums; Avron, Nguyen and Woodruff (2014).
+    The bound depends on the largest Σ_j z(x_j)², z the feature of one direction: n for signs;
+    c sup_u Σ_j (u·x_j)^(2 order) for ``ArcCosine(order)``, c = ½, d/2, d(d + 2)/2 (four times as
+    much without split); for a power series the maximum of 2^(N+1) a_N Σ_j ⟨ω, x_j⟩²ᴺ over N and
+    signs ω. For TensorSketch (degree p) P(error > ε) ≤ (2 + 3ᵖ) (Tr K/‖K‖)²/(D ε²), as an entry has
+    variance (2 + 3ᵖ) k(x, x) k(y, y)/D or less. Sources: Tropp (2015), theorem 7.7.1; Kar and
+    Karnick (2012), with one number for all rows, not sums; Avron, Nguyen and Woodruff (2014).
 
     Examples
     --------
@@ -392,9 +392,9 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
         τ ≥ Tr Z_ωᵀ(K + λI)⁻¹ Z_ω for every draw ω. It is n k(x, x)/λ for pairs of frequencies
         (:func:`fourier_bound`), and d_λ for weighted draws in proportion to leverage.
     effective_dimension : float
-        d_λ = Tr K(K + λI)⁻¹, at most τ, which is its mean; λ ≤ ‖K‖.
+        d_λ = Tr K(K + λI)⁻¹, the mean leverage, so at most τ; λ ≤ ‖K‖ is required.
     per_draw : int, default 2
-        Features per draw: 2 for pairs, 1 for phases (of twice the leverage), s of Gegenbauer.
+        Features per draw: 2 for pairs, 1 for phases (with 2τ), ``order`` for `Gegenbauer`.
 
     Notes
     -----

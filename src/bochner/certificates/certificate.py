@@ -206,16 +206,16 @@ def certify(
     Notes
     -----
     If all ``n_rows`` rows are measured, ε is exact up to rounding and the confidence 1. Otherwise
-    m random rows S are measured at the penalty alpha·m/n, and the interval of each side, on the
-    scale log ε (above) and log ε/(1 − ε) (below), has four parts:
+    m random rows S are measured at the penalty alpha·m/n. ε is the larger of ε₊ (excess of φφᵀ
+    over K) and ε₋ (shortfall). Their intervals, of log ε₊ and log ε₋/(1 − ε₋), have four parts:
 
     * *spread*: Student's interval from 8 disjoint groups of m/8 rows, shrunk to m rows; at the
       lower end also by the finite-population factor √(1 − m/n);
     * *self-regularisation*: the change of ε from alpha·m/n to the penalty t at which m rows have
       the effective dimension of n rows at alpha, at most a factor of ten;
     * *trend*: the change of ε from m/8 to m rows, continued to n rows as a power;
-    * without such a t the sample does not resolve alpha (``resolved`` is False), and the upper end
-      is at least ‖E_S‖/(alpha·m/n), which bounds ε.
+    * *floor*: without such a t the sample does not resolve alpha (``resolved`` is False), and the
+      upper end is at least ‖E_S‖/(alpha·m/n), which bounds ε.
 
     The intervals cover ε of all rows at least as often as stated: an experimental result, without
     proof (guide "Certificates"). Rare rows unlike all others can have a larger ε than any sample

@@ -271,7 +271,7 @@ def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
 
 
 def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
-    """Check all rows, then a few close together, where functions that are no kernels fail."""
+    """Check eigenvalues for all rows, then for rows close together, where invalid kernels fail."""
     near = X[0] + 0.1 * (X[::-1] - X[0])
     for rows in (X, np.concatenate([X[:20], near[:40]])):
         K = kernel(rows)

@@ -111,7 +111,7 @@ GROUPS = 8
 
 
 def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, float, bool]:
-    """Return the penalty t on m rows that acts as λ on all n rows, d_λ, and whether t is resolved.
+    """Return t, d_λ and whether t is resolved: m rows at penalty t have the d_λ of n rows at λ.
 
     ``values`` are the eigenvalues of the m rows.
     """

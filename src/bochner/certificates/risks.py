@@ -27,14 +27,14 @@ from bochner.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Risk(HtmlResult):
-    """Expected squared error of a fit on its rows, about the truth, of :func:`bochner.risk`.
+    """Expected squared error of a fit about the truth, split by cause; see :func:`bochner.risk`.
 
     Attributes
     ----------
     approximation : float
         R(K̂) − R(K): the risk that features add to that of the exact kernel; negative if they help.
     regularisation : float
-        ‖(I − S)f‖²/m of the exact kernel: squared bias due to the penalty.
+        ‖(I − S)f‖²/m, S = K(K + λI)⁻¹, f the truth: squared bias due to the penalty.
     noise : float
         σ² Tr S²/m of the exact kernel: variance of the fit due to noise.
     noise_variance : float
@@ -46,7 +46,7 @@ class Risk(HtmlResult):
     bound : float or None
         G/(1 − ε) + ε/(1 + ε) · min(D, m)/m · σ², which R(K̂) does not exceed; None if ε ≥ 1.
     alpha : float
-        Penalty for the rows measured: alpha of the fit times m/n.
+        λ, the penalty for the rows measured: alpha of the fit times m/n.
     n_rows, n_features : int
         Number of rows measured, and D.
     """
@@ -202,7 +202,7 @@ def _energies(
 def noise_variance(
     values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
 ) -> float:
-    """Return ‖(I − S)y‖²/Tr (I − S)², an estimate of σ², of a fit with d_λ of about m/2."""
+    """Return ‖(I − S)y‖²/Tr (I − S)², which estimates σ²; the penalty gives d_λ ≈ m/2."""
     floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
     excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
     low, high = np.log(floor), np.log(max(penalty, 2 * floor))
@@ -253,7 +253,7 @@ class CostCertificate(HtmlResult):
 
     @property
     def factor(self) -> float | None:
-        """Cost in the kernel of the best clustering of the features, in units of the kernel's best.
+        """Bound of the kernel cost of the features' best projection, divided by ``best_cost``.
 
         (1 + a)/(1 − b), a = most/best_cost and b = −least/best_cost; None (no bound) if b ≥ 1.
         """
@@ -285,7 +285,7 @@ def certify_costs(
     n_sample: int = 2048,
     random_state: Seed = None,
 ) -> CostCertificate:
-    """Measure the difference of costs of clusters and components of φ(X) from the kernel's.
+    """Bound the error of clustering and PCA costs computed from φ(X) instead of K.
 
     Parameters
     ----------

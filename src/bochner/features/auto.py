@@ -218,7 +218,7 @@ def best_candidate(
     targets: Targets | None,
     usual: tuple[Method, ...],
 ) -> Choice:
-    """Return the choice among the candidates of ``method`` (default ``usual``) for ``ask``."""
+    """Choose among ``method.candidates`` (default: ``usual``); return the Choice with its map."""
     D = ask.n_features
     if (X := ask.X) is None:
         pairs = Fourier(Orthogonal(), "pair" if D > 1 else "phase")

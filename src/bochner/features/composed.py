@@ -359,7 +359,7 @@ def eigenfunctions(
 
 
 def with_signs(vectors: Float[Array, "d c"]) -> Float[Array, "d c"]:
-    """Return the columns with signs that make their largest entries positive, as LAPACK's vary."""
+    """Return the columns, flipped so that the largest entry is positive; LAPACK's signs vary."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1.0, 1.0)
 

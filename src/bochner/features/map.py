@@ -131,12 +131,12 @@ class FeatureMap(ABC):
 
     @property
     def n_inputs(self) -> int:
-        """Number d of columns of X: from ``inputs``, a field with side d, or the first part."""
+        """Number d of columns of X: from a field with a dimension d, or from the first part."""
         return _size(self, "d")
 
     @property
     def n_features(self) -> int:
-        """Number D of columns of φ(X): from a field with side D, or the first part."""
+        """Number D of columns of φ(X): from a field with a dimension D, or from the first part."""
         return _size(self, "D")
 
     @property
@@ -251,7 +251,7 @@ class FeatureMap(ABC):
     def gradients(
         self, X: Float[Array, "n d"], coef: Float[np.ndarray, "D t"]
     ) -> Float[Array, "n d t"]:
-        """Return the gradients of φ(x)·β in x of checked rows, for each column β of ``coef``."""
+        """Return the gradient of φ(x)·β for each checked row x and each column β of ``coef``."""
         xp, shape = arrays.array_namespace(X), (X.shape[0], self.n_features)
         columns = (xp.broadcast_to(arrays.moved(beta, like=X), shape) for beta in coef.T)
         return xp.stack([self.pullback(X, C) for C in columns], axis=2)

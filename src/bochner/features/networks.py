@@ -86,10 +86,10 @@ class ReLU(Method):
 
     Notes
     -----
-    Split, in order, [√½, √(1/2m) sgn t], [x/√2, √(d/2m) |t|] and [x ⊗ x, √(d(d + 2)/2m) t|t|] with
-    m directions; unsplit √(2 c/m) (t₊)^order with c = 1, d, d(d + 2). Unbiased; the split
-    reduces the variance about ten times. Cost: O(n d D). Use it for ReLU kernels of rows of any
-    length; ``MercerHarmonic`` is more accurate if d is small.
+    With m directions u and t = u·x, split features of order 0, 1, 2 are [√½, √(1/2m) sgn t],
+    [x/√2, √(d/2m) |t|], [x ⊗ x, √(d(d + 2)/2m) t|t|]; unsplit ones are √(2 c/m) (t₊)^order with
+    c = 1, d, d(d + 2). Both are unbiased; the split reduces the variance about ten times. Cost:
+    O(n d D). Use it for rows of any length; ``MercerHarmonic`` is more accurate if d is small.
 
     Examples
     --------
@@ -206,7 +206,7 @@ class NeuralTangentFeatures(Method):
 
 @dataclass(frozen=True, eq=False)
 class NeuralMap(FeatureMap):
-    """d features, the row x times a factor, then the features A_j and T_j of each layer j."""
+    """Scaled row x (d features), then features of A_j and T_j, defined above, for each layer j."""
 
     kernel: NeuralTangent | NNGP
     inputs: int

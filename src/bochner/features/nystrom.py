@@ -226,7 +226,7 @@ class RidgeLeverage(Landmarks):
 
 
 def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
-    """Return these rows as a NumPy array of float64."""
+    """Return X[index] as a dense NumPy array of float64."""
     return np.ascontiguousarray(arrays.dense(X[index]), dtype=np.float64)
 
 
@@ -309,8 +309,8 @@ class Nystrom(Method):
     -----
     Supports every kernel, and requires rows. The error follows the spectrum of K: if it decays, the
     map is 5 to 10⁸ times more accurate than random features of equal width; otherwise use
-    :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times the time of a pass for
-    moments. Fewer than D landmarks are used if they represent the kernel to the rounding of
+    :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times the time of summing
+    ZᵀZ. Fewer than D landmarks are used if they represent the kernel to the rounding of
     float32. ``phi.residual(X)`` is the error of every row, k(x, x) − |φ(x)|² ≥ 0. Landmarks are
     chosen among rows in memory.
 
@@ -355,7 +355,7 @@ COARSE = 1e-6
 class NystromMap(FeatureMap):
     """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the effect of rounding.
 
-    A saved map contains the landmarks, often rows of the data, and L⁻ᵀ: the same on all machines.
+    A saved map has the landmarks (often rows of the data) and L⁻ᵀ, so all machines use the same.
     """
 
     kernel: Kernel
@@ -430,7 +430,7 @@ class Rounded(FeatureMap):
         return C if landmarks is None else landmarks.whiten(C, np.dtype(np.float32))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return gradients of the features before rounding."""
+        """Return the gradients of the inner map, without the rounding of features."""
         return self.inner.pullback(X, C)
 
 

@@ -82,9 +82,9 @@ def _added(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel
 
 
 def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> FeatureMap:
-    """Draw the products of all features of the factors if D allows, else a sketch of the products.
+    """Draw all products of the factors' features if D allows, else a sketch of these products.
 
-    Factors with Z Zᵀ ⪯ K are drawn narrower instead, as exact products keep this property.
+    If all factors have Z Zᵀ ⪯ K, narrower factors are tried before the sketch: then Z Zᵀ ⪯ K.
     """
     if terms := composed.expansion(kernel, ask):
         return _added(method, kernel, ask, terms)

@@ -104,7 +104,7 @@ class Terms:
         return sum(len(self.scales) if n else 1 for n in self.degrees[: self.exact])
 
     def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array, list[Array]]:
-        """Return directions, (n, d), weights of powers, (n, k), and features of the exact ones."""
+        """Return directions, (n, d), the weight of each power, (n, k), and the exact features."""
         U, lengths = unit_rows(X, self.scales, self.constant)
         xp = arrays.array_namespace(lengths)
         degrees = arrays.moved(self.degrees.astype(np.float64), like=lengths)
@@ -149,7 +149,7 @@ def split_off(
 
 
 def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
-    """Return lengths of rows, for the energies of degrees."""
+    """Return the lengths of at most 512 scaled rows, from which `energies` are computed."""
     series, _, scales = parts
     if series.degree is not None and (ask.X is None or not ask.X.shape[0]):
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
@@ -196,8 +196,8 @@ def shares(
 ) -> list[Share]:
     """Divide D features among degrees in proportion to their energies (zero: no features).
 
-    A share of one feature or more is kept, up to the ``capacity`` at which the degree is exact.
-    T random degrees represent all others: n with chance pₙ ∝ wₙ and weight 1/(T pₙ), unbiased.
+    A degree with a share of one feature or more is kept; with ``capacity`` features it is exact.
+    T draws represent the other degrees: n has probability pₙ ∝ wₙ and weight 1/(T pₙ), unbiased.
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
@@ -256,7 +256,7 @@ class MonomialMap(Products):
 
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
-    """Draw all monomials of a finite power series, by degree; lower degrees have factors 1."""
+    """Draw all monomials of a finite power series, by degree; lower degrees are padded with 1."""
     (series, _, _), d = powers(kernel, ask.n_inputs), ask.n_inputs
     most = max(1, series.degree or 0)
     present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
@@ -426,7 +426,7 @@ class SketchMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Hashed:
-    """H S x, not normalised: S a diagonal of signs, or an OSNAP matrix."""
+    """Walsh-Hadamard transform H S x, entries of H ±1; S is a diagonal of signs or OSNAP matrix."""
 
     signs: Array  # Diagonal of S, for x padded with zeros; or Sᵀ, sparse
     width: int  # P, a power of two
@@ -496,7 +496,7 @@ class PolySketch(Method):
     Supports Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
     Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. The constant is exact, and the linear term if
     this reduces the error; other degrees have features in proportion to their terms. Unbiased; the
-    variance grows with the degree p like p, for Maclaurin and TensorSketch like 3ᵖ. Cost of φ(X):
+    variance grows like the degree p (like 3ᵖ for Maclaurin and TensorSketch). Cost of φ(X):
     O(nnz(X) + n (D + p m log m)) for inner width m. Sparse rows are not made dense beyond ``inner``
     columns. Use it for polynomials of many columns.
 

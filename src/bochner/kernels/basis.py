@@ -233,7 +233,7 @@ class Brownian(Kernel):
     Parameters
     ----------
     length : float, default 1.0
-        In the units of X. The box of :class:`LaplacianEigenfunctions`.
+        In the units of X. :class:`LaplacianEigenfunctions` uses the box [0, length]^d.
     bridge : bool, default False
         Whether f(length) = 0 (Brownian bridge): min(x_j, y_j) − x_j y_j/length.
 

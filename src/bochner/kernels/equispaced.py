@@ -11,8 +11,8 @@ does not use have j = 0. Periodic kernels have weights at multiples of 2π/p onl
 
 A kernel with long tails is multiplied by a taper, which is one for all differences within the box
 and zero where the nearest image begins. The weights are then computed from samples by FFT. Other
-kernels are not sampled: N samples per axis add v_{j+N} to v_j. For a Matérn kernel of smoothness ½
-and N = 4m this aliasing is a fifth of the truncation error, at 50 times the cost.
+kernels are not sampled, as aliasing adds v_{j+N} to v_j for N samples per axis: for a Matérn kernel
+of smoothness ½ and N = 4m, a fifth of the truncation error. Sampling also costs 50 times as much.
 """
 
 import math
@@ -144,7 +144,7 @@ def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
 
 
 def has_axes(kernel: Kernel, d: int) -> bool:
-    """Whether the largest weight of each j_a is on axis a, where all other j_b are 0."""
+    """Whether, for each value of each j_a, the weight is largest where all other j_b are 0."""
     every = kernel.leaves((Sum, Scaled, Normalised, Columns), range(d))
     known = lambda leaf, d: isinstance(leaf, Constant) or isinstance(leaf.spectral(d), Measure)
     return all(known(leaf, len(columns)) for leaf, columns in every)
@@ -208,7 +208,7 @@ Season = tuple[float, float, bool]
 
 
 def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
-    """Return the seasons of a kernel of d columns along axis a, each once."""
+    """Return the distinct `Season` tuples of the periodic factors along axis a."""
     terms = []
     for term in _terms(kernel, tuple(range(d))):
         decays = any(a in axes and not isinstance(leaf, Periodic) for leaf, axes in term)

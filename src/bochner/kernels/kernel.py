@@ -158,7 +158,7 @@ class Kernel(Value, abc.ABC):
         return [Scaled(self.scale, term) for term in terms] if isinstance(self, Scaled) else terms
 
     def leaves(self, through: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
-        """Yield each kernel below the classes ``through`` (default: Algebra), and its columns."""
+        """Yield leaves and their columns; ``through`` are the classes to split (or Algebra)."""
         parts = self.parts if isinstance(self, through or Algebra) else {}
         if not parts:
             yield self, columns
@@ -209,7 +209,7 @@ class Kernel(Value, abc.ABC):
         )
 
     def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
-        """Return a function that returns K, and a function from ∂E/∂K to gradients of E.
+        """Return two functions: one returns K, the other maps ∂E/∂K to gradients of E.
 
         If ``wanted`` is None, gradients are in the rows X. Otherwise Y must be X, and gradients are
         in the logarithms of the wanted numbers. Cost: a few kernel matrices in total.
@@ -317,12 +317,12 @@ def _seen(kernel: Kernel, columns: Any) -> Any:
 
 
 def spectral_within(self: Any, d: int) -> Frequencies | None:
-    """Return the law of the frequencies of the inner kernel, which this kernel has too."""
+    """Return the spectral measure, which is that of the inner kernel."""
     return self.kernel.spectral(d)
 
 
 def exact_within(self: Any, d: int) -> int | None:
-    """Return the number of exact features of the inner kernel, which this kernel has too."""
+    """Return the number of exact features, which is that of the inner kernel."""
     return self.kernel.exact(d)
 
 
@@ -604,7 +604,7 @@ class Columns(Transformed):
     Parameters
     ----------
     kernel : Kernel
-        One lengthscale per column is one per entry of ``columns``, in the same order.
+        Lengthscales per column are given in the order of ``columns``.
     columns : tuple of int
         Column numbers from 0, each once.
 

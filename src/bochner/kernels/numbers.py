@@ -1,4 +1,4 @@
-"""Dataclasses with numbers that a fit may choose, and the paths of these numbers."""
+"""Dataclasses with hyperparameters that a fit may choose, addressed by path."""
 
 import math
 from collections.abc import Callable
@@ -136,7 +136,7 @@ class Place:
         return self.path.rpartition("__")[2]
 
     def within(self, part: str) -> "Place":
-        """Return the place relative to the kernel whose field ``part`` has this number."""
+        """Return the place with ``part__`` before its path: its path in the parent kernel."""
         return Place(f"{part}__{self.path}", self.column)
 
     def of(self, kernel: Value) -> Any:

@@ -126,7 +126,7 @@ class PowerSeries(NamedArguments):
 
 
 def exponential(scale: float = 1.0) -> PowerSeries:
-    """Return exp(scale · t)."""
+    """Return the power series of exp(scale · t)."""
     return PowerSeries(lambda n: n * math.log(scale))
 
 
@@ -193,7 +193,7 @@ def log_alpha(l: int, d: int) -> float:
 
 
 def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
-    """Return b_0 = 0, ..., b_l with p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}, p_0 = 1."""
+    """Return b_0 = 0, ..., b_l of `orthonormals`: p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}."""
     k = np.arange(l + 1.0)
     b = np.zeros(l + 1)
     b[2:] = np.sqrt(k[2:] * (k[2:] + d - 3) / ((2 * k[2:] + d - 2) * (2 * k[2:] + d - 4)))
@@ -212,7 +212,7 @@ def orthonormals(l: int, d: int, t: Array) -> Iterator[Array]:
 
 
 def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
-    """Yield P_0(t), ..., P_l(t)."""
+    """Yield the Gegenbauer polynomials P_0(t), ..., P_l(t), with P_k(1) = 1."""
     for k, p in enumerate(orthonormals(l, d, t)):
         yield p * math.exp(-0.5 * math.log(max(alpha(k, d), 1)))
 

@@ -37,7 +37,7 @@ FAMILIES: dict[str, Kernel] = {
 
 
 def _family(value: Any, who: str, name: str) -> Kernel:
-    """Return a kernel, given as it is or by name."""
+    """Coerce a kernel, or the name of one of ``FAMILIES``, to a kernel."""
     kernel = FAMILIES.get(value, value) if isinstance(value, str) else value
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
@@ -114,7 +114,7 @@ class OnSphere(Transformed):
 
 
 def named_on_sphere(kernel: Kernel | str) -> Kernel:
-    """Return a kernel on the sphere, given as it is or by the name of its family."""
+    """Coerce a kernel or the name of a family to a kernel on the sphere."""
     kernel = "gaussian" if isinstance(kernel, str) and kernel == "auto" else kernel
     return OnSphere(kernel) if isinstance(kernel, str) else kernel
 
@@ -156,7 +156,7 @@ def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
 
 
 def with_lengthscale(kernel: Any, within: Any) -> OnSphere:
-    """Return ``kernel`` with the lengthscale of ``within``, the same family on the unit sphere."""
+    """Return ``kernel`` with the lengthscale of ``within``, a kernel of unit vectors."""
     ratio = float(within.lengthscale) / float(kernel.kernel.lengthscale)
     return OnSphere(kernel.kernel, math.degrees(ratio))
 

@@ -103,7 +103,7 @@ def _half_integer(smoothness: float, s: Array) -> Array:
 
 
 def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
-    """Return k(s) for any smoothness, by logarithms in float64; it is zero beyond u = 1e5."""
+    """Return k(s) for any smoothness, by logarithms in float64; √(2νs) is clipped at 1e5."""
     u = np.minimum(np.sqrt(2.0 * smoothness * s), 1e5)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bessel = kve(smoothness, u)

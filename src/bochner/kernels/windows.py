@@ -117,7 +117,7 @@ class Windows(Kernel):
                 yield slice(None), windows, _where(has, shares)
 
     def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
-        """Return Σ_i f(x_i)/s(x) over the windows of each row, f = ``of_windows``, shape (n, D)."""
+        """Return Σ_i f(x_i)/s(x) over the windows x_i of each row x; f is ``of_windows``."""
         if not isinstance(X, np.ndarray):
             return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
         parts = (self._flat(X[rows]) for rows in self._pieces(X))
@@ -266,7 +266,7 @@ def windows_of(kernel: object, n_columns: int) -> int:
 
 
 def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
-    """Return X as rows, of ``n_columns`` columns if given; X that has no sequences is unchanged."""
+    """Convert sequences to rows, of ``n_columns`` columns if given; return a table unchanged."""
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
     first = getattr(X[0], "ndim", 0) if several and len(X) else 0
     if getattr(X, "ndim", 0) != 3 and first not in (1, 2):

@@ -281,7 +281,7 @@ def _step(angle: Angle) -> Array:
 
 
 def _squared_relu(angle: Angle) -> Array:
-    """Return (3 sin θ cos θ + φ(1 + 2 cos² θ))/π = (w + ½ w cos w − 3/2 sin w)/π, w = 2φ."""
+    """Return J_2/π = (w + ½ w cos w − 3/2 sin w)/π with w = 2(π − θ); J_2 as in `ArcCosine`."""
     xp = array_namespace(angle.phi)
     closed = 3.0 * angle.sin * angle.cos + angle.phi * (1.0 + 2.0 * angle.cos * angle.cos)
     J = xp.where(angle.phi < SMALL, _odd(2.0 * angle.phi, _SQUARED, 2.0 * SMALL), closed)

@@ -242,8 +242,8 @@ class LeverageFourier(Method):
 
     Notes
     -----
-    Supports every kernel of x − y. Frequencies are sampled from eight times as many candidates,
-    with probability 0.9 by leverage on up to 1,000 rows. Unbiased for any data; the map stores no
+    Supports every kernel of x − y. Frequencies are drawn from eight times as many candidates, 90 %
+    by leverage on up to 1,000 rows, 10 % by the spectral density. Unbiased for any data; stores no
     rows. For small penalties and few columns the spectral distance is far smaller than with
     :class:`Fourier`, but errors of single entries are larger. :class:`Nystrom` is more accurate if
     the map may store rows, Mercer features if the kernel is smooth. φ(X) costs as much as with

@@ -355,8 +355,8 @@ def _extent(
 ) -> tuple[int, bool]:
     """Return m along axis a, and whether its negative weights are larger than rounding errors.
 
-    With N = W k(0)/α and weights v of sum one (by FFT of samples), the omitted modes add
-    Σ N v²/(N v + 1) to the mean squared error of predictions of a draw of the process.
+    With the signal-to-noise ratio N = W k(0)/α (`WORTH`) and weights v of sum one, omitted modes
+    add Σ N v²/(N v + 1) to the mean squared error of predictions of a draw of the process.
     """
     d = len(spacing)
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG

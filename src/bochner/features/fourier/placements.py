@@ -275,7 +275,7 @@ class Grid(NamedArguments):
 
 @dataclass(frozen=True, eq=False)
 class Transforms:
-    """m frequencies in R^d as products of Hadamard matrices and diagonals, in turns."""
+    """m frequencies in R^d: alternating products of Hadamard and diagonal matrices."""
 
     #: Diagonals of each block, in the order of their application to x.
     diagonals: Float[Array, "b s p"]

@@ -52,14 +52,14 @@ def multiplied(halves: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"
 
 
 class Products(FeatureMap):
-    """A map whose features are products of functions of one column each, with factors if any."""
+    """A map whose features are products of functions of one column, times optional amplitudes."""
 
     amplitudes: Float[Array, " D"] | None = None
 
     @cached_property
     @abstractmethod
     def halves(self) -> Halves:
-        """Rows of the table whose products are the features, by halves."""
+        """Rows of the table that each feature multiplies, as nested halves (`Halves`)."""
 
     @abstractmethod
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
@@ -149,7 +149,7 @@ class BasisMap(Products):
 
 
 def draw_basis(method: Method, kernel: basis.Basis, ask: Request) -> BasisMap:
-    """Return the map of the D products with largest mean square, of a kernel given by a basis."""
+    """Return the map of the D basis-function products with the largest mean squares."""
     sizes = np.array(kernel.sizes)
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
     ranks, _ = basis.best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
@@ -526,7 +526,7 @@ class HermiteMap(Products):
         return blocks
 
     def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return the products by recurrence in D steps per row; far rows by the tables."""
+        """Return the products by a compiled recurrence; rows far from the mean use the tables."""
         Z = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
         J, D = self.indices.shape[1], self.n_features
         shift, decay, step, _ = mehler(self.spread)
@@ -631,7 +631,7 @@ def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
 
 
 def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the D products with the largest eigenvalues: Hermite functions, or column by column."""
+    """Draw the D Hermite functions of largest eigenvalue; other kernels: products over columns."""
     if not isinstance(kernel, Gaussian):
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")

@@ -93,7 +93,7 @@ def in_balls(
 
 
 def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
-    """Return rows of the radii q."""
+    """Return points with the radii q on the first axis."""
     X = np.zeros((len(q), d))
     X[:, 0] = q
     return X
@@ -221,7 +221,7 @@ class RadialFunctions:
         return xp.where(inside[:, None], G, moved(values, like=r))
 
     def exact(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
-        """Return the functions from the radial kernels, without interpolation."""
+        """Return g_1(r), ..., g_B(r) from the radial kernels, without interpolation."""
         G = np.zeros((len(r), len(self.degrees)))
         most = int(self.degrees.max(initial=0))
         radial = in_balls("MercerHarmonic", self.kernel, self.n_inputs)[2]
@@ -252,7 +252,7 @@ class RadialFunctions:
 
 @dataclass(frozen=True, eq=False)
 class IndexedFunctions:
-    """h_{l,i}(r): monomials for a power series or the Gaussian, or the functions of the kernel."""
+    """h_{l,i}(r): monomials, or the radial functions that a `GeneralizedZonal` kernel defines."""
 
     kernel: Kernel
     n_inputs: int  # d
@@ -281,7 +281,7 @@ class IndexedFunctions:
 
     @cached_property
     def _logs(self) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"], Array]:
-        """Logarithm of h(1) without the envelope, l + 2i, and half the rate of the envelope."""
+        """Constants log a, l + 2i and c of h(r) = a r^{l+2i} e^{−c r²}; c is common to all."""
         radial = in_balls("Gegenbauer", self.kernel, self.n_inputs)[2]
         degree, order = (int(v.max(initial=0)) for v in (self.degrees, self.indices))
         h = monomials(radial, degree, order + 1, np.ones(1))[self.degrees, self.indices, 0]
@@ -424,9 +424,9 @@ class Gegenbauer(Method):
     ----------
     radial : {"optimal", "monomial"}, default "optimal"
         Radial functions h_{l,i}. "optimal": as in :class:`MercerHarmonic`, for every
-        rotation-invariant kernel. "monomial", as published: t^{l+2i} (with e^{−t²/2} for the
-        Gaussian), lemmas 4 and 15, for kernels of ⟨x, y⟩ and the Gaussian. Both are one function
-        for kernels of the angle (lemma 16) and for rows on one sphere, and the given functions h_l
+        rotation-invariant kernel. "monomial", for kernels of ⟨x, y⟩ and the Gaussian: t^{l+2i}
+        (times e^{−t²/2} for the Gaussian) as in Han et al. (2022), lemmas 4 and 15. Both use one
+        function for kernels of the angle (lemma 16) or rows on one sphere, and the given h_l
         for ``GeneralizedZonal`` and its multiples.
     order : int, optional
         s, functions for each degree. Default: the order with the smallest predicted error, bias
@@ -440,8 +440,8 @@ class Gegenbauer(Method):
     -----
     Unbiased for the kernel truncated at degree q and order s: this error falls like 1/√D for any
     rows. The truncation error does not depend on D; if the default omits more than one per cent of
-    the mean of k(x, x), a ``FeatureWarning`` is issued. One column has the directions 1 and −1 in
-    turn. Use it to compare with published numbers; :class:`MercerHarmonic` has exact harmonics, and
+    the mean of k(x, x), a ``FeatureWarning`` is issued. For d = 1 directions alternate in sign.
+    Use it to compare with published numbers; :class:`MercerHarmonic` has exact harmonics, and
     much smaller errors if α_l is moderate. Cost of φ(X): O(n m (d + (3 + 2 s) q)).
 
     Examples
@@ -509,7 +509,7 @@ class GegenbauerMap(FeatureMap):
 
     @cached_property
     def _steps(self) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
-        """p_{l+1} = up_l t p_l − down_l p_{l−1}."""
+        """Factors ``up`` and ``down`` of p_{l+1} = up_l t p_l − down_l p_{l−1}."""
         if self.n_inputs == 1:
             return np.eye(1, self.degree)[0], np.zeros(self.degree)
         b = recurrence(self.degree, self.n_inputs)
@@ -538,7 +538,7 @@ def _components(degrees: Int[Array, " B"]) -> Int[Array, " B"]:
 
 
 def _first(order: int, radials: Radials) -> Radials:
-    """Return the radial functions of the first components."""
+    """Return the radial functions of the first ``order`` components."""
     return radials.subset(np.flatnonzero(_components(radials.degrees) < order))
 
 
@@ -607,7 +607,7 @@ def _best_order(
 def _monomial(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array, ask: Request
 ) -> Radials:
-    """Return monomial radial functions of degrees l + 2i: the given number, or all that matter."""
+    """Return monomials r^{l+2i}; the default degree omits a negligible part of k(x, x)."""
     if (series := radial.power_series) is None:
         raise UnsupportedKernel(
             'Gegenbauer(radial="monomial") requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of '

@@ -63,7 +63,7 @@ def _plan(
 
 @lru_cache(maxsize=32)
 def prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the number of harmonics of each degree that the blocks need, including parents."""
+    """Return how many harmonics of each degree the blocks and the recurrence need."""
     needed = [0] * (max(degrees, default=0) + 1)
     for l, count in zip(degrees, counts, strict=True):
         needed[l] = max(needed[l], count)
@@ -159,7 +159,7 @@ def _slopes(U: Float[Array, "n 3"], degree: int, by_value: Array) -> Float[Array
 
 
 def _unit(l: int, s: int, d: int) -> float:
-    """Return the norm in R^d of a harmonic of norm one in R^s: the product of A from s + 1 to d."""
+    """Return the factor that normalises in R^d a harmonic of degree l and of norm one in R^s."""
     logs = gammaln(l + d / 2) - gammaln(d / 2) - gammaln(l + s / 2) + gammaln(s / 2)
     return float(np.exp(0.5 * logs))
 
