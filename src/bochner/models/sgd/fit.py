@@ -706,6 +706,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         - "kernel_on_the_fly", "gram_cached": steps on kernel values and coefficients of rows.
         - "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
         - "auto": the strategy with the fewest operations that fits in memory, see :meth:`plan`.
+
         Both strategies of a line give the same model up to rounding; so do the first four if they
         are possible.
     method, n_features : default "auto", 1024
