@@ -905,3 +905,13 @@ def test_lengthscales_on_waves_are_those_of_the_largest_evidence():
     best, length = found.log_marginal_likelihood_value_, found.kernel_.lengthscale
     for other in (1.3 * length, length / 1.3):
         assert fitted(other, "loo").log_marginal_likelihood_value_ < best
+
+
+def test_weights_above_one_leave_the_kernel_on_waves_as_it_is():
+    """Copies of a row that is left out made the lengthscale, and so the grid, follow the noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (200, 1))
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(200)
+    model = bo.KernelRidge("gaussian", method=bo.FourierGrid(), random_state=0)
+    kernels = [model.fit(X, y, sample_weight=np.full(200, w)).kernel_ for w in (1.0, 10.0)]
+    assert kernels[0] == kernels[1]

@@ -28,6 +28,7 @@ from bochner.models.representations.representation import (
     Representation,
     RidgeSpec,
     require_alike,
+    without_copies,
 )
 from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen, FeatureSpec, Function
@@ -275,7 +276,8 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
-    tuning = stationary_kernel(spec.features, surveyed.sample, spec.fit_intercept, by)
+    sample = without_copies(spec, surveyed.sample)[0]
+    tuning = stationary_kernel(spec.features, sample, spec.fit_intercept, by)
     chosen = surveyed.chosen(tuning)
     return surveyed.summed(chosen, spec.fit_intercept, blocks, where).solve(spec)
 
