@@ -28,6 +28,7 @@ from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process import law
 from bochner.models.representations import waves
+from bochner.models.representations.representation import without_copies
 from bochner.selection.chosen import Chosen
 from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
@@ -271,7 +272,7 @@ def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
     rows = replace(rows, X=waves.as_rows(rows.X))
-    rows, unit = law.without_copies(None, rows) if noise is None else (rows, 1.0)
+    rows, unit = without_copies(None, rows) if noise is None else (rows, 1.0)
     options = vars(rows) | {"w": rows.w * unit, "unit": unit, "target_shape": sums.target_shape}
     return law.KeptRows(**options, rows=len(sample))
 

@@ -246,10 +246,12 @@ def factored(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]
     return [factors[alpha] for alpha in alphas]
 
 
-def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = None) -> KernelRows:
-    """Return the kernel matrix of rows, or of the first of them."""
+def kernel_rows(
+    kernel: Kernel, rows: KeptRows, centred: bool, most: int | None = None
+) -> KernelRows:
+    """Return the kernel matrix of the first ``most`` rows; weights are divided by ``rows.unit``."""
     K = np.asarray(to_numpy(kernel(rows.X[:most])), np.float64)
-    return KernelRows(K, rows.y[:most], rows.w[:most] / getattr(rows, "unit", 1.0), centred)
+    return KernelRows(K, rows.y[:most], rows.w[:most] / rows.unit, centred)
 
 
 @dataclass(frozen=True, eq=False)
