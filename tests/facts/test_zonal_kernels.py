@@ -171,9 +171,9 @@ NAMED = {
     "coefficients": (PowerSeries((1.0, 0.0, 0.5)), lambda t: 1 + t * t / 2),
     "geometric": (PowerSeries(lambda n: gammaln(n + 1.0)), lambda t: 1 / (1 - t)),
     "finite": (PowerSeries(lambda n: 0.0 * n, 2), lambda t: 1 + t + t * t / 2),
-    "sum": (series.summed(PowerSeries((1.0,)), series.exponential()), lambda t: 1 + math.exp(t)),
+    "sum": (series.add(PowerSeries((1.0,)), series.exponential()), lambda t: 1 + math.exp(t)),
     "product": (
-        series.multiplied(PowerSeries((1.0, 1.0)), series.exponential()),
+        series.multiply(PowerSeries((1.0, 1.0)), series.exponential()),
         lambda t: (1 + t) * math.exp(t),
     ),
 }

@@ -108,7 +108,7 @@ def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(mon
     monkeypatch.setattr(Gaussian, "evaluate", lambda *a: calls.append(1) or evaluate(*a))
     reduce(operator.mul, map(Gaussian, range(1, 9))).pullback(X, X, np.ones((60, 60)))
     monkeypatch.setattr(Laplace, "evaluate", lambda *a: calls.append(1) or np.ones((60, 60)))
-    assert len(Laplace((1.0, 2.0, 3.0)).traced(X, X, lambda _: True)[1](np.ones((60, 60)))) == 3
+    assert len(Laplace((1.0, 2.0, 3.0)).vjp(X, X, lambda _: True)[1](np.ones((60, 60)))) == 3
     assert len(calls) == 8 + 1  # once for each factor, once for three lengthscales
 
 
@@ -248,8 +248,8 @@ class Stretched(bo.kernels.algebra.Transformed):
 class Raised(bo.kernels.kernel.Combined):
     kernel: bo.kernels.kernel.Part
     lift: TunedPositive = 1.0
-    joined = lambda self, part: part() + self.lift**2
-    back = lambda self, C, K, part: (C,)
+    combine = lambda self, part: part() + self.lift**2
+    backward = lambda self, C, K, part: (C,)
 
 
 TRACED = [
@@ -272,12 +272,12 @@ TRACED = [
 def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
     rng = np.random.default_rng(0)
     X, C = rng.standard_normal((15, 2)), rng.standard_normal((15, 15))
-    K, back = kernel.traced(X, X, lambda _: True)
+    K, back = kernel.vjp(X, X, lambda _: True)
     assert_close(K(), kernel(X))
     slopes, step = back(C), 1e-5
     assert set(slopes) == set(places_of(kernel)) != set()
     for place, slope in slopes.items():
-        value = place.of(kernel)
+        value = place.get(kernel)
         up, down = (
             with_numbers(kernel, {place: value * np.exp(h)})(X).ravel() for h in (step, -step)
         )

@@ -298,7 +298,7 @@ def test_features_are_below_the_kernel_and_exact_at_its_terms(kernel):
     assert Z.shape == (40, 60)
     assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -1e-10 * K.max()
     assert few.residual(X) == pytest.approx(np.diag(K - Z @ Z.T), abs=1e-12)
-    if not kernel.closed:
+    if not kernel.has_closed_form:
         phi = bo.draw(kernel, bo.LaplacianEigenfunctions(), n_features=999, n_inputs=d)
         assert phi.n_features == 300
         assert_close(phi(X) @ phi(X).T, K, factor=1e3)

@@ -230,7 +230,7 @@ def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d, spread):
     centres = np.repeat(rng.normal(size=(8, d)), 6, axis=0)
     X = (centres + spread * rng.normal(size=(48, d))).astype(dtype)
     exact = ((X[:, None].astype(np.longdouble) - X[None]) ** 2).sum(axis=2)
-    error = np.abs(bo.kernels.distances.squared(X, X) - exact)
+    error = np.abs(bo.kernels.distances.squared_distances(X, X) - exact)
     assert (error <= 2**12 * np.finfo(dtype).eps * exact).all()
 
 

@@ -210,7 +210,7 @@ def outputs(model: Any, X: Traced) -> Outputs:
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
     """Yield the number of each leaf of a tree, with an indicator column of its rows."""
     xp, tree = X.graph, rows.tree
-    kernel, X = rows.chosen.kernel.untransformed(X)
+    kernel, X = rows.chosen.kernel.unwrap(X)
 
     def below(number: int, inside: Any) -> Iterator[tuple[int, Any]]:
         if number < 0:  # a leaf

@@ -18,7 +18,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, Method, Request, kind_of, times, with_far_rows
 from bochner.kernels import algebra
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.histogram import Changed
+from bochner.kernels.histogram import WithInputs
 from bochner.kernels.kernel import Columns, Combined, Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.stationary import isotropic
 from bochner.kernels.windows import Windows
@@ -97,7 +97,7 @@ class TensorProduct(FeatureMap):
 class DerivedMap(FeatureMap):
     """Features of a kernel with one inner kernel: scaled, of transformed rows or of windows."""
 
-    kernel: Scaled | algebra.Modulated | algebra.Normalised | Windows | Changed
+    kernel: Scaled | algebra.Modulated | algebra.Normalised | Windows | WithInputs
     inner: FeatureMap
     inputs: int | None = None  # columns of X; None: those of the inner map
 
@@ -105,7 +105,7 @@ class DerivedMap(FeatureMap):
     def reach(self) -> float:
         if isinstance(self.kernel, algebra.Mahalanobis):  # frequencies per unit of X
             return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
-        other = isinstance(self.kernel, Changed) and not isinstance(self.kernel, Columns)
+        other = isinstance(self.kernel, WithInputs) and not isinstance(self.kernel, Columns)
         return 0.0 if other else self.inner.reach
 
     def unwhitened(self) -> tuple[FeatureMap, Any]:
@@ -121,7 +121,7 @@ class DerivedMap(FeatureMap):
             case Scaled():
                 return kernel.scale**0.5 * inner.features(X)
             case Windows():
-                return kernel.summed(X, inner.features)
+                return kernel.sum_windows(X, inner.features)
             case algebra.Modulated() | algebra.Normalised():
                 U = kernel.inputs(X)
                 Z = kernel.factor(U)[:, None] * inner.features(U)
@@ -135,10 +135,10 @@ class DerivedMap(FeatureMap):
                 return inner.pullback(X, kernel.scale**0.5 * C)
             case Windows():
                 back = lambda rows, U, share: inner.pullback(U, share[:, None] * C[rows, :])
-                return kernel.back(X, back)
+                return kernel.backward(X, back)
             case algebra.Modulated() | algebra.Normalised():
                 return super().pullback(X, C)
-        return kernel.back(X, inner.pullback(kernel.inputs(X), C))
+        return kernel.backward(X, inner.pullback(kernel.inputs(X), C))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,13 +162,13 @@ class SketchedProduct(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         left, right = self.left.features(X), self.right.features(X)
         if not isinstance(left, np.ndarray):
-            return self._sampled(left, right)
+            return self._sample_products(left, right)
         Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
         for rows in slices(len(Z), 512):  # 512 rows stay in the cache of a core
-            Z[rows] = self._sampled(left[rows], right[rows])
+            Z[rows] = self._sample_products(left[rows], right[rows])
         return Z
 
-    def _sampled(self, left: Float[Array, "n D1"], right: Float[Array, "n D2"]) -> Array:
+    def _sample_products(self, left: Float[Array, "n D1"], right: Float[Array, "n D2"]) -> Array:
         first = taken(signed_walsh(left, self.left_signs), self.rows[0], axis=1)
         first *= self.n_features**-0.5
         first *= taken(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
@@ -434,12 +434,12 @@ class ProjectedMap(FeatureMap):
         return self.inner.reach * (1.0 if P is None else float(np.linalg.norm(P, 2)))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        def mapped(X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        def transform(X: Float[Array, "n d"]) -> Float[Array, "n D"]:
             P, V = self.projection, self.directions
             Z = self.inner.features(X if P is None else X @ moved(P, like=X))
             return Z if V is None else times(Z, V)
 
-        return with_far_rows(self, X, mapped)
+        return with_far_rows(self, X, transform)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         P, V = self.projection, self.directions

@@ -34,12 +34,12 @@ class Method(NamedArguments, ABC):
 
     def __str__(self) -> str:
         """Return the method as code, without arguments that have their default value."""
-        return _brief(self)
+        return _short_repr(self)
 
     #: Whether the method has features; False for fits with the exact kernel.
     has_features: ClassVar[bool] = True
     #: Least number of floats that a map stores per feature; None: number of columns plus one.
-    numbers_each: int | None = None
+    floats_each: int | None = None
     #: The number of features must be a multiple of this number.
     granularity: int = 1
 
@@ -55,7 +55,7 @@ def kind_of(known: str, *kinds: type) -> Callable[[Any, str, str], Any]:
     return checked
 
 
-def _brief(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"<array {value.shape}>"
     if not is_dataclass(value) or isinstance(value, type):
@@ -65,7 +65,7 @@ def _brief(value: Any) -> str:
         entry = getattr(value, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if default is MISSING or not bool(entry == default):
-            words.append(f"{field.name}={_brief(entry)}")
+            words.append(f"{field.name}={_short_repr(entry)}")
     return f"{type(value).__name__}({', '.join(words)})"
 
 
@@ -195,7 +195,7 @@ class FeatureMap(ABC):
         If `below_kernel`, e bounds the errors of all rows, also of new ones:
         |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: that of φ(X).
         """
-        X = arrays.in_float64(self._checked(X))
+        X = arrays.in_float64(self._check_rows(X))
         Z = self.features(X)
         xp = arrays.array_namespace(Z)
         e = self.kernel.diag(X) - xp.sum(Z * Z, axis=1)
@@ -238,7 +238,7 @@ class FeatureMap(ABC):
         UnsupportedKernel
             If the features, or the kernel of the features, have no gradient in closed form.
         """
-        who, X = type(self).__name__, arrays.dense(self._checked(X))
+        who, X = type(self).__name__, arrays.dense(self._check_rows(X))
         B = arrays.to_numpy(arrays.as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)
         if B.ndim not in (1, 2) or len(B) != self.n_features:
             raise InvalidInput(
@@ -256,7 +256,7 @@ class FeatureMap(ABC):
         columns = (xp.broadcast_to(arrays.moved(beta, like=X), shape) for beta in coef.T)
         return xp.stack([self.pullback(X, C) for C in columns], axis=2)
 
-    def _checked(self, X: Tabular) -> Float[Array, "n d"]:
+    def _check_rows(self, X: Tabular) -> Float[Array, "n d"]:
         who = type(self).__name__
         X = arrays.as_matrix(X, who)
         if X.shape[1] != self.n_inputs:
@@ -280,7 +280,7 @@ class FeatureMap(ABC):
         InvalidInput
             If X is not two-dimensional, has another number of columns, or is not real.
         """
-        return self.features(self._checked(X))
+        return self.features(self._check_rows(X))
 
 
 #: A bias below this share of a measured error is negligible.

@@ -65,7 +65,7 @@ class Rule(NamedTuple):
         return self.kernels(method, kernel, d)
 
 
-def _derived(method: Method, kernel: Any, ask: Request) -> FeatureMap:
+def _draw_derived(method: Method, kernel: Any, ask: Request) -> FeatureMap:
     """Draw the features of the inner kernel, for transformed rows, and wrap them."""
     d = kernel.inputs(np.ones((1, ask.n_inputs))).shape[1]
     X = None if ask.X is None else kernel.inputs(ask.X)
@@ -73,7 +73,7 @@ def _derived(method: Method, kernel: Any, ask: Request) -> FeatureMap:
     return composed.DerivedMap(kernel, inner, ask.n_inputs)
 
 
-def _added(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel]) -> FeatureMap:
+def _draw_sum(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel]) -> FeatureMap:
     sizes = composed.shares(tuple(terms.values()), kernel, method, ask)
     parts = zip(terms.items(), sizes, strict=True)
     return composed.Concatenate(
@@ -81,13 +81,13 @@ def _added(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel
     )
 
 
-def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> FeatureMap:
+def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> FeatureMap:
     """Draw all products of the factors' features if D allows, else a sketch of these products.
 
     If all factors have Z Zᵀ ⪯ K, narrower factors are tried before the sketch: then Z Zᵀ ⪯ K.
     """
     if terms := composed.expansion(kernel, ask):
-        return _added(method, kernel, ask, terms)
+        return _draw_sum(method, kernel, ask, terms)
     factors = kernel.parts
     if isinstance(kernel, Power):
         factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
@@ -119,7 +119,7 @@ def _multiplied(method: Method, kernel: Product | Power, ask: Request) -> Featur
         narrow = attempted(draw_factors, even)  # fails if exact parts of a factor are wider
         if isinstance(narrow, tuple) and prod(phi.n_features for phi in narrow) <= ask.n_features:
             return _tensor(kernel, narrow)
-    return _sketch(kernel, maps, ask)
+    return _draw_sketch(kernel, maps, ask)
 
 
 def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
@@ -130,7 +130,7 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
     return composed.TensorProduct(kernel, first, maps[-1])
 
 
-def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
+def _draw_sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
     """Return a sketch of the product of the maps, as a balanced tree, which has the least noise.
 
     The first columns of a wider sketch are a multiple of the narrower sketch.
@@ -140,7 +140,7 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
     middle = len(maps) // 2
     parts = {"left": maps[:middle], "right": maps[middle:]}
     left, right = (
-        _sketch(reduce(Product, (phi.kernel for phi in v)), v, ask.part(k, ask.n_features))
+        _draw_sketch(reduce(Product, (phi.kernel for phi in v)), v, ask.part(k, ask.n_features))
         for k, v in parts.items()
     )
     sizes, rng = (left.n_features, right.n_features), ask.stream("sketch")
@@ -149,7 +149,7 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
     return composed.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
 
 
-def _compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
+def _draw_compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the wider map and its principal components on the rows."""
     X = ask.rows("Compressed", "its directions")
     inner = draw_map(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
@@ -164,7 +164,7 @@ def _compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> Fe
     return composed.ProjectedMap(kernel, inner, directions=V)
 
 
-def _projected(method: composed.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
+def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the projection P, and the map of the projected rows."""
     plain, lengths = isotropic(kernel, ask.n_inputs)
     d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
@@ -209,11 +209,11 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 #: All rules. The first rule that applies is used.
 RULES: tuple[Rule, ...] = (
     Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
-    Rule(composed.Compressed, Kernel, _compressed, "any kernel", True),
+    Rule(composed.Compressed, Kernel, _draw_compressed, "any kernel", True),
     Rule(
         composed.Projected,
         lambda _, kernel, d: composed.rotatable(kernel, d),
-        _projected,
+        _draw_projected,
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
         True,
@@ -301,11 +301,11 @@ RULES: tuple[Rule, ...] = (
     Rule(sketch.PolySketch, _series, sketch.draw_polysketch, sketch.POWER_SERIES),
     # rules of all methods: exact features, and kernels with parts
     Rule(Method, Basis, products.draw_basis),
-    Rule(Method, Scaled | Modulated | Normalised | Transformed | Windows, _derived),
-    Rule(Method, Sum, lambda m, k, a: _added(m, k, a, k.parts)),
+    Rule(Method, Scaled | Modulated | Normalised | Transformed | Windows, _draw_derived),
+    Rule(Method, Sum, lambda m, k, a: _draw_sum(m, k, a, k.parts)),
     # exp(k) = Σ kⁿ/n!, truncated below the noise of D features
-    Rule(Method, Exp, lambda m, k, a: _added(m, k, a, composed.series(k, m, a))),
-    Rule(Method, Product | Power, _multiplied),
+    Rule(Method, Exp, lambda m, k, a: _draw_sum(m, k, a, composed.series(k, m, a))),
+    Rule(Method, Product | Power, _draw_product),
     Rule(Method, _exact, lambda _, kernel, ask: composed.LinearMap(kernel, ask.n_inputs)),
 )
 
@@ -353,7 +353,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         return rule.draw(method, kernel, ask)
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
     require_room(
-        8 * ask.n_features * (1 + columns if method.numbers_each is None else method.numbers_each),
+        8 * ask.n_features * (1 + columns if method.floats_each is None else method.floats_each),
         f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
         "Ask for fewer features.",
     )

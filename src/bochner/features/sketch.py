@@ -24,10 +24,10 @@ from bochner._core.shapes import Array, Float, Int
 from bochner._core.threads import side_by_side
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method, Request, capped_shares, in_double
-from bochner.features.mercer.products import Halves, Products, factored
+from bochner.features.mercer.products import Halves, Products, split_products
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.series import PowerSeries, exponential, weighted
+from bochner.kernels.series import PowerSeries, exponential, scale_by
 from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import directions
 
@@ -51,7 +51,7 @@ def powers(kernel: Kernel, d: int) -> Any:
     inner, _ = next(kernel.leaves(Scaled))
     if isinstance(inner, Gaussian):
         return (
-            weighted(kernel.at_zero(d), exponential()),
+            scale_by(kernel.at_zero(d), exponential()),
             True,
             np.asarray(inner.spectral(d).scales),
         )
@@ -248,7 +248,7 @@ class MonomialMap(Products):
 
     @cached_property
     def halves(self) -> Halves:
-        return factored(self.columns)
+        return split_products(self.columns)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(arrays.dense(X))
@@ -414,7 +414,7 @@ class SketchMap(FeatureMap):
             np.concatenate([weights[:, :0], *exact], axis=1, out=Z[part, :start])
             values = [np.ones((len(weights), 1), dtype=U.dtype)]
             for step in self.steps:
-                values.append(step.of(U, values))
+                values.append(step.apply(U, values))
             for i, block in enumerate(self.blocks, start=self.terms.exact):
                 out = Z[part, start : start + block.width]
                 block.fill(out, U, values, weights[:, i : i + 1])
@@ -431,7 +431,7 @@ class Hashed:
     signs: Array  # Diagonal of S, for x padded with zeros; or Sᵀ, sparse
     width: int  # P, a power of two
 
-    def of(self, U: Array, values: list[Array]) -> Array:
+    def apply(self, U: Array, values: list[Array]) -> Array:
         if not arrays.is_sparse(self.signs):
             return signed_walsh(arrays.dense(U), self.signs)
         hashed = np.ascontiguousarray(arrays.dense(U @ self.signs.astype(U.dtype)))
@@ -463,7 +463,7 @@ class Pairs:
         if len(self.tail):
             Z[:, tiled:] *= np.take(left, self.tail, axis=1, mode="clip")
 
-    def of(self, U: Array, values: list[Array]) -> Array:
+    def apply(self, U: Array, values: list[Array]) -> Array:
         Z = np.empty((U.shape[0], self.width), dtype=U.dtype)
         self.fill(Z, U, values, np.ones((1, 1), dtype=U.dtype))
         return native.hadamard(Z, out=Z)
@@ -511,7 +511,7 @@ class PolySketch(Method):
 
     inner: MaybeCounted = None
 
-    numbers_each = 0
+    floats_each = 0
 
 
 class Tree:
@@ -553,7 +553,7 @@ class Tree:
         left, right = self._step(start, half, half), self._step(start + half, half, count - half)
         rng = self.ask.stream(f"{use} {start} {size} {count}")
         widths = self.steps[left - 1].width, self.steps[right - 1].width
-        return Pairs(left, right, *_balanced(*widths, width, rng))
+        return Pairs(left, right, *_balanced_pairs(*widths, width, rng))
 
     def _leaf(self, start: int) -> Hashed:
         """Pad the columns with zeros, or hash each to s ≤ 4 of P entries (OSNAP)."""
@@ -579,7 +579,7 @@ def capacity(n: int, padded: int, inner: int) -> int:
     return math.prod(entries) if n > 1 else padded
 
 
-def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
+def _balanced_pairs(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
     """Return ``full``, ``tail`` and ``partners`` of :class:`Pairs`, without repeated pairs."""
     # Block b pairs i with π((σ(i) + s_b) mod Q), for random π, σ and different shifts s_b.
     places, order, shifts = rng.permutation(P), rng.permutation(Q), rng.permutation(Q)
@@ -637,7 +637,7 @@ class TensorSketch(Method):
     SketchMap(kernel=Polynomial(degree=2, offset=1.0, scale=1.0), n_inputs=40, n_features=64)
     """
 
-    numbers_each = 1
+    floats_each = 1
 
 
 @dataclass(frozen=True, eq=False)

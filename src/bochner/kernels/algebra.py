@@ -20,16 +20,16 @@ from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
     Combined,
+    Compute,
     Constant,
     Kernel,
     Part,
     Sum,
     Transformed,
-    Values,
-    exact_within,
+    inner_exact,
+    inner_spectral,
     require_columns,
     require_finite,
-    spectral_within,
 )
 from bochner.kernels.spectral import Frequencies
 from bochner.kernels.stationary import Stationary
@@ -193,7 +193,7 @@ class Mahalanobis(Transformed):
         rows = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
         return rows @ arrays.moved(self.root, like=X)
 
-    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
+    def backward(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         return G @ arrays.moved(self.root.T, like=G)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -205,7 +205,7 @@ class Mahalanobis(Transformed):
         draw, unknown = lambda _m, _rng, each: self.root @ each(), lambda _: math.nan
         return spectral.composite(draw, unknown, self.kernel.spectral(d))
 
-    exact = exact_within
+    exact = inner_exact
 
 
 @dataclass(frozen=True)
@@ -295,17 +295,17 @@ class Monotone(Transformed):
             return X.__class__(self.inputs(X.toarray()))
         columns = [X[:, j] for j in range(X.shape[1])]
         for j, *curve in zip(self.columns, self.points, self.values, strict=True):
-            columns[j] = _through(X[:, j] + 0.0, *curve)[0]
+            columns[j] = _interpolate(X[:, j] + 0.0, *curve)[0]
         return arrays.array_namespace(X).stack(columns, axis=1)
 
-    def back(self, X: Rows, G: Rows) -> Rows:
+    def backward(self, X: Rows, G: Rows) -> Rows:
         columns = [G[:, j] for j in range(X.shape[1])]
         for j, *curve in zip(self.columns, self.points, self.values, strict=True):
-            columns[j] = G[:, j] * _through(X[:, j] + 0.0, *curve)[1]
+            columns[j] = G[:, j] * _interpolate(X[:, j] + 0.0, *curve)[1]
         return arrays.array_namespace(X).stack(columns, axis=1)
 
 
-def _through(
+def _interpolate(
     x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Return the piecewise linear function at x and its slope, which is zero beyond the ends."""
@@ -347,7 +347,7 @@ class Exp(Combined):
     kernel: Part
 
     def spectral(self, d: int) -> Frequencies | None:
-        def draw(m: int, rng: np.random.Generator, each: Values) -> Array:
+        def draw(m: int, rng: np.random.Generator, each: Compute) -> Array:
             # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ, c = k(0): ω sums Poisson(c) frequencies of k.
             counts, total = rng.poisson(self.kernel.at_zero(d), m), np.zeros((d, m))
             for n in range(counts.max()):
@@ -357,14 +357,14 @@ class Exp(Combined):
         moment = lambda square: self.kernel.at_zero(d) * square
         return spectral.composite(draw, moment, self.kernel.spectral(d))
 
-    def joined(self, *parts: Values) -> Array:
+    def combine(self, *parts: Compute) -> Array:
         K = parts[0]()
         with np.errstate(over="ignore"):
             K = arrays.array_namespace(K).exp(K)
         remedy = ". Scale it down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
         return require_finite(K, "Exp", "the exponential of the kernel", remedy)
 
-    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+    def backward(self, C: Array, K: Compute, *parts: Compute) -> tuple[Array, ...]:
         return (C * K(),)
 
 
@@ -390,14 +390,14 @@ class Modulated(Kernel):
     kernel: Part
     __repr__ = _code
 
-    exact = exact_within
+    exact = inner_exact
 
     def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return f(x) of each row: the features are f(x) times the features of ``kernel``."""
         return answer(self.function(X), (X.shape[0],), X, "Modulated")
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return _between(self.factor, self.kernel.evaluate(X, Y), X, Y)
+        return _scale_sides(self.factor, self.kernel.evaluate(X, Y), X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         f = self.factor(X)
@@ -433,7 +433,7 @@ class Normalised(Kernel):
 
     kernel: Part
 
-    spectral, exact = spectral_within, exact_within
+    spectral, exact = inner_spectral, inner_exact
 
     def inputs(self, X: Rows) -> Rows:
         """Return unit rows if the norms cancel in k, else the rows in float64."""
@@ -451,7 +451,7 @@ class Normalised(Kernel):
             U = self.inputs(arrays.in_float64(A))
             V = U if B is A else self.inputs(arrays.in_float64(B))
             with np.errstate(over="ignore", invalid="ignore"):  # `factor` refuses an overflow
-                K = _between(self.factor, self.kernel.evaluate(U, V), U, V)
+                K = _scale_sides(self.factor, self.kernel.evaluate(U, V), U, V)
             return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
 
         wide = arrays.precision(X) == np.float64
@@ -487,10 +487,10 @@ def norm_degree(kernel: Kernel) -> int | None:
                 return None if part.offset else part.degree
         return None
 
-    return kernel.folded(leaf, lambda a, b: a if a == b else None, operator.add)
+    return kernel.reduce(leaf, lambda a, b: a if a == b else None, operator.add)
 
 
-def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:
+def _scale_sides(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:
     """Return f(x) K(x, y) f(y) for all pairs of rows."""
     left = factor(X)
     right = left if Y is X else factor(Y)
@@ -508,7 +508,7 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     """Return ``kernel(X)``; a sum takes a third less time and memory, by its lower triangle."""
     if X.shape[0] <= BAND or not isinstance(next(kernel.leaves(Transformed))[0], Sum):
         return np.ascontiguousarray(kernel(X))
-    inner, U = kernel.untransformed(X)
+    inner, U = kernel.unwrap(X)
     K = np.empty((U.shape[0], U.shape[0]), arrays.precision(U))
     for start in range(0, len(K), BAND):
         here = slice(start, start + BAND)

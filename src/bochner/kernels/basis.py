@@ -171,7 +171,7 @@ def best_products(
     return chosen, sums
 
 
-def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
+def as_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
     """Return the box as a pair (lower, upper) per column; refuse other values."""
     pairs: Any = checks.each(checks.each(checks.finite))(box, who, name)
     if any(len(pair) != 2 or pair[0] >= pair[1] for pair in pairs):
@@ -198,7 +198,7 @@ def half_turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
     return {"dirichlet": i + 1.0, "neumann": i + 0.0, "periodic": 2.0 * ((i + 1) // 2)}[conditions]
 
 
-def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
+def into_unit(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
     """Return positions clipped to [0, 1], or modulo 1 if ``conditions`` is "periodic"."""
     xp = array_namespace(unit)
     return unit - xp.floor(unit) if conditions == "periodic" else xp.clip(unit, 0.0, 1.0)
@@ -258,7 +258,7 @@ class Brownian(Kernel):
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)
         X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
-        return distances.over_columns(self._term, operator.mul, X, Y)
+        return distances.combine_over_columns(self._term, operator.mul, X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         xp = array_namespace(X)
@@ -304,7 +304,7 @@ class GreenFunction(Kernel):
     array([[0.125]])
     """
 
-    box: Annotated[tuple[tuple[float, float], ...], checked_box]
+    box: Annotated[tuple[tuple[float, float], ...], as_box]
     conditions: Conditions = "dirichlet"
     kappa: Annotated[float, checks.nonnegative] = 0.0
     power: checks.MaybePositive = None
@@ -341,25 +341,25 @@ class GreenFunction(Kernel):
         numbers, eigenvalues = modes(self.box, self.terms, self.conditions)
         Z = np.sqrt(self.weights(eigenvalues)) * np.ones((len(X), 1))
         for (lower, upper), x, k in zip(self.box, X.T, numbers.T, strict=True):
-            unit = inside((x - lower) / (upper - lower), self.conditions)
+            unit = into_unit((x - lower) / (upper - lower), self.conditions)
             Z *= waves(int(k.max()) + 1, unit, upper - lower, (self.conditions, 0.0)).T[:, k]
         return Z
 
     @property
-    def closed(self) -> bool:
+    def has_closed_form(self) -> bool:
         """Whether the infinite sum is known in closed form."""
         return len(self.box) == self.exponent == 1
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         left, right = map(self._rows, (X, Y))
-        if self.closed:
+        if self.has_closed_form:
             return moved(self._term(left, right.T), like=X)
         Z = self.features(left)
         return moved(Z @ (Z if Y is X else self.features(right)).T, like=X)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         rows = self._rows(X)
-        if self.closed:
+        if self.has_closed_form:
             return moved(self._term(rows, rows)[:, 0], like=X)
         return moved(np.square(self.features(rows)).sum(axis=1), like=X)
 
@@ -367,7 +367,7 @@ class GreenFunction(Kernel):
         """Return the closed form elementwise, by exponentials that do not overflow for large κ."""
         (lower, upper), kappa = self.box[0], self.kappa
         length = upper - lower
-        x, y = (length * inside((t - lower) / length, self.conditions) for t in (x, y))
+        x, y = (length * into_unit((t - lower) / length, self.conditions) for t in (x, y))
         if self.conditions == "periodic":
             gap = np.abs(x - y)
             both = np.exp(-kappa * gap) + np.exp(-kappa * (length - gap))

@@ -64,7 +64,7 @@ def inner(X: Rows, Y: Others) -> Pairs:
     return dense(X @ Y.T)
 
 
-def squared(X: Rows, Y: Others) -> Pairs:
+def squared_distances(X: Rows, Y: Others) -> Pairs:
     """Return |x − y|² of all pairs of rows; exactly zero for equal rows."""
     xp = array_namespace(X, Y)
     # With few columns, differences take less time than a matrix product and the near pairs. The
@@ -92,10 +92,10 @@ def squared(X: Rows, Y: Others) -> Pairs:
 
 def coordinatewise(X: Rows, Y: Others, term: Callable[[Array], Array]) -> Pairs:
     """Return Σ_j term(x_j − y_j) of all pairs of rows, shape (n, m)."""
-    return over_columns(lambda x, y: term(x - y), operator.iadd, X, Y)
+    return combine_over_columns(lambda x, y: term(x - y), operator.iadd, X, Y)
 
 
-def over_columns(
+def combine_over_columns(
     term: Callable[[Array, Array], Array], join: Callable[[Array, Array], Array], X: Array, Y: Array
 ) -> Pairs:
     """Return ``term(x_j, y_j)`` of all pairs of rows, combined over the columns j by ``join``."""

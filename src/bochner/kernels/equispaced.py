@@ -92,8 +92,8 @@ def equispaced_weights(
         weights[place] = within.transpose(np.argsort(axes))
         return weights
 
-    how = operator.add, _convolved, operator.mul, tuple(range(len(extent)))
-    weights = _plain(kernel, len(extent)).folded(leaf, *how)
+    how = operator.add, _convolve, operator.mul, tuple(range(len(extent)))
+    weights = _plain(kernel, len(extent)).reduce(leaf, *how)
     assert weights is not None
     return weights
 
@@ -109,7 +109,7 @@ def _tapered_weights(
     kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...], lengths: Array
 ) -> Array:
     if len(extent) == 1:  # periodic terms are not tapered
-        steady, rest = parted(kernel)
+        steady, rest = split_periodic(kernel)
         if steady is not None and rest is not None:
             tapered = _tapered_weights(rest, spacing, extent, lengths)
             return tapered + equispaced_weights(steady, spacing, extent)
@@ -134,7 +134,7 @@ def spectral_parts(kernel: Kernel, d: int) -> list[Columns]:
     return [Columns(leaf, axes) for leaf, axes in factors if not isinstance(leaf, Periodic)]
 
 
-def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
+def split_periodic(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
     """Return the periodic and constant terms of a kernel of one column, and its other terms."""
     sides: tuple[list[Kernel], list[Kernel]] = [], []
     for term in kernel.summands:
@@ -187,7 +187,7 @@ def _density(
     return weights.reshape(places.shape[:-1])
 
 
-def _convolved(a: Array, b: Array) -> Array:
+def _convolve(a: Array, b: Array) -> Array:
     """Return the weights of a product of kernels; negative rounding errors become zero."""
     from scipy.signal import fftconvolve  # noqa: PLC0415  a tenth of a second, rarely needed
 
@@ -278,7 +278,7 @@ def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
         pairs = zip(part.per_axis(len(axes))[0], spacing[[*axes]], strict=True)
         return replace(part, period=tuple(2 * math.pi / (h * steps_of(p, h)) for p, h in pairs))
 
-    return kernel.rebuilt(change, columns=range(len(spacing)))
+    return kernel.rebuild(change, columns=range(len(spacing)))
 
 
 # --- Terms of a kernel, and their axes -----------------------------------------------------------
@@ -297,7 +297,7 @@ def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
         pairs = (tuple(dict.fromkeys((*a, *b))) for a, b in product(left, right))
         return list(dict.fromkeys(pairs))
 
-    return _plain(kernel, len(axes)).folded(leaf, operator.add, multiply, columns=axes) or []
+    return _plain(kernel, len(axes)).reduce(leaf, operator.add, multiply, columns=axes) or []
 
 
 def _plain(kernel: Kernel, d: int) -> Kernel:
@@ -308,4 +308,4 @@ def _plain(kernel: Kernel, d: int) -> Kernel:
             return part
         return Scaled(1.0 / part.kernel.at_zero(len(columns)), part.kernel)
 
-    return kernel.rebuilt(change, columns=range(d))
+    return kernel.rebuild(change, columns=range(d))

@@ -35,7 +35,7 @@ class Additive(Kernel):
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         require_above(self, 0.0, X, Y)
         return distances.by_blocks(
-            lambda A, B: distances.over_columns(self.term, operator.add, A, B), X, Y
+            lambda A, B: distances.combine_over_columns(self.term, operator.add, A, B), X, Y
         )
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
@@ -143,23 +143,23 @@ class SkewedChi2(Kernel):
         require_above(self, -self.skew, X, Y, strictly=True)
         xp = array_namespace(X, Y)
         term = lambda a, b: xp.log1p((a - b) ** 2 / (2.0 * a * b))
-        block = lambda A, B: xp.exp(-distances.over_columns(term, operator.add, A, B))
+        block = lambda A, B: xp.exp(-distances.combine_over_columns(term, operator.add, A, B))
         return distances.by_blocks(block, xp.sqrt(X + self.skew), xp.sqrt(Y + self.skew))
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
 
-    def back(self, X: Rows, G: Rows) -> Rows:
+    def backward(self, X: Rows, G: Rows) -> Rows:
         return G / (X + self.skew)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         tangent = lambda gap, _: -0.5 * array_namespace(gap).tanh(0.5 * gap)
         U, V = self.inputs(X), self.inputs(Y)
-        return self.back(X, by_columns(C * self.evaluate(X, Y), tangent, U, V))
+        return self.backward(X, by_columns(C * self.evaluate(X, Y), tangent, U, V))
 
 
 #: Classes of kernels that transform their rows (by ``inputs``).
-Changed = Transformed | SkewedChi2
+WithInputs = Transformed | SkewedChi2
 
 
 def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:

@@ -22,11 +22,11 @@ from bochner.kernels.spectral import Frequencies
 T = TypeVar("T")
 
 #: A function without arguments that computes and returns the values of a kernel.
-Values = Callable[[], Array]
+Compute = Callable[[], Array]
 #: Function that returns K, and function from ∂E/∂K of a scalar E to gradients of E.
-Traced = tuple[Values, Callable[[Array], Any]]
-#: Whether the gradient in a hyperparameter is needed; None for gradients in the rows.
-Wanted = Callable[[Place], bool] | None
+Vjp = tuple[Compute, Callable[[Array], Any]]
+#: Tells whether the gradient in a hyperparameter is needed; None for gradients in the rows.
+NeedsGradient = Callable[[Place], bool] | None
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
@@ -141,11 +141,11 @@ class Kernel(Value, abc.ABC):
         """Return the rows that the parts of this kernel receive."""
         return X
 
-    def untransformed(self, X: Rows) -> tuple["Kernel", Rows]:
+    def unwrap(self, X: Rows) -> tuple["Kernel", Rows]:
         """Return the innermost kernel of nested `Transformed` kernels, and the rows it receives."""
         return self, X
 
-    def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
+    def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
         """Return the kernel as text; ``word`` formats numbers and leaves, ``times`` is the sign."""
         return word(self)
 
@@ -157,25 +157,25 @@ class Kernel(Value, abc.ABC):
         terms = [term for part in self.parts.values() for term in part.summands]
         return [Scaled(self.scale, term) for term in terms] if isinstance(self, Scaled) else terms
 
-    def leaves(self, through: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
-        """Yield leaves and their columns; ``through`` are the classes to split (or Algebra)."""
-        parts = self.parts if isinstance(self, through or Algebra) else {}
+    def leaves(self, split: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
+        """Yield leaves and their columns; ``split`` are the classes to split (or Algebra)."""
+        parts = self.parts if isinstance(self, split or Algebra) else {}
         if not parts:
             yield self, columns
         for part in parts.values():
-            yield from part.leaves(through, _seen(self, columns))
+            yield from part.leaves(split, _columns_of_parts(self, columns))
 
-    def rebuilt(self, change: Callable[..., Any], through: Any = None, columns: Any = None) -> Any:
+    def rebuild(self, change: Callable[..., Any], split: Any = None, columns: Any = None) -> Any:
         """Return the kernel with ``change`` applied to each of its kernels, from the leaves up.
 
         ``change`` takes a kernel and the columns that it uses (None if ``columns`` is None).
         """
-        parts = self.parts if isinstance(self, through or Kernel) else {}
-        seen = _seen(self, columns)
-        parts = {name: part.rebuilt(change, through, seen) for name, part in parts.items()}
+        parts = self.parts if isinstance(self, split or Kernel) else {}
+        inner = _columns_of_parts(self, columns)
+        parts = {name: part.rebuild(change, split, inner) for name, part in parts.items()}
         return change(self.replace(**parts) if parts else self, columns)
 
-    def folded(
+    def reduce(
         self,
         leaf: Callable[[Any, tuple[int, ...]], T | None],
         add: Callable[[T, T], T | None],
@@ -189,7 +189,7 @@ class Kernel(Value, abc.ABC):
             columns = tuple(columns[c] for c in self.columns)
         elif not isinstance(self, Algebra):
             return leaf(self, columns)
-        values = [part.folded(leaf, add, multiply, scale, columns) for part in self.parts.values()]
+        values = [part.reduce(leaf, add, multiply, scale, columns) for part in self.parts.values()]
         if any(value is None for value in values):
             return None
         times = lambda a, b: None if a is None else multiply(a, b)
@@ -208,28 +208,28 @@ class Kernel(Value, abc.ABC):
             "SkewedChi2, and sums, products, powers, Exp, Columns and Mahalanobis of these."
         )
 
-    def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
+    def vjp(self, X: Rows, Y: Others, needs: NeedsGradient) -> Vjp:
         """Return two functions: one returns K, the other maps ∂E/∂K to gradients of E.
 
-        If ``wanted`` is None, gradients are in the rows X. Otherwise Y must be X, and gradients are
-        in the logarithms of the wanted numbers. Cost: a few kernel matrices in total.
+        If ``needs`` is None, gradients are in the rows X. Otherwise Y must be X, and gradients are
+        in the logarithms of the hyperparameters that need them. Cost: a few kernel matrices.
         """
-        if wanted is None:
+        if needs is None:
             return cache(lambda: self.evaluate(X, Y)), lambda C: self.pullback(X, Y, C)
-        K, back = self.traced_numbers(X)
-        return K, lambda C: differences(self, X, C, wanted, back(C))
+        K, backward = self.hyperparameter_vjp(X)
+        return K, lambda C: differences(self, X, C, needs, backward(C))
 
-    def traced_numbers(self, X: Rows) -> Traced:
-        """Return `traced` with the gradients in those numbers of the kernel that have a formula."""
+    def hyperparameter_vjp(self, X: Rows) -> Vjp:
+        """Return `vjp` with the gradients in the hyperparameters whose slope has a formula."""
         return cache(lambda: self.evaluate(X, X)), lambda _: {}
 
-    def _traced_part(self, name: str, X: Rows, Y: Others, wanted: Wanted) -> Traced:
-        """Return `traced` of a part; paths of numbers start at this kernel."""
+    def _part_vjp(self, name: str, X: Rows, Y: Others, needs: NeedsGradient) -> Vjp:
+        """Return `vjp` of a part; paths of hyperparameters start at this kernel."""
         part = self.parts[name]
-        if wanted is None:
-            return part.traced(X, Y, None)
-        K, back = part.traced(X, Y, lambda place: wanted(place.within(name)))
-        return K, lambda C: {place.within(name): slope for place, slope in back(C).items()}
+        if needs is None:
+            return part.vjp(X, Y, None)
+        K, backward = part.vjp(X, Y, lambda place: needs(place.with_prefix(name)))
+        return K, lambda C: {place.with_prefix(name): slope for place, slope in backward(C).items()}
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -309,19 +309,19 @@ class Constant(Kernel):
         return xp.full(shape, self.value, dtype=like.dtype, device=arrays.device(like))
 
 
-def _seen(kernel: Kernel, columns: Any) -> Any:
+def _columns_of_parts(kernel: Kernel, columns: Any) -> Any:
     """Return the columns that the parts of a kernel use, if the kernel uses ``columns``."""
     if columns is None or not isinstance(kernel, Columns):
         return columns
     return [columns[c] for c in kernel.columns if c < len(columns)]
 
 
-def spectral_within(self: Any, d: int) -> Frequencies | None:
+def inner_spectral(self: Any, d: int) -> Frequencies | None:
     """Return the spectral measure, which is that of the inner kernel."""
     return self.kernel.spectral(d)
 
 
-def exact_within(self: Any, d: int) -> int | None:
+def inner_exact(self: Any, d: int) -> int | None:
     """Return the number of exact features, which is that of the inner kernel."""
     return self.kernel.exact(d)
 
@@ -330,67 +330,67 @@ class Combined(Kernel):
     """A kernel whose values are a function of the values of other kernels of the same rows."""
 
     @abc.abstractmethod
-    def joined(self, *parts: Values) -> Array:
+    def combine(self, *parts: Compute) -> Array:
         """Return k, given functions that return the values of the parts."""
         # NumPy adds and multiplies in place if no variable refers to the result of a call.
 
     @abc.abstractmethod
-    def back(self, C: Array, K: Values, *parts: Values) -> Iterable[Array]:
+    def backward(self, C: Array, K: Compute, *parts: Compute) -> Iterable[Array]:
         """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
     #: Whether K is cached during gradients; False if one operation computes K from the parts.
-    kept: ClassVar[bool] = True
+    caches_values: ClassVar[bool] = True
 
-    def slopes(self, C: Array, *parts: Values) -> dict[Place, float]:
+    def slopes(self, C: Array, *parts: Compute) -> dict[Place, float]:
         """Return gradients in the logarithms of this kernel's fields that have a formula."""
         return {}
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return self.joined(*(partial(part.evaluate, X, Y) for part in self.parts.values()))
+        return self.combine(*(partial(part.evaluate, X, Y) for part in self.parts.values()))
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        return self.joined(*(partial(part.diagonal, X) for part in self.parts.values()))
+        return self.combine(*(partial(part.diagonal, X) for part in self.parts.values()))
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return self.traced(X, Y, None)[1](C)
+        return self.vjp(X, Y, None)[1](C)
 
-    def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
-        each = [self._traced_part(name, X, Y, wanted) for name in self.parts]
-        values, backs = zip(*each, strict=True)
-        joined = lambda: self.joined(*values)
-        K = cache(joined) if self.kept else joined
+    def vjp(self, X: Rows, Y: Others, needs: NeedsGradient) -> Vjp:
+        each = [self._part_vjp(name, X, Y, needs) for name in self.parts]
+        values, backward_functions = zip(*each, strict=True)
+        combined = lambda: self.combine(*values)
+        K = cache(combined) if self.caches_values else combined
 
-        def through(C: Array) -> Any:
-            of_parts = zip(backs, self.back(C, K, *values), strict=True)
-            slopes = [back(slope) for back, slope in of_parts]
-            if wanted is None:
+        def gradients(C: Array) -> Any:
+            of_parts = zip(backward_functions, self.backward(C, K, *values), strict=True)
+            slopes = [backward(slope) for backward, slope in of_parts]
+            if needs is None:
                 return reduce(operator.add, slopes)
             known = reduce(operator.or_, slopes, self.slopes(C, *values))
-            own = any(Place(name) not in known for name in self.tunable)
-            return differences(self, X, C, wanted, known) if own else known
+            is_missing = any(Place(name) not in known for name in self.tunable)
+            return differences(self, X, C, needs, known) if is_missing else known
 
-        return K, through
+        return K, gradients
 
 
 class Algebra(Combined):
     """A sum, product, multiple or power of kernels; its views follow from those of its parts."""
 
     def series(self, d: int) -> PowerSeries | None:
-        return self.folded(lambda part, _: part.series(d), *series.OF_SERIES)
+        return self.reduce(lambda part, _: part.series(d), *series.OF_SERIES)
 
     def zonal(self, d: int) -> RadialKernels | None:
-        return self.folded(lambda part, _: part.zonal(d), *series.OF_RADIALS)
+        return self.reduce(lambda part, _: part.zonal(d), *series.OF_RADIALS)
 
     def exact(self, d: int) -> int | None:
-        return self.folded(lambda part, _: part.exact(d), operator.add, operator.mul)
+        return self.reduce(lambda part, _: part.exact(d), operator.add, operator.mul)
 
     def __repr__(self) -> str:
-        return self.written()
+        return self.to_text()
 
 
-def _enclosed(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
+def _in_brackets(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
     """Return a part as text, in brackets if its operator is one of ``looser``."""
-    return f"({part.written(*how)})" if isinstance(part, looser) else part.written(*how)
+    return f"({part.to_text(*how)})" if isinstance(part, looser) else part.to_text(*how)
 
 
 @dataclass(frozen=True, repr=False)
@@ -411,14 +411,14 @@ class Sum(Algebra):
     left: Part
     right: Part
 
-    def written(self, *how: Any) -> str:
-        return f"{self.left.written(*how)} + {_enclosed(self.right, how, Sum)}"
+    def to_text(self, *how: Any) -> str:
+        return f"{self.left.to_text(*how)} + {_in_brackets(self.right, how, Sum)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         parts = self.left, self.right
         sizes = lambda: [part.at_zero(d) for part in parts]
 
-        def draw(m: int, rng: np.random.Generator, *each: Values) -> Array:
+        def draw(m: int, rng: np.random.Generator, *each: Compute) -> Array:
             W, (a, b) = [one() for one in each], sizes()
             return np.where(rng.random(m) * (a + b) < a, *W)
 
@@ -427,12 +427,12 @@ class Sum(Algebra):
         return spectral.composite(draw, moment, *(part.spectral(d) for part in parts))
 
     fold = lambda _, left, right, add, **_how: add(left, right)
-    kept = False
+    caches_values = False
 
-    def joined(self, *parts: Values) -> Array:
+    def combine(self, *parts: Compute) -> Array:
         return parts[0]() + parts[1]()
 
-    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+    def backward(self, C: Array, K: Compute, *parts: Compute) -> tuple[Array, ...]:
         return C, C
 
 
@@ -454,9 +454,9 @@ class Product(Algebra):
     left: Part
     right: Part
 
-    def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        left, how = _enclosed(self.left, (word, times), Sum), (word, times)
-        return f"{left} {times} {_enclosed(self.right, how, Sum, Product, Scaled)}"
+    def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
+        left, how = _in_brackets(self.left, (word, times), Sum), (word, times)
+        return f"{left} {times} {_in_brackets(self.right, how, Sum, Product, Scaled)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         # Frequencies of an orthogonal block are dependent; the permutation makes pairs independent.
@@ -465,10 +465,10 @@ class Product(Algebra):
 
     fold = lambda _, left, right, multiply, **_how: multiply(left, right)
 
-    def joined(self, *parts: Values) -> Array:
+    def combine(self, *parts: Compute) -> Array:
         return parts[0]() * parts[1]()
 
-    def back(self, C: Array, K: Values, *parts: Values) -> Iterator[Array]:
+    def backward(self, C: Array, K: Compute, *parts: Compute) -> Iterator[Array]:
         yield C * parts[1]()
         yield C * parts[0]()
 
@@ -495,21 +495,21 @@ class Scaled(Algebra):
     scale: TunedPositive
     kernel: Part
 
-    def written(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        inner = _enclosed(self.kernel, (word, times), Sum, Product, Scaled)
+    def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
+        inner = _in_brackets(self.kernel, (word, times), Sum, Product, Scaled)
         return f"{word(self.scale)} {times} {inner}"
 
-    spectral = spectral_within
+    spectral = inner_spectral
     fold = lambda self, value, scale, **_how: scale(self.scale, value)
-    kept = False
+    caches_values = False
 
-    def joined(self, *parts: Values) -> Array:
+    def combine(self, *parts: Compute) -> Array:
         return self.scale * parts[0]()
 
-    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+    def backward(self, C: Array, K: Compute, *parts: Compute) -> tuple[Array, ...]:
         return (self.scale * C,)
 
-    def slopes(self, C: Array, *parts: Values) -> dict[Place, float]:
+    def slopes(self, C: Array, *parts: Compute) -> dict[Place, float]:
         return {Place("scale"): float(self.scale * np.vdot(C, parts[0]()))}
 
 
@@ -536,8 +536,8 @@ class Power(Algebra):
     kernel: Part
     exponent: Counted
 
-    def written(self, *how: Any) -> str:
-        return f"{_enclosed(self.kernel, how, Sum, Product, Scaled, Power)}**{self.exponent}"
+    def to_text(self, *how: Any) -> str:
+        return f"{_in_brackets(self.kernel, how, Sum, Product, Scaled, Power)}**{self.exponent}"
 
     def spectral(self, d: int) -> Frequencies | None:
         p, one = self.exponent, self.kernel.spectral(d)
@@ -546,10 +546,10 @@ class Power(Algebra):
 
     fold = lambda self, value, multiply, **_how: reduce(multiply, [value] * self.exponent)
 
-    def joined(self, *parts: Values) -> Array:
+    def combine(self, *parts: Compute) -> Array:
         return parts[0]() ** self.exponent
 
-    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+    def backward(self, C: Array, K: Compute, *parts: Compute) -> tuple[Array, ...]:
         return (C * (self.exponent * parts[0]() ** (self.exponent - 1)),)
 
 
@@ -563,7 +563,7 @@ class Transformed(Kernel):
     def inputs(self, X: Rows) -> Float[Array, "n e"]:
         """Return the transformed rows f(x), which the inner kernel receives."""
 
-    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
+    def backward(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         """Return gradients in the rows X, from gradients G in the transformed rows."""
         raise UnsupportedKernel(
             f"Gradients in rows require the derivative of the transformation; {self!r} has a "
@@ -577,15 +577,15 @@ class Transformed(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.inputs(X))
 
-    def untransformed(self, X: Rows) -> tuple[Kernel, Rows]:
-        return self.kernel.untransformed(self.inputs(X))
+    def unwrap(self, X: Rows) -> tuple[Kernel, Rows]:
+        return self.kernel.unwrap(self.inputs(X))
 
-    def traced(self, X: Rows, Y: Others, wanted: Wanted) -> Traced:
+    def vjp(self, X: Rows, Y: Others, needs: NeedsGradient) -> Vjp:
         U = self.inputs(X)
-        K, back = self._traced_part("kernel", U, U if Y is X else self.inputs(Y), wanted)
-        if wanted is None:
-            return K, lambda C: self.back(X, back(C))
-        return K, lambda C: differences(self, X, C, wanted, back(C))
+        K, backward = self._part_vjp("kernel", U, U if Y is X else self.inputs(Y), needs)
+        if needs is None:
+            return K, lambda C: self.backward(X, backward(C))
+        return K, lambda C: differences(self, X, C, needs, backward(C))
 
 
 def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
@@ -623,7 +623,7 @@ class Columns(Transformed):
         require_columns("Columns", self.columns, X)
         return arrays.taken(X, np.array(self.columns), axis=1)
 
-    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
+    def backward(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         return G @ arrays.moved(np.eye(X.shape[1])[list(self.columns)], like=G)
 
     def spectral(self, d: int) -> Frequencies | None:

@@ -135,11 +135,11 @@ class Place:
         """Name of the field: the last part of the path."""
         return self.path.rpartition("__")[2]
 
-    def within(self, part: str) -> "Place":
+    def with_prefix(self, part: str) -> "Place":
         """Return the place with ``part__`` before its path: its path in the parent kernel."""
         return Place(f"{part}__{self.path}", self.column)
 
-    def of(self, kernel: Value) -> Any:
+    def get(self, kernel: Value) -> Any:
         """Return the value at this place."""
         value = kernel.get_params()[self.path]
         return value if self.column is None else value[self.column]
@@ -159,7 +159,7 @@ def places_of(kernel: Value) -> list[Place]:
 
 def free_places(kernel: Value) -> list[Place]:
     """Return the places of the numbers that are free."""
-    return [place for place in places_of(kernel) if isinstance(place.of(kernel), Free)]
+    return [place for place in places_of(kernel) if isinstance(place.get(kernel), Free)]
 
 
 def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
@@ -175,10 +175,10 @@ def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
 
 
 def differences(
-    kernel: Any, X: Array, C: Array, wanted: Callable[[Place], bool], known: dict[Place, float]
+    kernel: Any, X: Array, C: Array, needs: Callable[[Place], bool], known: dict[Place, float]
 ) -> dict[Place, float]:
-    """Return Σ C ∘ ∂K/∂log θ of the wanted numbers θ; by differences if not in ``known``."""
+    """Return Σ C ∘ ∂K/∂log θ for each θ that needs it; by differences if not in ``known``."""
     moved = lambda at, h: with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}).evaluate(X, X)
-    others, h = (at for at in places_of(kernel) if wanted(at) and at not in known), 1e-4
+    others, h = (at for at in places_of(kernel) if needs(at) and at not in known), 1e-4
     slope = lambda at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h)
     return known | {at: slope(at) for at in others}

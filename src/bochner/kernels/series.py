@@ -112,7 +112,7 @@ class PowerSeries(NamedArguments):
         logs = lambda n: self.log_derivative(n) - gammaln(n + 1.0) + n * math.log(largest)
         if self.degree is None:
             what = f"PowerSeries: the series must converge at every ⟨x, y⟩; at {largest:.3g}"
-            terms = converged(logs, what)
+            terms = log_terms(logs, what)
         else:
             terms = logs(np.arange(self.degree + 1))
         return horner(tuple(np.exp(terms).tolist()), t / largest)
@@ -130,12 +130,12 @@ def exponential(scale: float = 1.0) -> PowerSeries:
     return PowerSeries(lambda n: n * math.log(scale))
 
 
-def weighted(weight: float, series: PowerSeries) -> PowerSeries:
+def scale_by(weight: float, series: PowerSeries) -> PowerSeries:
     """Return weight · series."""
     return PowerSeries(lambda n: math.log(weight) + series.log_derivative(n), series.degree)
 
 
-def summed(left: PowerSeries, right: PowerSeries) -> PowerSeries:
+def add(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     """Return left + right."""
     degree = None if None in (left.degree, right.degree) else max(left.degree, right.degree)  # type: ignore[type-var]
     return PowerSeries(
@@ -143,7 +143,7 @@ def summed(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     )
 
 
-def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
+def multiply(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     """Return left · right."""
 
     def log_derivative(n: np.ndarray) -> np.ndarray:
@@ -156,7 +156,7 @@ def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     return PowerSeries(log_derivative, degree)
 
 
-def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
+def log_terms(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
     """Return log terms ``logs(0..n)`` of a series; the terms beyond n are below rounding."""
     count, most = 32, 4096
     while count <= most:
@@ -270,7 +270,7 @@ def of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
             log_half = math.log(max(0.5 * largest, 1e-300))
             logs = lambda i: log_weights(series, d, l, len(i)) + (l + 2 * i) * log_half
             what = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
-            order = len(converged(logs, what))
+            order = len(log_terms(logs, what))
         else:
             order = max((series.degree - l) // 2 + 1, 0)
         # Without an envelope only r·s matters: r and s of equal size avoid overflow of powers.
@@ -403,29 +403,29 @@ def monomials(
     return np.stack(each)
 
 
-def _scaled_kernels(scale: float, one: RadialKernels) -> RadialKernels:
-    series = one.power_series and weighted(scale, one.power_series)
+def _scale_kernels(scale: float, one: RadialKernels) -> RadialKernels:
+    series = one.power_series and scale_by(scale, one.power_series)
     matrices = lambda degree, r, s: scale * one.matrices(degree, r, s)
     return replace(one, matrices=matrices, power_series=series)
 
 
-def _added_kernels(left: RadialKernels, right: RadialKernels) -> RadialKernels:
+def _add_kernels(left: RadialKernels, right: RadialKernels) -> RadialKernels:
     series = None
     if left.power_series and right.power_series and left.decay == right.decay:
-        series = summed(left.power_series, right.power_series)
+        series = add(left.power_series, right.power_series)
     matrices = lambda degree, r, s: left.matrices(degree, r, s) + right.matrices(degree, r, s)
     decay = left.decay if series else 0.0
     return RadialKernels(left.n_inputs, matrices, power_series=series, decay=decay)
 
 
-def _multiplied_kernels(left: RadialKernels, right: RadialKernels) -> RadialKernels | None:
+def _multiply_kernels(left: RadialKernels, right: RadialKernels) -> RadialKernels | None:
     """Return the radial kernels of a product: its series is the product of the factors'."""
     if left.power_series is None or right.power_series is None:
         return None
-    both = multiplied(left.power_series, right.power_series)
+    both = multiply(left.power_series, right.power_series)
     return of_series(left.n_inputs, both, left.decay + right.decay)
 
 
 #: Functions for the series, and the radial kernels, of a sum, a product and a multiple.
-OF_SERIES = summed, multiplied, weighted
-OF_RADIALS = _added_kernels, _multiplied_kernels, _scaled_kernels
+OF_SERIES = add, multiply, scale_by
+OF_RADIALS = _add_kernels, _multiply_kernels, _scale_kernels

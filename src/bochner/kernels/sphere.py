@@ -104,7 +104,7 @@ class OnSphere(Transformed):
         require_places("OnSphere", X)
         return unit_vectors(X) * self.radius
 
-    def back(self, X: Float[Array, "n 2"], G: Float[Array, "n 3"]) -> Float[Array, "n 2"]:
+    def backward(self, X: Float[Array, "n 2"], G: Float[Array, "n 3"]) -> Float[Array, "n 2"]:
         xp, turn = array_namespace(X), math.pi / 180
         phi, lam = X[:, 0] * turn, X[:, 1] * turn
         along = G[:, 0] * xp.cos(lam) + G[:, 1] * xp.sin(lam)
@@ -113,7 +113,7 @@ class OnSphere(Transformed):
         return xp.stack([north, xp.cos(phi) * across], axis=1) * (turn * self.radius)
 
 
-def named_on_sphere(kernel: Kernel | str) -> Kernel:
+def as_sphere_kernel(kernel: Kernel | str) -> Kernel:
     """Coerce a kernel or the name of a family to a kernel on the sphere."""
     kernel = "gaussian" if isinstance(kernel, str) and kernel == "auto" else kernel
     return OnSphere(kernel) if isinstance(kernel, str) else kernel
@@ -133,13 +133,13 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
         )
     degrees = np.array([1.0, 30.0, 120.0])  # an isotropic k is equal along a meridian and equator
     value = kernel(np.zeros((1, 2)), np.stack([np.zeros_like(degrees), degrees], axis=1))[0]
-    if not np.allclose(value, _at(kernel, degrees), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
+    if not np.allclose(value, _arc(kernel, degrees), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
         raise UnsupportedKernel(
             "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
             f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."
         )
     theta, weights = angles(3, degree, towards_zero=True)
-    values = _at(kernel, np.rad2deg(theta)) * weights
+    values = _arc(kernel, np.rad2deg(theta)) * weights
     variances = np.array([values @ P for P in gegenbauers(degree, 3, np.cos(theta))])
     if variances.min() < -1e-12 * float(np.abs(values).sum()):
         raise NotPositive(
@@ -149,7 +149,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     return np.maximum(variances, 0.0)
 
 
-def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
+def _arc(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
     """Return k between the north pole and points at these angles from it, in degrees."""
     places = np.stack([90.0 - angles, np.zeros_like(angles)], axis=1)
     return kernel(np.array([[90.0, 0.0]]), places)[0]
@@ -201,7 +201,7 @@ def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
             )
         return Columns(part, tuple(3 + c - sum(g < c for g in globe) for c in columns))
 
-    return kernel.rebuilt(change, (Combined, Columns), ALL)
+    return kernel.rebuild(change, (Combined, Columns), ALL)
 
 
 def of_degrees(variances: Float[Array, " l"], X: Float[Array, "n 2"]) -> Float[Array, "n n"]:

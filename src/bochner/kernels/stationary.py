@@ -18,7 +18,7 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, series, spectral
-from bochner.kernels.kernel import Kernel, Scaled, Traced, require_finite
+from bochner.kernels.kernel import Kernel, Scaled, Vjp, require_finite
 from bochner.kernels.numbers import Place, TunedNumbers, TunedPositive
 from bochner.kernels.series import RadialKernels
 
@@ -58,7 +58,7 @@ class Compilable(Stationary):
     compiled: ClassVar[Any] = None
 
     @property
-    def looped(self) -> bool:
+    def is_looped(self) -> bool:
         """Whether central differences by the compiled loop are faster than formulas of slopes."""
         return self.compiled is not None and isinstance(self.lengthscale, float)
 
@@ -113,14 +113,14 @@ class Radial(Compilable):
         slope = np.divide(up - down, 2 * h * s, out=np.zeros_like(s), where=s > 0)
         return self.profile(s), slope
 
-    def traced_numbers(self, X: Rows) -> Traced:
-        if self.looped:
-            return super().traced_numbers(X)
+    def hyperparameter_vjp(self, X: Rows) -> Vjp:
+        if self.is_looped:
+            return super().hyperparameter_vjp(X)
         U, _ = self.in_units(X, X)
-        s = distances.squared(U, U)
+        s = distances.squared_distances(U, U)
         K, slope = self.with_slope(s)
 
-        def through(C: Array) -> dict[Place, float]:
+        def gradients(C: Array) -> dict[Place, float]:
             R = C * slope
             if not isinstance(self.lengthscale, tuple):
                 return {Place("lengthscale"): -2 * float(np.vdot(R, s))}
@@ -128,7 +128,7 @@ class Radial(Compilable):
             each = -2 * squares + 4 * np.einsum("ij,ij->j", U, R @ U)
             return {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
 
-        return lambda: K, through
+        return lambda: K, gradients
 
     @property
     @abc.abstractmethod
@@ -143,10 +143,10 @@ class Radial(Compilable):
         return None if others else series.of_distance(self.profile, scale, d)
 
     def block(self, X: Rows, Y: Others) -> Pairs:
-        return self.profile(distances.squared(X, Y))
+        return self.profile(distances.squared_distances(X, Y))
 
     def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        M = 2.0 * C * self.with_slope(distances.squared(X, Y))[1]
+        M = 2.0 * C * self.with_slope(distances.squared_distances(X, Y))[1]
         return array_namespace(M).sum(M, axis=1)[:, None] * X - M @ Y
 
 
@@ -157,9 +157,9 @@ class CoordinateWise(Compilable):
     def rate(self, delta: Pairs) -> Pairs:
         """Return ∂ log k/∂δ for differences δ of one column, in units of its lengthscale."""
 
-    def traced_numbers(self, X: Rows) -> Traced:
-        K, back = super().traced_numbers(X)
-        return K, back if self.looped else lambda C: column_slopes(self, X, C * K())
+    def hyperparameter_vjp(self, X: Rows) -> Vjp:
+        K, backward = super().hyperparameter_vjp(X)
+        return K, backward if self.is_looped else lambda C: column_slopes(self, X, C * K())
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of this column."""
@@ -370,7 +370,7 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
     if not isinstance(leaf, Radial):
         return kernel, np.ones(d)
     of_unit = lambda part, _: part.replace(lengthscale=1.0) if isinstance(part, Radial) else part
-    return kernel.rebuilt(of_unit), 1.0 / np.asarray(leaf.spectral(d).scales)
+    return kernel.rebuild(of_unit), 1.0 / np.asarray(leaf.spectral(d).scales)
 
 
 def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array) -> Rows:

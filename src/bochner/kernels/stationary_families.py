@@ -14,7 +14,7 @@ from bochner._core.checks import bounded, each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
-from bochner.kernels.kernel import Traced
+from bochner.kernels.kernel import Vjp
 from bochner.kernels.numbers import TUNED, TunedNumbers, TunedPositive, free_or
 from bochner.kernels.series import horner
 
@@ -282,8 +282,8 @@ class Periodic(stationary.Stationary):
                 total = total + wave * wave * (-2.0 / length**2)
             return xp.exp(total)
 
-        A = _within(X, periods)
-        B = A if Y is X else _within(Y, periods)
+        A = _modulo(X, periods)
+        B = A if Y is X else _modulo(Y, periods)
         return distances.by_blocks(block, A, B, X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -292,8 +292,8 @@ class Periodic(stationary.Stationary):
         rate = lambda gap, k: -turns[k] / lengths[k] ** 2 * xp.sin(turns[k] * gap)
         return stationary.by_columns(C * self.evaluate(X, Y), rate, X, Y)
 
-    def traced_numbers(self, X: Rows) -> Traced:
-        K, _ = super().traced_numbers(X)
+    def hyperparameter_vjp(self, X: Rows) -> Vjp:
+        K, _ = super().hyperparameter_vjp(X)
         return K, lambda C: stationary.column_slopes(self, X, C * K())
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
@@ -387,7 +387,7 @@ class SpectralMixture(stationary.Stationary):
         return total
 
 
-def _within(X: Rows, periods: tuple[float, ...]) -> Rows:
+def _modulo(X: Rows, periods: tuple[float, ...]) -> Rows:
     """Return sign(X) (|X| mod period) in float64, without rounding; |X| < period is unchanged."""
     X = in_float64(X)
     xp = array_namespace(X)
@@ -408,5 +408,5 @@ def _wave(
     xp = array_namespace(A, B)
     m, s = (xp.asarray(v, dtype=A.dtype, device=device(A)) for v in (mean, scale))
     turns = (xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]) / (2 * math.pi)
-    near = distances.squared(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
+    near = distances.squared_distances(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
     return xp.exp(-0.5 * near), 2 * math.pi * _part(turns, dtype), m, s

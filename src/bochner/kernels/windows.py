@@ -116,7 +116,7 @@ class Windows(Kernel):
                 windows = U if is_sparse(U) else _where(has[:, None], U)
                 yield slice(None), windows, _where(has, shares)
 
-    def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
+    def sum_windows(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
         """Return Σ_i f(x_i)/s(x) over the windows x_i of each row x; f is ``of_windows``."""
         if not isinstance(X, np.ndarray):
             return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
@@ -166,7 +166,7 @@ class Windows(Kernel):
                 K[before, rows] = K[rows, before].T
             return K
         of_pair = lambda U, V: self.kernel.evaluate(U, U if same else V)
-        return self.summed(X, lambda U: self.summed(Y, lambda V: of_pair(U, V).T).T)
+        return self.sum_windows(X, lambda U: self.sum_windows(Y, lambda V: of_pair(U, V).T).T)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if X.shape[0] == 0:
@@ -180,9 +180,9 @@ class Windows(Kernel):
             parts = ((V, a[:, None] * C[rows, :][:, j] * b) for j, V, b in self.positions(Y))
             return sum(self.kernel.pullback(U, V, part) for V, part in parts)
 
-        return self.back(X, of_windows)
+        return self.backward(X, of_windows)
 
-    def back(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
+    def backward(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
         """Return gradients in rows; ``of_windows`` returns those in the windows of a position."""
         total = array_namespace(X).zeros_like(X)
         for i, (rows, U, share) in enumerate(self.positions(X)):

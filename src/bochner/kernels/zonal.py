@@ -115,16 +115,16 @@ class Homogeneous(Kernel):
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
         V, s = (U, r) if Y is X else directions(Y)
-        squared = distances.squared
+        squared = distances.squared_distances
         block = lambda A, B: self.profile(Angle.of_chords(squared(A, B), squared(A, -B)))
         K = distances.by_blocks(block, U, V)
-        return lengthened(self, K, r[:, None], s[None, :])
+        return multiply_by_norms(self, K, r[:, None], s[None, :])
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         U, r = directions(X)
         squares = squared_norms(U)
         values = self.profile(Angle.of_chords(0.0 * squares, squares))
-        return lengthened(self, values, r, r)
+        return multiply_by_norms(self, values, r, r)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class NeuralTangent(Homogeneous):
 def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
     """Return the rows of X divided by their norms, and the norms; zero rows are unchanged."""
 
-    def over(A: Array, v: Array) -> Array:
+    def divide_rows(A: Array, v: Array) -> Array:
         """Return A with row i divided by v_i; rows with v_i = 0 do not change."""
         xp = array_namespace(v)
         v = xp.where(v == 0, xp.ones_like(v), v)[:, None]
@@ -262,12 +262,12 @@ def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
         largest = abs(X).max(axis=1).toarray().reshape(-1).astype(X.dtype)
     else:
         largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
-    scaled = over(X, largest)  # prevents underflow and overflow of squares
+    scaled = divide_rows(X, largest)  # prevents underflow and overflow of squares
     norms = xp.sqrt(squared_norms(scaled))
-    return over(scaled, norms), norms * largest
+    return divide_rows(scaled, norms), norms * largest
 
 
-def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
+def multiply_by_norms(kernel: Any, K: Array, *norms: Array) -> Array:
     """Return K times the norms to the power p of the kernel; refuse an overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         for r in norms if kernel.degree else ():
@@ -284,7 +284,7 @@ def _squared_relu(angle: Angle) -> Array:
     """Return J_2/π = (w + ½ w cos w − 3/2 sin w)/π with w = 2(π − θ); J_2 as in `ArcCosine`."""
     xp = array_namespace(angle.phi)
     closed = 3.0 * angle.sin * angle.cos + angle.phi * (1.0 + 2.0 * angle.cos * angle.cos)
-    J = xp.where(angle.phi < SMALL, _odd(2.0 * angle.phi, _SQUARED, 2.0 * SMALL), closed)
+    J = xp.where(angle.phi < SMALL, _poly(2.0 * angle.phi, _SQUARED, 2.0 * SMALL), closed)
     return J * (1.0 / math.pi)
 
 
@@ -294,11 +294,11 @@ def _layer(angle: Angle, obtuse: bool = True) -> Angle:
     # (sin θ − θ cos θ)/(2π), with error 2e-15 for all θ; cosines lose half the digits near 0.
     xp = array_namespace(angle.theta)
     closed = angle.sin - angle.theta * angle.cos
-    lune = xp.where(angle.theta < SMALL, _odd(angle.theta, _LUNE, SMALL), closed)
+    lune = xp.where(angle.theta < SMALL, _poly(angle.theta, _LUNE, SMALL), closed)
     half = xp.clip(angle.half - lune * (0.5 / math.pi), min=0.0, max=0.5)
     cos = 1.0 - 2.0 * half
     if obtuse:  # near θ = π, 1 − 2 half cancels
-        cos = xp.where(angle.phi < SMALL, _odd(angle.phi, _LUNE, SMALL) * (1.0 / math.pi), cos)
+        cos = xp.where(angle.phi < SMALL, _poly(angle.phi, _LUNE, SMALL) * (1.0 / math.pi), cos)
     theta = 2.0 * xp.asin(xp.sqrt(half))
     return Angle(theta, math.pi - theta, half, 2.0 * xp.sqrt(half * (1.0 - half)), cos)
 
@@ -310,7 +310,7 @@ _SQUARED = tuple((-1) ** k * (k - 1) / math.factorial(2 * k + 1) * (k > 0) for k
 """Coefficients of x^(2k+1) in x + ½ x cos x − 3/2 sin x, which is x⁵/120 near zero."""
 
 
-def _odd(x: Array, terms: tuple[float, ...], largest: float) -> Array:
+def _poly(x: Array, terms: tuple[float, ...], largest: float) -> Array:
     """Return Σ_k terms[k] x^(2k+1) for x ≤ largest; larger x are clipped."""
     x = array_namespace(x).clip(x, max=largest)
     return horner(terms, x * x) * x
@@ -372,7 +372,7 @@ class Zonal(Kernel):
 
         K = distances.by_blocks(block, U, V)
         if self.power:
-            return lengthened(self, K, r[:, None], s[None, :])
+            return multiply_by_norms(self, K, r[:, None], s[None, :])
         xp = array_namespace(K)
         return xp.where((r[:, None] == 0) | (s[None, :] == 0), self.coefficients[0], K)
 
@@ -380,7 +380,7 @@ class Zonal(Kernel):
         norms = directions(X)[1]
         total = math.fsum(self.gegenbauer_coefficients(X.shape[1], len(self.coefficients)))
         if self.power:
-            return lengthened(self, total * norms**0, norms, norms)
+            return multiply_by_norms(self, total * norms**0, norms, norms)
         xp = array_namespace(norms)
         return xp.where(norms == 0, self.coefficients[0] + 0.0 * norms, total + 0.0 * norms)
 

@@ -311,7 +311,7 @@ def _by_gradient(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
     model, X = cast("Differentiable", inspection.model), inspection.X.astype(np.float64)
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(inspection.X))])
     if isinstance(model.kernel_, Monotone):
-        slopes = model.kernel_.back(X, np.ones_like(X))[:, :, None]
+        slopes = model.kernel_.backward(X, np.ones_like(X))[:, :, None]
         G, X = np.divide(G, slopes, out=0 * G, where=slopes > 0), model.kernel_.inputs(X)
     for _, places in inspection.columns:
         covariance = np.atleast_2d(np.cov(X[:, places], rowvar=False, bias=True))

@@ -27,7 +27,7 @@ from bochner._core.text import HtmlResult, axes_for
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sphere import OnSphere, is_on_sphere, named_on_sphere
+from bochner.kernels.sphere import OnSphere, as_sphere_kernel, is_on_sphere
 from bochner.models.gaussian_process.observed import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.selection.spec import NAMED, as_kernel
@@ -608,7 +608,7 @@ class Variogram:
         unit = np.eye(self.n_columns)[0] if self.direction is None else self.direction
         start: Any
         if self.metric == "great-circle":
-            unit, start = np.array([0.0, 1.0]), named_on_sphere(kernel)
+            unit, start = np.array([0.0, 1.0]), as_sphere_kernel(kernel)
             if not isinstance(start, OnSphere):
                 raise UnsupportedKernel(
                     "Variogram.fit requires OnSphere(...) for great-circle distances, or a "

@@ -217,7 +217,7 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
     if not all(has(leaf) or isinstance(leaf, Constant) for leaf, _ in kernel.leaves(Kernel)):
         return None
     longer = lambda part: part.replace(lengthscale=rounded(times(part.lengthscale, factor)))
-    return kernel.rebuilt(lambda part, _: longer(part) if has(part) else part)
+    return kernel.rebuild(lambda part, _: longer(part) if has(part) else part)
 
 
 class AtDensity(NamedTuple):

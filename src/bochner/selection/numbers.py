@@ -127,28 +127,28 @@ def tune_numbers(
     if (
         rows.amplitude is None and weights is not None
     ):  # all weights are free: their sum is set to one
-        total = sum(place.of(tuned) for place in weights)
-        tuned = with_numbers(tuned, {place: place.of(tuned) / total for place in weights})
+        total = sum(place.get(tuned) for place in weights)
+        tuned = with_numbers(tuned, {place: place.get(tuned) / total for place in weights})
     # Errors of a period accumulate over many periods: seven digits
     round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else significant(x)
-    numbers = {place: round_(place.name, place.of(tuned)) for place in places}
+    numbers = {place: round_(place.name, place.get(tuned)) for place in places}
     return recorded(criterion, with_numbers(tuned, numbers), end, len(places))
 
 
 def _at_starts(kernel: Kernel) -> Kernel:
-    return with_numbers(kernel, {at: at.of(kernel).start or 1.0 for at in free_places(kernel)})
+    return with_numbers(kernel, {at: at.get(kernel).start or 1.0 for at in free_places(kernel)})
 
 
 def opened(kernel: Kernel) -> Kernel:
     """Return the kernel with free numbers and a weight for each term."""
     # Scale factors are moved out of products. If no number is free, all become free at their
     # present values, except smoothness, power and zeros.
-    kernel = kernel.rebuilt(_lifted)
+    kernel = kernel.rebuild(_lifted)
     if not has_free(kernel):
         places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
-        known = {place: place.of(kernel) for place in places}
+        known = {place: place.get(kernel) for place in places}
         kernel = with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
-    return kernel.rebuilt(_weighted)
+    return kernel.rebuild(_weighted)
 
 
 def _lifted(kernel: Kernel, _: Any) -> Kernel:
@@ -212,7 +212,7 @@ class OnNumbers(Objective):
         ranges: dict[Place, NumberRange] = {}
         for place in free_places(self.start):
             about = _owner_of(self.start, place, self.rows.X)
-            ranges[place] = _suggested(place, *about, self.rows).within(place.of(self.start))
+            ranges[place] = _suggested(place, *about, self.rows).within(place.get(self.start))
         return ranges
 
     @cached_property
@@ -225,7 +225,7 @@ class OnNumbers(Objective):
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         rows = self.rows
-        values, through = self.kernel(at).traced(rows.X, rows.X, self.numbers.__contains__)
+        values, through = self.kernel(at).vjp(rows.X, rows.X, self.numbers.__contains__)
         problem = KernelRows(values(), rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         slopes = through(score.by_kernel)

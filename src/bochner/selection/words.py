@@ -24,7 +24,7 @@ Spread = Float[Array, " d"] | None
 def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """Return a short description of a kernel, lengthscales in units of the columns' ``spread``."""
     if isinstance(kernel, Algebra):
-        return kernel.written(lambda part: _within(part, names, spread), "×")
+        return kernel.to_text(lambda part: _within(part, names, spread), "×")
     if isinstance(kernel, Columns):
         inner = _named(names, kernel.columns)
         widths = None if spread is None else spread[[*kernel.columns]]

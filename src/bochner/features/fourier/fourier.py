@@ -77,7 +77,7 @@ class Fourier(Method):
             )
 
     @property
-    def numbers_each(self) -> int | None:  # type: ignore[override]
+    def floats_each(self) -> int | None:  # type: ignore[override]
         chained = placements.Structured | placements.Fastfood  # not stored as a matrix
         return 3 if isinstance(self.placement, chained) else None
 
@@ -327,7 +327,7 @@ class HistogramSampling(Method):
     True
     """
 
-    numbers_each = 1
+    floats_each = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import box_of_rows, given_box
 from bochner.features.map import FeatureMap, Method, Request
 from bochner.kernels import equispaced
-from bochner.kernels.basis import checked_box
+from bochner.kernels.basis import as_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.gram import ToeplitzGram
 from bochner.sums.fourier import BoxPlaces, nufft
@@ -72,9 +72,9 @@ class FourierGrid(Method):
     """
 
     tolerance: Annotated[float, bounded(share, 1e-12, 1)] = 1e-4  # float64 does not resolve less
-    box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
+    box: Annotated[tuple[tuple[float, float], ...] | None, optional(as_box)] = None
 
-    numbers_each = 0
+    floats_each = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,23 +246,23 @@ def grid_of(
             images += moved
     spacing = 2 * math.pi / period
     far = np.any(period > TAPERED_FROM * lengths)
-    short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
+    short = _taper(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
     # For every kernel, a period 8 times that of the taper needs more modes.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
     kernel = equispaced.on_frequencies(kernel, spacing)
 
-    def sampled(a: int, t: Array) -> Array:
+    def values_along(a: int, t: Array) -> Array:
         most = 0 if equispaced.is_cyclic(kernel, a, d) else 2
         images = np.abs(t + period[a] * np.arange(-most, most + 1)[:, None])
         return _along(kernel, a, d)(images.ravel()).reshape(images.shape).sum(axis=0)
 
-    extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
+    extent = [_extent(kernel, spacing, a, values_along, tolerance)[0] for a in range(d)]
     grid = Frequencies(spacing, tuple(extent), images)
     return grid if short is None or short.waves >= grid.waves else short
 
 
-def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
+def _taper(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
     """Return frequencies of the tapered kernel; None if negative weights are not negligible."""
     d, before = len(lengths), None
     if any(
@@ -271,7 +271,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
     ):
         return None
     for first in range(len(TAPERS)):
-        grid = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
+        grid = _modes_by_taper(kernel, lengths, tolerance, TAPERS[first:])
         if grid is None or d == 1:
             return grid
         if before is not None and np.array_equal(grid.spacing, before.spacing):
@@ -286,7 +286,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
     return None
 
 
-def _tapered_by(
+def _modes_by_taper(
     kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
 ) -> Frequencies | None:
     """Return frequencies with, per axis, the first width whose negative weights are negligible."""
@@ -295,11 +295,11 @@ def _tapered_by(
     share = 0.5 if d > 2 else 1.0
     # Axes without a width yet have the largest spacing, and so the largest weights.
     spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []
-    steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
+    steady, falling = equispaced.split_periodic(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
     terms = () if steady is None else equispaced.seasons(steady, 0, d)
 
-    def sampled(a: int, t: Array) -> Array:
+    def values_along(a: int, t: Array) -> Array:
         values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
         if steady is None:
             return values
@@ -312,7 +312,7 @@ def _tapered_by(
                 multiple = equispaced.common_period(terms, a, length, period, tolerance / 8)
                 period, moved = multiple
             spacing[a] = 2 * math.pi / period
-            m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
+            m, negative = _extent(kernel, spacing, a, values_along, tolerance * share)
             if not negative:
                 break
         else:
@@ -350,7 +350,7 @@ def _extent(
     kernel: Kernel,
     spacing: Float[Array, " d"],
     a: int,
-    sampled: Callable[[int, Array], Array],
+    values_along: Callable[[int, Array], Array],
     tolerance: float,
 ) -> tuple[int, bool]:
     """Return m along axis a, and whether its negative weights are larger than rounding errors.
@@ -371,7 +371,7 @@ def _extent(
     )
     samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
     while samples <= 4 * most:
-        half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
+        half = values_along(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
         signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
         weights = np.maximum(signed, 0.0)
         largest = weights * variance  # bound of the weights with this j_a
@@ -423,7 +423,7 @@ def equispaced_map(
     if too_many:
         raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")
     require_room(size, what, remedy)
-    return _mapped(kernel, lower, upper, grid)
+    return _make_map(kernel, lower, upper, grid)
 
 
 def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
@@ -443,10 +443,10 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
     while grid.waves > width:  # n_features is too small for any tolerance
         longest = int(np.argmax(grid.extent))
         grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
-    return _mapped(kernel, lower, upper, grid)
+    return _make_map(kernel, lower, upper, grid)
 
 
-def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
+def _make_map(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
     variance = float(kernel.diag(np.zeros((1, len(lower))))[0])
     lengths = upper - lower if grid.tapered else None
     flat = equispaced.equispaced_weights(kernel, grid.spacing, grid.extent, lengths).ravel()

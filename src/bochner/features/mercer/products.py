@@ -32,7 +32,7 @@ from bochner.kernels.stationary import CoordinateWise, Gaussian
 Halves = Any
 
 
-def factored(rows: Array) -> Halves:
+def split_products(rows: Array) -> Halves:
     """Return the halves of the products of rows[:, 0], rows[:, 1], … of a table."""
     if rows.shape[1] == 1:
         return rows[:, 0]
@@ -40,15 +40,15 @@ def factored(rows: Array) -> Halves:
     left, right = (
         np.unique(part, axis=0, return_inverse=True) for part in (rows[:, :half], rows[:, half:])
     )
-    return factored(left[0]), factored(right[0]), left[1].ravel(), right[1].ravel()
+    return split_products(left[0]), split_products(right[0]), left[1].ravel(), right[1].ravel()
 
 
-def multiplied(halves: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
+def multiply(halves: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
     """Return the products of rows of the table."""
     if not isinstance(halves, tuple):
         return taken(table, halves, axis=0)
     left, right, i, j = halves
-    return taken(multiplied(left, table), i, axis=0) * taken(multiplied(right, table), j, axis=0)
+    return taken(multiply(left, table), i, axis=0) * taken(multiply(right, table), j, axis=0)
 
 
 class Products(FeatureMap):
@@ -73,7 +73,7 @@ class Products(FeatureMap):
         halves, width, factors = self.halves, self.n_features, self.amplitudes
         if not (isinstance(X, np.ndarray) or is_sparse(X)):
             xp = array_namespace(X)
-            Z = xp.permute_dims(multiplied(halves, xp.astype(self.table(X), X.dtype)), (1, 0))
+            Z = xp.permute_dims(multiply(halves, xp.astype(self.table(X), X.dtype)), (1, 0))
             return Z if factors is None else Z * moved(factors, like=Z)
         Z = np.empty((X.shape[0], width), dtype=X.dtype)
         step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
@@ -88,7 +88,7 @@ class Products(FeatureMap):
                 if isinstance(halves, tuple):
                     sides = [buffer[: width * n].reshape(width, n) for buffer in buffers[:2]]
                     for side, half, rows in zip(sides, halves[:2], halves[2:], strict=True):
-                        np.take(multiplied(half, part), rows, axis=0, out=side, mode="clip")
+                        np.take(multiply(half, part), rows, axis=0, out=side, mode="clip")
                     np.multiply(sides[0], sides[1], out=out)
                 else:
                     out[...] = part[halves]
@@ -127,7 +127,7 @@ class Explicit(Method):
     MonomialMap(kernel=Polynomial(degree=2, offset=1.0, scale=1.0), n_inputs=3, n_features=10)
     """
 
-    numbers_each = 0
+    floats_each = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class BasisMap(Products):
 
     @cached_property
     def halves(self) -> Halves:
-        return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
+        return split_products(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -205,7 +205,7 @@ class LaplacianEigenfunctions(Method):
     """
 
     boundary: Annotated[float | None, optional(bounded(finite, 1, math.inf))] = None
-    box: Annotated[tuple[tuple[float, float], ...] | None, optional(basis.checked_box)] = None
+    box: Annotated[tuple[tuple[float, float], ...] | None, optional(basis.as_box)] = None
     conditions: basis.Conditions = "dirichlet"
 
 
@@ -230,13 +230,13 @@ class EigenfunctionMap(Products):
 
     @cached_property
     def halves(self) -> Halves:
-        return factored(self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]]))
+        return split_products(self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]]))
 
     def table(self, X: Float[Array, "n d"], axis: int | None = None) -> Float[Array, "m n"]:
         """Return the values of all functions; for column ``axis`` their derivatives."""
         xp, X = in_double(dense(X))
         lower, length = (moved(side[:, None], like=X) for side in (self.lower, self.length))
-        unit = basis.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
+        unit = basis.into_unit((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
         kind = self.conditions, self.shift
         counts = enumerate(self.indices.max(axis=0).tolist())
         parts = [basis.waves(m, unit[j, :], self.length[j], kind, j == axis) for j, m in counts]
@@ -247,7 +247,7 @@ class EigenfunctionMap(Products):
         roots, lower, length = (moved(np.asarray(each), like=X) for each in numbers)
         C = xp.permute_dims(C * roots, (1, 0))
         tables = (xp.astype(self.table(X, j), X.dtype) for j in range(self.n_inputs))
-        G = xp.stack([xp.sum(C * multiplied(self.halves, T), axis=0) for T in tables], axis=1)
+        G = xp.stack([xp.sum(C * multiply(self.halves, T), axis=0) for T in tables], axis=1)
         inside = xp.abs(X - lower - length / 2) <= length / 2
         return G if self.conditions == "periodic" else xp.where(inside, G, xp.zeros_like(G))
 
@@ -291,7 +291,7 @@ def _sines(
     of_leaf = lambda leaf, _: leaf.spectral(len(unit)).log_density(W) + constant
     add = lambda *logs: logsumexp(logs, axis=0)
     times = lambda scale, logs: logs + math.log(scale)
-    weights: Array = kernel.folded(of_leaf, add, lambda *_: None, times)
+    weights: Array = kernel.reduce(of_leaf, add, lambda *_: None, times)
     best = np.argsort(-weights, kind="stable")[:width]
     chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
     return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
@@ -317,7 +317,7 @@ def draw_modes(
             f"LaplacianEigenfunctions requires the {len(kernel.box)} columns of the box "
             f"of {kernel!r}; got {ask.n_inputs}."
         )
-    count = ask.n_features if kernel.closed else min(ask.n_features, kernel.terms)
+    count = ask.n_features if kernel.has_closed_form else min(ask.n_features, kernel.terms)
     numbers, eigenvalues = basis.modes(kernel.box, count, kernel.conditions)
     roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.box).T
     parts = (0.0, numbers + 1, roots, kernel.conditions)
@@ -357,7 +357,7 @@ def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
     times = lambda a, b: b if a == ONE else a if b == ONE else a * b
     multiply = lambda left, right: tuple(map(times, left, right))
     scale = lambda size, each: (times(Constant(size), each[0]), *each[1:])
-    return kernel.folded(leaf, add, multiply, scale, tuple(range(d)))
+    return kernel.reduce(leaf, add, multiply, scale, tuple(range(d)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +375,7 @@ class ColumnwiseMap(Products):
     @cached_property
     def halves(self) -> Halves:
         starts = np.cumsum([0, *(w.shape[1] for w in self.weights[:-1])])
-        return factored(self.indices + starts)
+        return split_products(self.indices + starts)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -499,23 +499,23 @@ class HermiteMap(Products):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         plain = isinstance(X, np.ndarray) or is_sparse(X)
         if native.HAVE_NATIVE and plain and len(self._counts) <= FEW:
-            return self._compiled(X)
+            return self._compiled_features(X)
         return super().features(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients of φ(x)·C, by the rule g_k' = step √k g_{k−1}."""
-        xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._lowered)
+        xp, Z, U, J = (array_namespace(X), self.features(X), self._coordinates(X), len(self._steps))
         _, decay, _, _ = mehler(self.spread)
         G = moved(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
             xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
-            for v, less, factor in self._lowered
+            for v, less, factor in self._steps
         ]
         G = xp.concat([G[:J, :] + xp.stack(steps, axis=0), G[J:, :]], axis=0)
         return xp.permute_dims(moved(self.axes, like=X) @ G, (1, 0))
 
     @cached_property
-    def _lowered(self) -> list[tuple[Array, Array, Array]]:
+    def _steps(self) -> list[tuple[Array, Array, Array]]:
         """For each axis: indices of features, of those one degree lower, and factors step √k."""
         blocks, (_, _, steps, _) = [], mehler(self.spread)
         for j, step in zip(range(self.indices.shape[1]), steps, strict=False):
@@ -525,7 +525,7 @@ class HermiteMap(Products):
             blocks.append((columns, less, step * self.indices[columns, j] ** 0.5))
         return blocks
 
-    def _compiled(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+    def _compiled_features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the products by a compiled recurrence; rows far from the mean use the tables."""
         Z = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
         J, D = self.indices.shape[1], self.n_features
@@ -572,7 +572,7 @@ class HermiteMap(Products):
     @cached_property
     def halves(self) -> Halves:
         starts = np.cumsum([0, *self._counts])  # degree by degree
-        return factored(starts[self.indices] + np.arange(self.indices.shape[1]))
+        return split_products(starts[self.indices] + np.arange(self.indices.shape[1]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of all axes and degrees; the first includes axes with degree 0 only."""

@@ -342,7 +342,7 @@ class MercerHarmonic(Method):
     True
     """
 
-    numbers_each = 0
+    floats_each = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -537,7 +537,7 @@ def _components(degrees: Int[Array, " B"]) -> Int[Array, " B"]:
     return np.arange(len(degrees)) - np.searchsorted(degrees, degrees)
 
 
-def _first(order: int, radials: Radials) -> Radials:
+def _first_components(order: int, radials: Radials) -> Radials:
     """Return the radial functions of the first ``order`` components."""
     return radials.subset(np.flatnonzero(_components(radials.degrees) < order))
 
@@ -560,7 +560,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         # The order is a compromise of bias and noise; in one column there is no noise.
         if method.order is None and ask.n_inputs > 1 and _components(radials.degrees).any():
             order = _best_order(radials, U, r, ask.n_features)
-            radials = _first(order, radials)
+            radials = _first_components(order, radials)
     order = int(_components(radials.degrees).max(initial=0)) + 1
     m = ask.n_features // order
     ask.require_width(order, "Gegenbauer", "the order, for one direction")
@@ -625,7 +625,7 @@ def _monomial(
         tails = np.cumsum(terms[:0:-1])[::-1]  # sum of the terms after n
         small = tails <= NEGLIGIBLE * terms.sum()
         total = int(np.argmax(small)) if small.any() else len(n) - 1
-    q = _capped(total, radial.n_inputs)
+    q = _largest_degree(total, radial.n_inputs)
     D = ask.n_features
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
@@ -633,7 +633,7 @@ def _monomial(
     return IndexedFunctions(kernel, radial.n_inputs, degrees, indices)
 
 
-def _capped(q: int, d: int) -> int:
+def _largest_degree(q: int, d: int) -> int:
     """Return the largest degree up to q that float32 can represent; at most 1 for d = 1."""
     if d == 1:
         return min(q, 1)
@@ -647,12 +647,12 @@ def _radials_of(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array |
     sample = np.ones(1) if r is None else r
     sample = sample[:: -(-len(sample) // ROWS)]
     last = len(kernel.radial_functions) - 1
-    q = _capped(last if method.degree is None else min(method.degree, last), d)
+    q = _largest_degree(last if method.degree is None else min(method.degree, last), d)
     squares = [(kernel.radial(l, sample) ** 2).mean(axis=0) for l in range(q + 1)]
     places = [np.argsort(-square, kind="stable") for square in squares]
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
     functions = IndexedFunctions(kernel, d, degrees, np.concatenate(places))
-    return _first(method.order or len(degrees), functions)
+    return _first_components(method.order or len(degrees), functions)
 
 
 def _optimal(
@@ -662,7 +662,7 @@ def _optimal(
     if not radial.zonal:
         ask.rows("Gegenbauer", "its radial functions")
     d = radial.n_inputs
-    last = _capped(48 if method.degree is None else method.degree, d)
+    last = _largest_degree(48 if method.degree is None else method.degree, d)
     q, total, degrees, energies, weights = spectrum(kernel, radial, r, 1 << 62, last)
     if method.degree is None:  # the smallest degree that omits almost no energy
         small = total - np.cumsum(np.bincount(degrees, energies)) <= NEGLIGIBLE * total
@@ -675,4 +675,4 @@ def _optimal(
     functions = RadialFunctions(kernel, d, degrees, q, weights)
     if not radial.zonal:
         functions = functions.with_interpolant(r, 1e-6 * total / ask.n_features**0.5)
-    return _first(method.order or MOST_ORDERS, functions)
+    return _first_components(method.order or MOST_ORDERS, functions)

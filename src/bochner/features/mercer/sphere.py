@@ -212,7 +212,7 @@ class SphericalHarmonics(Method):
     degree: Annotated[int, bounded(integer, 1, 1000)] = 100
 
     tolerance = 1e-5  # Relative error of transforms and solutions
-    numbers_each = 0
+    floats_each = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ class SphericalMap(FeatureMap):
     def pullback(self, X: Float[Array, "n 2"], C: Float[Array, "n D"]) -> Float[Array, "n 2"]:
         by_value = C * moved(self.as_coefficients(np.sqrt(self.weights)), like=C)
         G = _slopes(unit_vectors(X), self.degree, by_value)
-        return OnSphere(lengthscale=math.degrees(1.0)).back(X, G)  # of the unit sphere
+        return OnSphere(lengthscale=math.degrees(1.0)).backward(X, G)  # of the unit sphere
 
     # --- Fourier modes ---------------------------------------------------------------------------
 

@@ -215,7 +215,7 @@ def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
             return part
         return 0.5 * part + 0.5 * Columns(rest, others)
 
-    return kernel.rebuilt(halved, (Algebra, Columns), range(d))
+    return kernel.rebuild(halved, (Algebra, Columns), range(d))
 
 
 def _of_least_log_loss(
@@ -329,11 +329,11 @@ def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
     """
     if n <= STORED_ROWS:
         return None
-    kernel, X = kernel.untransformed(X)
+    kernel, X = kernel.unwrap(X)
     parts = [(k.scale, k.kernel) if isinstance(k, Scaled) else (1.0, k) for k in kernel.summands]
     if len(parts) > MOST_TERMS:
         return None
-    terms = [(share, _operator(*part.untransformed(X))) for share, part in parts]
+    terms = [(share, _operator(*part.unwrap(X))) for share, part in parts]
     columns = sum(term.X.shape[1] for _, term in terms)
     compiled = columns <= MOST_COLUMNS and all(term.loop for _, term in terms)
     return KernelTerms(terms) if compiled else None
@@ -376,7 +376,7 @@ class LeafRows(Representation):
     def _of_leaves(self, solution: Any, values: bool, X: Array) -> Array:
         """Return values, or gradients, at rows X by the kernel sum of the leaf of each row."""
         X = as_rows(X)
-        kernel, seen = self.chosen.kernel.untransformed(X)
+        kernel, seen = self.chosen.kernel.unwrap(X)
         leaf, parts = self.tree.leaves(kernel, seen), []
         for number in np.unique(leaf):
             here = leaf == number
@@ -391,7 +391,7 @@ class LeafRows(Representation):
         """Landmarks and rows of each leaf, transformed by the kernel."""
         phi, kernel = cast("NystromMap", self.chosen.map), self.chosen.kernel
         every = (np.concatenate([phi.landmarks, self.X[i]]) for i in self._rows_of)
-        return [kernel.untransformed(X)[1] for X in every]
+        return [kernel.unwrap(X)[1] for X in every]
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of a leaf, over the landmarks and the rows of the leaf."""
@@ -428,7 +428,7 @@ def leaf_rows(
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = among_near_rows(spec, rows, start)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
-    seen: SeenRows = kernel.untransformed(rows.X)
+    seen: SeenRows = kernel.unwrap(rows.X)
     tree, leaf = near.grow(*seen, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
@@ -499,7 +499,7 @@ def _solve_leaves(
     # A power of two near the largest |y − mean|, so that float32 does not overflow
     unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
     phi: Any = chosen.map
-    landmarks = chosen.kernel.untransformed(phi.landmarks)[1]
+    landmarks = chosen.kernel.unwrap(phi.landmarks)[1]
     L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are k(x, landmarks) L⁻ᵀ
 
     def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # computed twice instead of stored

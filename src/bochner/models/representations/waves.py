@@ -21,7 +21,7 @@ from bochner.features.composed import given_box
 from bochner.features.fourier.grid import FourierGrid, equispaced_map
 from bochner.features.mercer.sphere import SphericalHarmonics, WaveMap, WaveMethod, spherical_map
 from bochner.kernels.kernel import Kernel, has_free
-from bochner.kernels.sphere import named_on_sphere
+from bochner.kernels.sphere import as_sphere_kernel
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
     FEATURES_LACK,
@@ -318,7 +318,7 @@ def stationary_kernel(
             "columns."
         )
     if isinstance(asked.method, SphericalHarmonics) and not has_free(kernel):
-        known = named_on_sphere(kernel)
+        known = as_sphere_kernel(kernel)
         if isinstance(kernel, Kernel) and lengthscale != "evidence":
             return Tuning(known)
         return lengthscale_on_sphere(known, sample, centred, noise=noise, amplitude=amplitude)
