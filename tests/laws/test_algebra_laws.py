@@ -375,7 +375,7 @@ LEARNERS = {
 def test_every_learner_of_targets_finds_them(name):
     X, y = series(90)
     found = clone(LEARNERS[name]).fit(X, y)
-    assert not any(isinstance(p.of(found.kernel_), Free) for p in places_of(found.kernel_))
+    assert not any(isinstance(p.get(found.kernel_), Free) for p in places_of(found.kernel_))
     assert found.kernel_.right.kernel.left.period == 1.0
     assert np.corrcoef(found.predict(X), y)[0, 1] > 0.9
 

@@ -178,7 +178,7 @@ def differences(
     kernel: Any, X: Array, C: Array, needs: Callable[[Place], bool], known: dict[Place, float]
 ) -> dict[Place, float]:
     """Return Σ C ∘ ∂K/∂log θ for each θ that needs it; by differences if not in ``known``."""
-    moved = lambda at, h: with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}).evaluate(X, X)
+    moved = lambda at, h: with_numbers(kernel, {at: at.get(kernel) * math.exp(h)}).evaluate(X, X)
     others, h = (at for at in places_of(kernel) if needs(at) and at not in known), 1e-4
     slope = lambda at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h)
     return known | {at: slope(at) for at in others}
