@@ -5,19 +5,21 @@ loops and :mod:`bochner._core.lapack` do. Unlike threads of a BLAS, they wait wi
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache
+from functools import cache, wraps
+from itertools import repeat
 from numbers import Integral
 from threading import RLock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from bochner.errors import InvalidInput
 
+Call = TypeVar("Call", bound=Callable[..., Any])
 Result = TypeVar("Result")
 
 _chosen_threads: list[int] = []
@@ -57,29 +59,34 @@ def get_num_threads() -> int:
     return _processors()
 
 
-@contextmanager
-def jobs(n_jobs: int | None, who: str) -> Iterator[None]:
-    """Within this context use ``n_jobs`` threads, as in scikit-learn, and one thread of BLAS.
+def by_jobs(method: Call) -> Call:
+    """Limit a method of an estimator to ``n_jobs`` threads, as in scikit-learn, and BLAS to one.
 
-    None: the number of joblib's context, or else no change. The outermost context decides.
+    None: the number of joblib's context, or else no change. The outermost method decides.
     """
-    from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
 
-    most = _most.get()
-    if most is None:
-        n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
-        if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:
-            raise InvalidInput(
-                f"{who}: n_jobs must be None or an integer other than 0; got {n_jobs!r}."
-            )
-        if n_jobs is not None:  # −1 means all processors, −2 all but one
-            most = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
-    before = _most.set(most)
-    try:
-        with one_thread():
-            yield
-    finally:
-        _most.reset(before)
+    @wraps(method)
+    def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
+
+        most, n_jobs = _most.get(), getattr(self, "n_jobs", None)
+        if most is None:
+            n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
+            if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:
+                raise InvalidInput(
+                    f"{type(self).__name__}: n_jobs must be None or an integer other than 0; got "
+                    f"{n_jobs!r}."
+                )
+            if n_jobs is not None:  # −1 means all processors, −2 all but one
+                most = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
+        before = _most.set(most)
+        try:
+            with one_thread():
+                return method(self, *args, **kwargs)
+        finally:
+            _most.reset(before)
+
+    return limited  # type: ignore[return-value]
 
 
 def _processors() -> int:
@@ -103,8 +110,7 @@ def one_thread() -> Iterator[None]:
         return
     token = _limited.set(True)
     with _lock:
-        _counts.append([library.num_threads for library in _libraries()])
-        _set([1] * len(_counts[0]))
+        _counts.append(_set(repeat(1)))
     try:
         yield
     finally:
@@ -126,18 +132,21 @@ def all_threads() -> Iterator[None]:
     finally:
         with _lock:
             if is_lifted:
-                _set([1] * len(_counts[0]))
+                _set(repeat(1))
 
 
 #: The BLAS libraries; finding them takes a millisecond.
 _libraries = cache(lambda: ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def _set(numbers: Sequence[int]) -> None:
-    """Set the number of threads of each library."""
+def _set(numbers: Iterable[int]) -> list[int]:
+    """Set the number of threads of each library, and return the previous numbers."""
     # threadpoolctl 3.8 obeys only the first Python thread that sets a number
-    for library, number in zip(_libraries(), numbers, strict=True):
+    previous = []
+    for library, number in zip(_libraries(), numbers, strict=False):
+        previous.append(library.num_threads)
         getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+    return previous
 
 
 # ---- tasks

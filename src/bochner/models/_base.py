@@ -37,6 +37,7 @@ from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
+from bochner._core.threads import by_jobs
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.frames import is_pandas
@@ -48,7 +49,6 @@ from bochner.features.nystrom import Rounded
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.windows import as_rows
 from bochner.models import _tables
-from bochner.models._parameters import by_jobs
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel

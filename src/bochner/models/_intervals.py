@@ -14,11 +14,11 @@ from bochner._core.checks import integer, share
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
+from bochner._core.threads import by_jobs
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator, learned
-from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition
 from bochner.models.error_law import LeftOutRows, learn_errors
 from bochner.models.representations.representation import piece_of

@@ -1,16 +1,14 @@
 """Constructors of estimators from declared parameters, and texts of shared parameters."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import wraps
 from inspect import cleandoc
 from textwrap import fill, indent
 from typing import Any, TypeVar, dataclass_transform
 
 from bochner._core.names import checks_of
 from bochner._core.random import Seed
-from bochner._core.threads import jobs
 from bochner.features.map import Method
 
 #: Entries of docstrings by placeholder, ``%(method)s``, which is often a parameter name.
@@ -82,18 +80,6 @@ precision : {"auto", "float32", "float64"}, default "auto"
 }
 
 Made = TypeVar("Made")
-Call = TypeVar("Call", bound=Callable[..., Any])
-
-
-def by_jobs(method: Call) -> Call:
-    """Limit a method of an estimator to ``n_jobs`` threads, and BLAS to one."""
-
-    @wraps(method)
-    def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with jobs(getattr(self, "n_jobs", None), type(self).__name__):
-            return method(self, *args, **kwargs)
-
-    return limited  # type: ignore[return-value]
 
 
 def spec_of(kind: type[Made], who: str, params: Mapping[str, Any]) -> Made:

@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.sizes import block_rows
+from bochner._core.threads import by_jobs
 from bochner.data.blocks import Blocks
 from bochner.data.columns import cells_in, columns_from
 from bochner.data.encoders import is_number
@@ -23,7 +24,6 @@ from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.mercer.sphere import WaveMethod
-from bochner.models._parameters import by_jobs
 from bochner.sums.passes import LOCAL, Executor, SumOf
 
 _INFINITE = (
