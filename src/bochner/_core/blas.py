@@ -52,13 +52,17 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
 def _equal_parts(length: int, work: int) -> list[int]:
     """Return the ends of equal parts of ``length`` rows, for ``work`` multiplications in all."""
     count = min(max(work // LEAST_WORK, 1), max(length // LEAST_WIDTH, 1), MOST_PARTS)
-    return [length * k // count for k in range(count + 1)]
+    return (length * np.arange(count + 1) // count).tolist()
 
 
 def _in_parts(task: Callable[[slice], None], ends: Sequence[int]) -> None:
     """Call ``task`` with each slice between successive ends, in parallel, the last slice first."""
-    tasks = [partial(task, slice(*pair)) for pair in pairwise(ends)][::-1]
-    side_by_side(tasks, most=len(tasks))
+    if len(ends) == 2:
+        with one_thread():
+            task(slice(*ends))
+    else:
+        tasks = [partial(task, slice(*pair)) for pair in pairwise(ends)]
+        side_by_side(tasks[::-1], most=len(tasks))
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -84,7 +88,7 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
     # columns in parts of equal area; if there are many parts, each is wide: each reads all rows
     D = len(A)
     count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
-    ends = [int(D * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [D]
+    ends = [*((D * np.sqrt(np.arange(count) / count)).astype(int) // 32 * 32).tolist(), D]
 
     def add_to(part: slice) -> None:
         if part.start:
