@@ -148,10 +148,9 @@ def part(piece: Any, rows: slice | np.ndarray) -> Piece:
 
 def join(pieces: Sequence[Any]) -> Piece:
     """Concatenate X, y and w of pieces by rows; those of a single piece are unchanged."""
-    arrays = [(piece.X, piece.y, piece.w) for piece in pieces]
-    if len(arrays) == 1:
-        return Piece(*arrays[0])
-    columns = zip(*arrays, strict=True)
+    if len(pieces) == 1:
+        return Piece(pieces[0].X, pieces[0].y, pieces[0].w)
+    columns = zip(*((piece.X, piece.y, piece.w) for piece in pieces), strict=True)
     return Piece(*(None if column[0] is None else joined(column) for column in columns))
 
 

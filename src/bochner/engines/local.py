@@ -34,7 +34,7 @@ from bochner.engines.device import DevicePasses, eigh_on, open_devices
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
 from bochner.selection.chosen import Chosen
-from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, RunningSum, Summand, counted
+from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, Summand, counted, summed
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -249,26 +249,24 @@ class RecordedPasses:
 
     def _compute(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
         """Return the sum of a pass, resumed from its record; Ctrl-C stops after recording."""
-        running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
-        if "state" in record:
-            running.restore(record["state"])
-        rows = running.blocks * blocks.block_rows
+        n, state = blocks.n_rows, record.get("state")
+        rows = state[0] * blocks.block_rows if state else 0
         rows = rows if n is None else min(rows, n)
         rest = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
         blocks.report_rows(rows)
         with _deferred_signals() as pending:
-            for block in (rest or blocks).walk():
-                if block.start < rows:
-                    continue
-                running.add(block)
+
+            def watch(block: Any, state: list[Any]) -> None:
                 blocks.report_rows(block.X.shape[0])
                 if time.monotonic() >= self._next or pending:
-                    self._unwritten[name] = {"digest": record["digest"], "state": running.state()}
+                    self._unwritten[name] = {"digest": record["digest"], "state": state}
                     self._write()
                 if pending:
                     pending[0]()
-        return running.total()
+
+            unread = (block for block in (rest or blocks).walk() if block.start >= rows)
+            return summed(summand, unread, blocks.block_rows, state, watch)
 
     def _write(self) -> None:
         """Write the records; warn if they cannot be written."""

@@ -57,7 +57,8 @@ class SumOf:
     part: Callable[[Any], Any]  # The sum may modify its arrays in place
 
     def add(self, total: Any, block: Any) -> Any:
-        return added(total, self.part(block))
+        part = self.part(block)
+        return part if total is None else added(total, part)
 
     def merge(self, a: Any, b: Any) -> Any:
         return added(a, b)
@@ -100,47 +101,33 @@ class MergeTree(Generic[S]):
         return last
 
 
-class RunningSum(Generic[S]):
-    """The sum of consecutive blocks, merged by a :class:`MergeTree` of parts of about 65,536 rows.
+def summed(
+    summand: Summand[S],
+    blocks: Iterable[Any],
+    block_rows: int,
+    state: list[Any] | None = None,
+    watch: Callable[[Any, list[Any]], None] | None = None,
+) -> S | None:
+    """Return the sum of consecutive blocks, merged in parts of about 65,536 rows.
 
-    ``block_rows`` is the number of rows of every block but the last. Memory is one sum per level of
-    the tree: one level up to 65,536 rows, two up to a million, three up to 16 million.
+    ``block_rows`` is the number of rows of every block but the last. ``watch`` receives each block
+    and the state: the number of blocks, the sum of the incomplete part, and the tree's levels. The
+    sum of further blocks continues from a ``state``.
+
+    Memory is one sum per level of the tree: one level up to 65,536 rows, two up to a million, three
+    up to 16 million.
     """
-
-    def __init__(self, summand: Summand[S], block_rows: int) -> None:
-        self._summand = summand
-        self._most = blocks_per_part(block_rows)
-        self._tree: MergeTree[S] = MergeTree(summand.merge)
-        self._part: S | None = None
-        self.blocks = 0
-
-    def add(self, block: Any) -> None:
-        """Add the next block."""
-        self._part = self._summand.add(self._part, block)
-        self.blocks += 1
-        if self.blocks % self._most == 0:
-            self._tree.take(self._part)
-            self._part = None
-
-    def total(self) -> S | None:
-        """Return the sum of all blocks; no block can be added afterwards."""
-        return self._tree.root(self._part)
-
-    def state(self) -> list[Any]:
-        """Return the number of blocks, the sum of the incomplete part, and the tree's levels."""
-        return [self.blocks, self._part, self._tree.levels]
-
-    def restore(self, state: list[Any]) -> None:
-        """Continue from a state that :meth:`state` returned."""
-        self.blocks, self._part, self._tree.levels = state
-
-
-def summed(summand: Summand[S], blocks: Iterable[Any], block_rows: int) -> S | None:
-    """Return the sum of blocks, merged as by :class:`RunningSum`."""
-    running = RunningSum(summand, block_rows)
+    tree, most = MergeTree[S](summand.merge), blocks_per_part(block_rows)
+    count, part, tree.levels = state or (0, None, [])
     for block in blocks:
-        running.add(block)
-    return running.total()
+        part = summand.add(part, block)
+        count += 1
+        if count % most == 0:
+            tree.take(part)
+            part = None
+        if watch is not None:
+            watch(block, [count, part, tree.levels])
+    return tree.root(part)
 
 
 # --- Executors -----------------------------------------------------------------------------------
