@@ -121,7 +121,9 @@ def as_array(X: Any, who: str, name: str) -> Any:
     """Return X as an array of its library or a CSR matrix; raise InvalidType if it is not real."""
     if is_sparse(X):
         X = X.tocsr()
-    elif isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X):
+    elif type(X) is not np.ndarray and (
+        isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X)
+    ):
         refuse_masked(X, who, name)
         try:
             X = np.asarray(X)
@@ -133,6 +135,14 @@ def as_array(X: Any, who: str, name: str) -> Any:
     if not array_namespace(X).isdtype(X.dtype, ("bool", "integral", "real floating")):
         raise _no_numbers(who, name, X.dtype)
     return X
+
+
+def are_numbers(*arrays: Any) -> bool:
+    """Whether all are None or NumPy's own arrays of real numbers, which need no conversion."""
+    for array in arrays:
+        if array is not None and (type(array) is not np.ndarray or array.dtype.kind not in "biuf"):
+            return False
+    return True
 
 
 def refuse_masked(X: Any, who: str, name: str = "X") -> None:

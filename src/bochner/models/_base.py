@@ -22,6 +22,7 @@ from sklearn.utils import Tags, estimator_html_repr, validation
 
 from bochner import __version__
 from bochner._core.arrays import (
+    are_numbers,
     array_namespace,
     dense,
     from_numpy,
@@ -112,9 +113,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         InvalidInput, ValueError
             If the data cannot be used; the message says what to do.
         """
-        X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
-        if _tables.is_lazy(X):
-            return self.fit_blocks(_tables.lazy_blocks(type(self).__name__, X, y, sample_weight))
+        if not are_numbers(X, y, sample_weight):
+            X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
+            if _tables.is_lazy(X):
+                blocks = _tables.lazy_blocks(type(self).__name__, X, y, sample_weight)
+                return self.fit_blocks(blocks)
         self.fit_ = self._fit_rows(X, y, sample_weight)
         return self
 
@@ -290,12 +293,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             asked = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
             blocks = _tables.encoded(who, X, *asked) if first else self._as_fitted(X)
             return blocks, self._inputs_of(blocks, first)
-        for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
-            refuse_masked(array, who, name)
-        if not is_foreign(y):
-            _tables.refuse_no_numbers(who, y)
-        X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
-        kind, schema = kind_of(X, who), None if known is None else known.schema
+        kind, schema = "numbers", None if known is None else known.schema
+        if not are_numbers(X, y, sample_weight) or np.ndim(X) != 2:
+            columns = None if known is None else known.n_features_in
+            X, kind = read_as(who, X, y, sample_weight, self.kernel, columns)
         learned = bool(known and known.names is None and schema and schema.encoders)  # of arrays
         is_table = kind == "text" if first else schema is not None and _tables.is_table(X)
         if is_table and not learned:
@@ -308,7 +309,6 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if kind == "foreign" and not learned:
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
-        refuse_dates(sample_weight, who, "sample_weight")
         X, y, inputs = self._checked(X, y, known)
         gaps = np.isnan(X.data if is_sparse(X) else X).any()
         if gaps and not learned:
@@ -333,8 +333,6 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _checked(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
         """Return X and y, checked by scikit-learn (NaN is allowed in X), and the inputs."""
-        who = type(self).__name__
-        refuse_dates(X, who)
         takes_sparse = known is not None or not is_sparse(X) or accepts_sparse(self.kernel)
         options: Any = {
             "accept_sparse": takes_sparse and "csr",
@@ -342,7 +340,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             "ensure_all_finite": "allow-nan",
         }
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
-        with _tables.in_one_sentence(who, X):
+        with _tables.in_one_sentence(type(self).__name__, X):
             if known is not None:
                 checked = validation.validate_data(self, X, reset=False, **targets, **options)
             else:
@@ -529,10 +527,22 @@ class WithoutTarget(KernelEstimator):
         return blocks.recoded(lambda _: None), inputs
 
 
-def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
-    """Return how X is read: "numbers", "text" by a schema, "foreign" from a library or file."""
+def read_as(
+    who: str, X: Any, y: Any, w: Any, kernel: object, n_columns: int | None
+) -> tuple[Any, Literal["numbers", "text", "foreign"]]:
+    """Return X with sequences as rows, and how it is read; refuse masked cells, text and dates.
+
+    "numbers", "text" by a schema, or "foreign" from another library or a file.
+    """
+    for array, name in ((X, "X"), (y, "y"), (w, "sample_weight")):
+        refuse_masked(array, who, name)
+    refuse_dates(w, who, "sample_weight")
+    if not is_foreign(y):
+        _tables.refuse_no_numbers(who, y)
+    X = as_rows(who, X, kernel, n_columns)
     if isinstance(X, np.ndarray) or is_sparse(X):
-        return "numbers"
+        refuse_dates(X, who)
+        return X, "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
         raise InvalidInput(
             f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
@@ -541,8 +551,8 @@ def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
     if is_pandas(X):
         refuse_repeated(X.columns.tolist(), f"{who}: the columns of X must have different names")
     if _tables.is_table(X):
-        return "text" if _tables.needs_schema(X) else "numbers"
-    return "foreign" if is_foreign(X) or is_stored(X) else "numbers"
+        return X, "text" if _tables.needs_schema(X) else "numbers"
+    return X, "foreign" if is_foreign(X) or is_stored(X) else "numbers"
 
 
 def is_foreign(X: Any) -> bool:
