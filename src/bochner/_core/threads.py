@@ -69,7 +69,8 @@ def by_jobs(method: Call) -> Call:
     def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
         from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
 
-        most, n_jobs = _most.get(), getattr(self, "n_jobs", None)
+        n_jobs: Any = getattr(self, "n_jobs", None)
+        most = _most.get()
         if most is None:
             n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
             if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:

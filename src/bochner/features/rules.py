@@ -218,6 +218,7 @@ RULES: tuple[Rule, ...] = (
         "Polynomial, with lengthscales for single columns at its top only",
         True,
     ),
+    Rule(Fourier, _spectral, fourier.draw_stationary, "{0.placement.needs}"),
     Rule(
         Fourier,
         # stationary in log(x + c): Li, Ionescu and Sminchisescu (2010), eq. 12
@@ -225,7 +226,6 @@ RULES: tuple[Rule, ...] = (
         lambda m, k, a: composed.DerivedMap(k, fourier.draw_stationary(m, k, a), a.n_inputs),
         "{0.placement.needs}",
     ),
-    Rule(Fourier, _spectral, fourier.draw_stationary, "{0.placement.needs}"),
     Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, IID.needs),
     Rule(
         FourierGrid,
@@ -312,10 +312,12 @@ RULES: tuple[Rule, ...] = (
 
 def rule_for(method: Method, kernel: Kernel, d: int) -> Rule | None:
     """Return the first rule of a method for a kernel of d columns; None without a rule."""
-    rule = next((rule for rule in RULES if rule.serves(method, kernel, d)), None)
-    # A projection of the parts of a kernel is not a projection of the kernel.
-    splits = rule is not None and rule.method is Method
-    return None if splits and isinstance(method, composed.Projected) else rule
+    for rule in RULES:
+        if rule.serves(method, kernel, d):
+            # A projection of the parts of a kernel is not a projection of the kernel.
+            splits = rule.method is Method
+            return None if splits and isinstance(method, composed.Projected) else rule
+    return None
 
 
 def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:

@@ -34,10 +34,12 @@ class Value(NamedArguments):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also the fields of its parts, by path."""
         params: dict[str, Any] = {}
-        for name in [f.name for f in fields(self)] if is_dataclass(self) else list[str]():
-            params[name] = part = getattr(self, name)
+        if not is_dataclass(self):
+            return params
+        for each in fields(self):
+            params[each.name] = part = getattr(self, each.name)
             if deep and isinstance(part, Value):
-                params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
+                params |= {f"{each.name}__{path}": v for path, v in part.get_params().items()}
         return params
 
     def replace(self, **changes: Any) -> Self:
@@ -104,15 +106,12 @@ class Free(Value):
 def free_or(check: Check) -> Check:
     """Return a check that also accepts "auto" and `Free`, for a number or for one per column."""
 
-    def one(value: Any, who: str, name: str) -> Any:
+    def checked(value: Any, who: str, name: str) -> Any:
+        if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
+            return tuple(checked(item, who, f"{name}[{j}]") for j, item in enumerate(value))
         if isinstance(value, str) and value == "auto":
             return Free()
         return value if isinstance(value, Free) else check(value, who, name)
-
-    def checked(value: Any, who: str, name: str) -> Any:
-        if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
-            return tuple(one(item, who, f"{name}[{j}]") for j, item in enumerate(value))
-        return one(value, who, name)
 
     return checked
 

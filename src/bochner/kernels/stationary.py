@@ -39,6 +39,9 @@ class Stationary(Kernel):
     def spectral(self, d: int) -> spectral.Measure:
         """Return the law of the frequencies ω in R^d."""
 
+    def at_zero(self, d: int) -> float:
+        return 1.0
+
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         self.per_axis(X.shape[1])
         return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))

@@ -294,7 +294,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             blocks = _tables.encoded(who, X, *asked) if first else self._as_fitted(X)
             return blocks, self._inputs_of(blocks, first)
         kind, schema = "numbers", None if known is None else known.schema
-        if not are_numbers(X, y, sample_weight) or np.ndim(X) != 2:
+        is_plain = are_numbers(X, y, sample_weight) and np.ndim(X) == 2
+        if not is_plain:
             columns = None if known is None else known.n_features_in
             X, kind = read_as(who, X, y, sample_weight, self.kernel, columns)
         learned = bool(known and known.names is None and schema and schema.encoders)  # of arrays
@@ -309,6 +310,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if kind == "foreign" and not learned:
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
+        if not is_plain:
+            refuse_dates(X, who)
         X, y, inputs = self._checked(X, y, known)
         gaps = np.isnan(X.data if is_sparse(X) else X).any()
         if gaps and not learned:
@@ -530,7 +533,7 @@ class WithoutTarget(KernelEstimator):
 def read_as(
     who: str, X: Any, y: Any, w: Any, kernel: object, n_columns: int | None
 ) -> tuple[Any, Literal["numbers", "text", "foreign"]]:
-    """Return X with sequences as rows, and how it is read; refuse masked cells, text and dates.
+    """Return X with sequences as rows, and how it is read; refuse masked cells.
 
     "numbers", "text" by a schema, or "foreign" from another library or a file.
     """
@@ -541,7 +544,6 @@ def read_as(
         _tables.refuse_no_numbers(who, y)
     X = as_rows(who, X, kernel, n_columns)
     if isinstance(X, np.ndarray) or is_sparse(X):
-        refuse_dates(X, who)
         return X, "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
         raise InvalidInput(

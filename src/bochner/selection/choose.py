@@ -62,39 +62,44 @@ def choose(
     ``search`` replaces the usual search for a kernel. With ``by_targets`` "auto" uses the targets.
     ``compared`` selects the rows of the sample on which parameters are chosen.
     """
-    rows, n_rows, share = None, None, None
-    if spec.needs_rows or search is not None:
-        rows = compared(sampled(blocks, spec.seed, n_classes, where))
-        n_rows = count_rows(blocks)
-        share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
-    return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
+    if not spec.needs_rows and search is None:
+        return drawn(spec, blocks.n_columns), None
+    rows = compared(sampled(blocks, spec.seed, n_classes, where))
+    n_rows = count_rows(blocks)
+    share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
+    return choose_from(spec, rows, n_rows, share, search, by_targets), rows
+
+
+def drawn(spec: FeatureSpec, n_columns: int) -> Chosen:
+    """Return the given kernel with its map, drawn by a given method that needs no rows."""
+    kernel: Any = spec.kernel
+    phi = draw_map(spec.method, kernel, Request(n_columns, spec.width, spec.seed))  # type: ignore[arg-type]
+    choice = Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
+    return Chosen(spec.seed, Tuning(kernel), choice)
 
 
 def choose_from(
     spec: FeatureSpec,
-    n_columns: int,
-    rows: RowSample | None,
+    rows: RowSample,
     n_rows: int | None = None,
     share: float | None = None,
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Chosen:
     """Choose as :func:`choose`, from a sample of all ``n_rows`` rows; ``share`` is alpha/Σw."""
-    curves = None
-    if rows is not None:
-        require_squares(spec.who, rows.y, rows.w)
-        curves, rows = transformed(rows, spec.seed, spec.bends and search is None)
+    require_squares(spec.who, rows.y, rows.w)
+    curves, rows = transformed(rows, spec.seed, spec.bends and search is None)
     if curves is not None:
         spec = replace(spec, waves=False)  # Fourier modes require the original columns
     tuning = searched(spec, rows, share, search)
-    choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
+    choice = choice_of(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
     chosen = Chosen(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
     return chosen if curves is None else chosen.through(curves)
 
 
 def searched(
     spec: FeatureSpec,
-    rows: RowSample | None,
+    rows: RowSample,
     share: float | None = None,
     search: Search | None = None,
     **of_matrix: Any,
@@ -102,13 +107,13 @@ def searched(
     """Find the kernel of a fit; ``of_matrix`` has the options of fits with the exact kernel."""
     kernel = spec.kernel
     if spec.learns_metric:
-        return learned_metric(spec, nonempty(rows), share)
+        return learned_metric(spec, rows, share)
     if search is not None:
-        return search(kernel, nonempty(rows))
+        return search(kernel, rows)
     if isinstance(kernel, Kernel):
         return by_left_out(kernel, rows, spec.seed, share, of_matrix.get("centred", True))
     method, effort = (None, "low") if of_matrix else (spec.method, "medium")
-    asked = nonempty(rows), spec.seed, share, method, spec.effort or effort
+    asked = rows, spec.seed, share, method, spec.effort or effort
     return choose_kernel(kernel, *asked, of_classes=spec.of_classes, **of_matrix)
 
 

@@ -12,7 +12,7 @@ the cosines, columns m..2m−1 the sines.
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -94,9 +94,9 @@ class FourierMap(FeatureMap):
     frequencies: Float[Array, "d m"] | Transforms  # W as a matrix, or as fast transforms
     amplitude: float  # k(0)
     #: Phases b in radians; empty for pairs.
-    phases: Float[Array, " b"] = field(default_factory=lambda: np.zeros(0))
+    phases: Float[Array, " b"] = field(default_factory=partial(np.zeros, 0))
     #: Weights w ≥ 0 of pairs; empty if all are 1/m.
-    weights: Float[Array, " w"] = field(default_factory=lambda: np.zeros(0))
+    weights: Float[Array, " w"] = field(default_factory=partial(np.zeros, 0))
     random: bool = True  # False for nodes of a quadrature rule
 
     @property

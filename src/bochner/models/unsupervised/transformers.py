@@ -39,7 +39,7 @@ from bochner.models._base import FitSummary, KernelEstimator, WithoutTarget, lea
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.representation import RidgeSpec
-from bochner.selection.choose import choose, choose_from
+from bochner.selection.choose import choose, choose_from, drawn
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentsOf
@@ -60,7 +60,9 @@ def choose_by_rows(
 
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
     """Choose parameters from a sample; with many rows and columns "auto" compares fast methods."""
-    if rows is not None and spec.method == Auto():
+    if rows is None:
+        return drawn(spec, n_columns)
+    if spec.method == Auto():
         # With few rows, all distinct rows may become landmarks
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
         if d >= 128 and not few and not is_sparse(rows.X):
@@ -72,7 +74,7 @@ def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) ->
             centres = Nystrom(KMeans(iterations=2, seeds="random"))
             candidates = (method for method in contenders(d) if method not in slow)
             spec = replace(spec, method=Auto((*candidates, centres)))
-    return choose_from(spec, n_columns, rows)
+    return choose_from(spec, rows)
 
 
 def diagonal_of(kernel: Kernel) -> SumOf:
