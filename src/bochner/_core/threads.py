@@ -69,7 +69,7 @@ def by_jobs(method: Call) -> Call:
     def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
         from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
 
-        n_jobs: Any = getattr(self, "n_jobs", None)
+        n_jobs: int | None = getattr(self, "n_jobs", None)
         most = _most.get()
         if most is None:
             n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs

@@ -49,7 +49,7 @@ from bochner.models.representations.representation import (
 )
 from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
 from bochner.sums.moments import Precision
-from bochner.sums.passes import Executor
+from bochner.sums.passes import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +176,12 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     amplitude: float | str = "auto"
     lengthscale: str = "auto"
 
-    def _solved(
-        self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
+    def _fit(
+        self,
+        blocks: Blocks,
+        inputs: Inputs,
+        where: Executor = LOCAL,
+        precision: Precision | None = None,
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
         asked = named(self.method), blocks, where, precision, any_features

@@ -33,7 +33,7 @@ from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
-from bochner.models.representations.features import solve, summed_features
+from bochner.models.representations.features import summed_features
 from bochner.models.representations.representation import (
     ExactKernel,
     LocalKernel,
@@ -254,8 +254,8 @@ def _by_gradients(
     # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
-    sums = summed_features(spec, chosen, blocks, LOCAL, "float64")
-    solution, (eigen, _), (centre, mean) = solve(spec, sums), sums.decomposed(), sums.means
+    sums, solution = summed_features(spec, chosen, blocks, LOCAL, "float64").solve(spec)
+    (eigen, _), (centre, mean) = sums.decomposed(), sums.means
     Z = np.empty((len(rows), chosen.map.n_features))
     for here in slices(len(Z), chosen.block_rows):
         Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)

@@ -77,13 +77,6 @@ class FeatureSums(Representation):
     def keeps_all(self) -> bool:
         return bool(np.isclose(self.sample.w.sum(), self.moments.weight, rtol=1e-12, atol=0))
 
-    def without_copies(self, spec: RidgeSpec) -> "FeatureSums":
-        """Return the sums with copies merged in the sample, if the sample has all rows."""
-        if not self.keeps_all:
-            return self
-        sample, unit = without_copies(spec, self.sample)
-        return replace(self, sample=replace(sample, w=sample.w * unit), most=unit)
-
     def pieces(self) -> Iterator[Rows]:
         """Yield the centred rows (Z, y, w) of the sample by blocks."""
         blocks = slices(len(self.sample), self.chosen.block_rows)
@@ -112,9 +105,33 @@ class FeatureSums(Representation):
         require_power(self.who, self.sample.y, self.moments.power)
         return self
 
-    def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
-        sums = replace(self, fit_intercept=spec.fit_intercept).without_copies(spec)
-        return sums, solve(spec, sums)
+    def solve(
+        self, spec: RidgeSpec, blocks: Blocks | None = None, where: passes.Executor = passes.LOCAL
+    ) -> tuple["FeatureSums", Solution]:
+        """Return the sums, with copies merged in a sample of all rows, and the solution.
+
+        ``blocks`` are all rows, None if they cannot be read again.
+        """
+        sums = replace(self, fit_intercept=spec.fit_intercept)
+        if isinstance(spec.alpha, str) and self.keeps_all:
+            sample, unit = without_copies(spec, self.sample)
+            sums = replace(sums, sample=replace(sample, w=sample.w * unit), most=unit)
+        sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
+        by_triangle = double and given_alpha(spec.alpha) == 0
+        if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
+            every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
+            triangle = partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept)
+            rows_of = every.with_rows(chosen.block_rows)
+            eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
+            rows: Iterable[Rows] = sums.pieces()
+        else:
+            eigen, rows = sums.decomposed()
+        left_out = rows if spec.alpha == "loo" else None
+        solution = solve_ridge(eigen, sums.means, spec.alpha, left_out, per_target=spec.per_target)
+        in_double = sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED
+        if in_double and not double:
+            solution = replace(solution, outcome=Outcome.REFINED)
+        return sums, solution
 
     def left_out(self, solution: Solution) -> LeftOutRows:
         eigen, rows = self.decomposed()
@@ -192,30 +209,6 @@ def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
     return Triangle.of(to_numpy(chosen.rounded.features(block.X)), y, w, centred)
 
 
-def solve(
-    spec: RidgeSpec,
-    sums: FeatureSums,
-    blocks: Blocks | None = None,
-    where: passes.Executor = passes.LOCAL,
-) -> Solution:
-    """Return the solution from sums; ``blocks`` are all rows, None if they cannot be read again."""
-    double = sums.chosen.precision == "float64"
-    by_triangle = double and given_alpha(spec.alpha) == 0
-    if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
-        sample, chosen = sums.sample, sums.chosen
-        every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
-        triangle = passes.SumOf(partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept))
-        eigen = where.sum(triangle, every.with_rows(chosen.block_rows)).eigen()
-        rows: Iterable[Rows] = sums.pieces()
-    else:
-        eigen, rows = sums.decomposed()
-    left_out = rows if spec.alpha == "loo" else None
-    solution = solve_ridge(eigen, sums.means, spec.alpha, left_out, per_target=spec.per_target)
-    if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
-        return replace(solution, outcome=Outcome.REFINED)
-    return solution
-
-
 def solved_features(
     spec: RidgeSpec,
     chosen: Chosen,
@@ -224,11 +217,10 @@ def solved_features(
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
     """Return sums and solution; both are computed again in float64 if float32 limits alpha."""
-    sums = summed_features(spec, chosen, blocks, where, precision).without_copies(spec)
-    solution = solve(spec, sums, blocks, where)
+    sums = summed_features(spec, chosen, blocks, where, precision)
+    sums, solution = sums.solve(spec, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
-        sums = summed_again(sums, blocks, where)
-        solution = solve(spec, sums, blocks, where)
+        return summed_again(sums, blocks, where).solve(spec, blocks, where)
     return sums, solution
 
 

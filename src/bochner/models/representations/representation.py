@@ -377,17 +377,18 @@ class AddsRows(KernelEstimator):
         """Return the representation of the fit; raise an error if it lacks ``name``."""
 
     @abstractmethod
-    def _solved(
-        self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
+    def _fit(
+        self,
+        blocks: Blocks,
+        inputs: Inputs,
+        where: Executor = LOCAL,
+        precision: Precision | None = None,
     ) -> Any:
         """Return the fit. ``precision`` of all sums; None: chosen, with a second pass if needed."""
 
-    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
-        return self._solved(blocks, inputs, where, None)
-
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
         precision: Precision = "float32" if self.precision == "float32" else "float64"
-        return self._solved(blocks, inputs, LOCAL, precision)
+        return self._fit(blocks, inputs, LOCAL, precision)
 
     rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Number of rows read.")
 

@@ -31,7 +31,7 @@ from bochner.models.representations.representation import (
 )
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Precision
-from bochner.sums.passes import Executor, indicators
+from bochner.sums.passes import LOCAL, Executor, indicators
 
 
 class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
@@ -46,8 +46,12 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         alpha = as_alpha(self.alpha, features.who)
         return RidgeSpec(features, alpha, self.alpha_per_target, centred)
 
-    def _solved(
-        self, blocks: Blocks, inputs: Inputs, where: Executor, precision: Precision | None
+    def _fit(
+        self,
+        blocks: Blocks,
+        inputs: Inputs,
+        where: Executor = LOCAL,
+        precision: Precision | None = None,
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
         trends = inputs.schema.trends if inputs.schema else ()
