@@ -53,13 +53,13 @@ RULES: dict[str, Replaced] = {
     "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},
     "log loss chooses the penalty": {f"{ROWS}.solve_kernel": _of_squares},
     "penalty settled with more rows": {
-        "solvers.ridge.kernel_path._settled": lambda _: lambda *given, **_: given[1]
+        "solvers.ridge.kernel_path._settle": lambda _: lambda *given, **_: given[1]
     },
-    "turned metric": {f"{RACE}._turned": NONE},
+    "turned metric": {f"{RACE}._metrics": NONE},
     "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),
-    "families among near rows": {"selection.near.tuned_among_near_rows": NONE},
+    "families among near rows": {"selection.near.tune_among_near_rows": NONE},
     "near rows": {f"{ROWS}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
     "curves": {SHAPES: lambda _: {}},
     "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},

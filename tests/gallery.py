@@ -6,7 +6,7 @@ import pandas as pd
 import bochner as bo
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, Polynomial, Warped
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
-from bochner.sums.passes import sampled
+from bochner.sums.passes import draw_rows
 
 N_COLUMNS = 3
 
@@ -353,7 +353,7 @@ def two_maps(n=300, D=60):
 
 def sample_of(X, y, w=None, seed=0):
     """A sample of rows, as a choice is given them."""
-    return sampled(bo.Blocks.from_arrays(X, y, w), seed)
+    return draw_rows(bo.Blocks.from_arrays(X, y, w), seed)
 
 
 def raw_table(n, seed=0):

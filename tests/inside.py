@@ -11,7 +11,7 @@ import numpy as np
 from bochner._core import native
 from bochner._core.threads import set_num_threads
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.sums.passes import summed
+from bochner.sums.passes import sum_up
 
 #: Whether loops are compiled; else all is pure Python.
 HAVE_NATIVE = native.HAVE_NATIVE
@@ -45,7 +45,7 @@ class Source(list):
         return np.concatenate([block.Z for block in self])
 
     def sum(self, summand):
-        return summed(summand, self, 1 << 16)
+        return sum_up(summand, self, 1 << 16)
 
     def __iter__(self):
         self.sweeps += 1
@@ -57,7 +57,7 @@ def source(Z, y=None, w=None, size=97, dtype="float64", cached=True):
     Z, part = Z.astype(dtype), lambda a, s: None if a is None else a[s]
     cut = [slice(i, i + size) for i in range(0, len(Z), size)]
     rows = Source(FeatureBlock(Z[s], part(y, s), part(w, s), s.start) for s in cut)
-    rows.cached = cached
+    rows.is_cached = cached
     return rows
 
 

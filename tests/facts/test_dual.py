@@ -73,7 +73,7 @@ def test_predictions_are_those_of_exact_features(weights, centred):
     model = Ridge(alpha=0.3, fit_intercept=centred, solver="cholesky")
     found, expected = problem.at(0.3), model.fit(Z, problem.y, problem.w).predict(Z)
     assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
-    coef, intercept = problem.solved(0.3, 0)[:2]
+    coef, intercept = problem.solve(0.3, 0)[:2]
     assert_close(coef, found.coef, factor=1e6)
     assert_close(intercept, found.intercept, factor=1e6)
     assert_close(found.residuals, problem.y - expected, factor=1e6)
@@ -141,9 +141,9 @@ def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
 
 def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
     problem, w = rows(), WEIGHTS["shares"]
-    whole = problem.solved(0.3, 0)[:2]
+    whole = problem.solve(0.3, 0)[:2]
     monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
-    for found, expected in zip(problem.solved(0.3, 0)[:2], whole, strict=True):
+    for found, expected in zip(problem.solve(0.3, 0)[:2], whole, strict=True):
         assert_close(found, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
     # below what refinements bring back
@@ -151,12 +151,12 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30
-    assert_close(some.coef, problem.solved(some.alpha, 0).coef, factor=1e6)
+    assert_close(some.coef, problem.solve(some.alpha, 0).coef, factor=1e6)
     monkeypatch.setattr("bochner.models.representations.exact.STORED_ROWS", 10)
     stored, kernel = replace(problem, w=w), 0.5 * Gaussian(0.8) + 0.5 * Gaussian(0.8)
     unstored = replace(stored, K=matrix_of(kernel, table()[0]))
     assert isinstance(unstored.K, np.ndarray) == (native.loops() is None)
-    for found, expected in zip(unstored.solved(0.3, 9), stored.solved(0.3, 9), strict=True):
+    for found, expected in zip(unstored.solve(0.3, 9), stored.solve(0.3, 9), strict=True):
         assert_close(found, expected, factor=1e6)
     assert_close(solve_kernel(unstored, "loo").coef, solve_kernel(stored, "loo").coef, factor=1e6)
     each = solve_kernel(problem, "gcv", per_target=True)
@@ -170,8 +170,8 @@ def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothi
     problem = rows()
     constant = replace(problem, y=np.column_stack([problem.y, -np.ones(N)]))
     with np.errstate(divide="raise", invalid="raise"):
-        coef, intercept = constant.solved(0.3, 0)[:2]
-    assert_close(coef[:, :-1], problem.solved(0.3, 0).coef, factor=1e6)
+        coef, intercept = constant.solve(0.3, 0)[:2]
+    assert_close(coef[:, :-1], problem.solve(0.3, 0).coef, factor=1e6)
     assert not coef[:, -1].any()
     assert intercept[-1] == -1.0
 
@@ -196,7 +196,7 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
         assert found.alpha < 0.5 * first.alpha
         assert np.argmin(errors) in (1, 2, 3)
     assert found.alpha in found.path.alphas
-    assert_close(found.coef, problem.solved(found.alpha, 0).coef, factor=1e6)
+    assert_close(found.coef, problem.solve(found.alpha, 0).coef, factor=1e6)
 
 
 def classes():
@@ -235,7 +235,7 @@ def test_all_rows_may_ask_for_a_smaller_penalty(monkeypatch):
     slow = partial(lost_slowly, signs, 12, lost)
     assert slow(found.alpha) < 0.998 * slow(4 * found.alpha)
     assert slow(found.alpha / 4) > 0.998 * slow(found.alpha)
-    assert_close(found.coef, signs.solved(found.alpha, 0).coef, factor=1e6)
+    assert_close(found.coef, signs.solve(found.alpha, 0).coef, factor=1e6)
     assert np.isfinite(found.slack[:, 0]).tolist() == [False] * 28 + [True] * 12
 
 

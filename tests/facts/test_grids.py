@@ -726,7 +726,7 @@ def test_a_grid_of_places_is_predicted_with_its_coordinates(method, monkeypatch)
     if method is None:
         model = model.observe(bo.Derivatives(X[:3], 0, y[:3], noise=0.1))
     model.predict(X[:1], return_std=True)
-    monkeypatch.setattr(KernelRows, "factored", None)
+    monkeypatch.setattr(KernelRows, "factor", None)
     assert model.plot_deviation(places=9).collections
     a, b = np.linspace(0, 1, 5), np.linspace(0, 1, 3)
     mean, std = model.predict_grid(u=a, v=b, return_std=True)

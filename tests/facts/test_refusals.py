@@ -42,7 +42,7 @@ from bochner.report.demo import run_demo
 from bochner.selection.race import learn_metric
 from bochner.solvers.convex.losses import as_levels
 from bochner.sums.moments import Accumulator
-from bochner.sums.passes import sampled
+from bochner.sums.passes import draw_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -115,7 +115,8 @@ def squares(a, **changes):
 
 
 def learned(kernel=None, X=X, **options):
-    return learn_metric(kernel or Gaussian(), sampled(bo.Blocks.from_arrays(X, Y), 0), 0, **options)
+    rows = draw_rows(bo.Blocks.from_arrays(X, Y), 0)
+    return learn_metric(kernel or Gaussian(), rows, 0, **options)
 
 
 def classes(kind=bo.KernelRidgeClassifier, K=2, **options):

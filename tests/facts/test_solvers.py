@@ -20,7 +20,7 @@ import bochner as bo
 from bochner import Moments
 from bochner.kernels import Gaussian, Linear
 from bochner.solvers import factorisations
-from bochner.solvers.factorisations import eigenvalues, interruptible, lower_factor, raised
+from bochner.solvers.factorisations import eigenvalues, interruptible, lower_factor, retry
 from bochner.solvers.ridge.eigen import (
     LOWEST,
     Triangle,
@@ -39,7 +39,7 @@ from bochner.solvers.ridge.solution import (
     Path,
     Solution,
     maximise_evidence,
-    pooled,
+    pool,
     solve_ridge,
 )
 
@@ -134,7 +134,7 @@ def test_leave_one_out_is_that_of_refits_along_the_path(n, D, kind, falling, by,
 def leave_one_out(eigen, blocks, alphas):
     """Mean squared errors of these rows, pooled over targets, and their number."""
     found = left_out_path(replace(eigen, rows=0), blocks, alphas)
-    return pooled(found.each, eigen.power / eigen.weight), found.rows
+    return pool(found.each, eigen.power / eigen.weight), found.rows
 
 
 @pytest.mark.parametrize(("n", "D"), [(20, 60), (60, 60), (70, 60), (400, 60)])
@@ -423,10 +423,10 @@ def test_a_matrix_without_a_factor_is_raised_until_there_is_one_or_none_can_be()
         tried.append(value)
         return np.linalg.cholesky(A + value * np.eye(2))
 
-    assert raised(lambda v: factor(v, -np.eye(2)), 0.0, 0.02)[0, 0] == pytest.approx(1.0)
+    assert retry(lambda v: factor(v, -np.eye(2)), 0.0, 0.02)[0, 0] == pytest.approx(1.0)
     assert tried == pytest.approx([0.0, 0.02, 0.2, 2.0])
     with pytest.raises(np.linalg.LinAlgError):
-        raised(lambda v: np.linalg.cholesky(-np.eye(2)), 0.0, 0.02)
+        retry(lambda v: np.linalg.cholesky(-np.eye(2)), 0.0, 0.02)
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -189,7 +189,7 @@ def test_each_target_has_the_penalty_of_its_least_error():
 def test_a_sample_alone_guesses_the_order_of_the_penalty():
     X, y, w = table(noise=1.0)
     wide, means, _ = problem(X, y, w)
-    assert 0.01 < iterative.guessed(wide)[0] / solve_wide(wide, "gcv", False, means).alpha < 100
+    assert 0.01 < iterative.guess(wide)[0] / solve_wide(wide, "gcv", False, means).alpha < 100
 
 
 @pytest.mark.parametrize("start", [0.0, -10.0])

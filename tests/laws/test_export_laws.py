@@ -287,7 +287,7 @@ def test_a_column_named_as_an_output_is_refused():
 class ByTriangle(FeatureSums):
     """Rows as sums of their features, solved by QR of the sample: no Gram matrix is decomposed."""
 
-    def decomposed(self):
+    def decompose(self):
         X, y, w = self.sample.X, self.sample.y, self.sample.w
         triangle = Triangle.of(self.chosen.rounded.features(X), y, w, self.fit_intercept)
         return triangle.eigen(), self.pieces()

@@ -184,7 +184,7 @@ def test_of_kernels_of_classes_the_one_of_least_log_loss_is_taken(right):
     simple = simple if right == "simple" else Gaussian(0.03)
     compared = [KernelComparison(2, race, 0.5, taken=True), KernelComparison(1, simple, 0.54)]
     tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(near, 1e-3)
-    known = exact._solved(spec, near, rows, 1e-3)
+    known = exact._solve(spec, near, rows, 1e-3)
     best = exact._of_least_log_loss(spec, rows, tuning, other, known)
     assert best.kernel == {"race": race, "simple": simple, "near": near}[right]
     assert right == "near" or best.chosen.kernel == best.kernel

@@ -20,7 +20,7 @@ from bochner.models.unsupervised.cca import CorrelationsOf
 from bochner.models.unsupervised.transformers import diagonal_of
 from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.moments import Accumulator, MomentsOf
-from bochner.sums.passes import BRANCHES, InProcess, Together, sample_of
+from bochner.sums.passes import BRANCHES, InProcess, Summands, sample_of
 
 # ---- sum: Every pass over rows is a sum: any cut into blocks and parts gives the sum of all rows
 
@@ -73,7 +73,7 @@ def test_any_cut_into_blocks_parts_and_a_tree_gives_one_sum(name, monkeypatch):
             one = summand.add(one, block._replace(start=block.start + int(part[0])))
         total = one if total is None else summand.merge(total, one)
     totals = [summed(1), summed(7), total]
-    together = Together(tuple(each for each, _ in SUMMANDS.values()))
+    together = Summands(tuple(each for each, _ in SUMMANDS.values()))
     totals.append(summed(50, together)[list(SUMMANDS).index(name)])
     monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 2)
     for total in (*totals, summed(5)):

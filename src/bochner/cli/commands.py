@@ -361,16 +361,16 @@ def compare(terminal: Terminal, args: Any) -> None:
     from bochner.cli.models import kernel_of
     from bochner.data.writers import atomic
     from bochner.kernels.kernel import Kernel
-    from bochner.models._tables import encoded
+    from bochner.models._tables import encode
     from bochner.selection.lengthscales import choose_lengthscale
-    from bochner.sums.passes import sampled
+    from bochner.sums.passes import draw_rows
 
     paths, plot, seed = input_files(args.files), args.plot, args.seed
     if plot is not None:
         refuse_overwriting(plot, paths)
-    blocks = encoded("bochner compare", _blocks(args, paths, args.target))
+    blocks = encode("bochner compare", _blocks(args, paths, args.target))
     with terminal.phase("read", blocks=blocks) as watched:
-        sample = sampled(watched, seed)
+        sample = draw_rows(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
         chosen = kernel_of(args.kernel, args.lengthscale)
         if not isinstance(chosen, Kernel):

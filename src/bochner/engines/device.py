@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
-from bochner.sums.passes import MergeTree, Summand, Together, blocks_per_part, narrowed, summed
+from bochner.sums.passes import MergeTree, Summand, Summands, blocks_per_part, narrow, sum_up
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -70,19 +70,19 @@ class DevicePasses:
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         began = time.monotonic()
         if not _makes_features(summand):
-            return summed(summand, blocks, blocks.block_rows)
+            return sum_up(summand, blocks, blocks.block_rows)
         # large blocks keep a device busy
         blocks = blocks.with_rows(max(blocks.block_rows, min(ROWS, CELLS // blocks.n_columns)))
         if len(self._devices) > 1:
             total = self._sum_on_all(summand, blocks)
         else:
-            total = summed(summand, on_device(blocks, self._devices[0]), blocks.block_rows)
+            total = sum_up(summand, on_device(blocks, self._devices[0]), blocks.block_rows)
         LOG.info("%s: a pass over %r, %.2f s", self.label, blocks, time.monotonic() - began)
         return total
 
     def _sum_on_all(self, summand: Any, blocks: Blocks) -> Any:
         """Return the sum of parts from a thread per device, merged in the order of the tree."""
-        tree: MergeTree[Any] = MergeTree(narrowed(summand, slice(0, 0)).merge)
+        tree: MergeTree[Any] = MergeTree(narrow(summand, slice(0, 0)).merge)
         pending: deque[Future[Any]] = deque()
         rest, size = iter(blocks), blocks.block_rows
         with ExitStack() as stack:
@@ -91,7 +91,7 @@ class DevicePasses:
                 part = list(islice(rest, blocks_per_part(size)))
                 if not part:
                     break
-                sum_rows = lambda *rows: summed(summand, on_device(*rows), size)
+                sum_rows = lambda *rows: sum_up(summand, on_device(*rows), size)
                 pending.append(worker.submit(sum_rows, part, device))
                 if len(pending) > 2 * len(workers):  # parts that are submitted ahead
                     tree.take(pending.popleft().result())
@@ -102,7 +102,7 @@ class DevicePasses:
 
 def _makes_features(summand: Any) -> bool:
     """Whether a summand computes features: only then is moving rows to a device worth its time."""
-    if isinstance(summand, Together):
+    if isinstance(summand, Summands):
         return any(map(_makes_features, summand.summands))
     return hasattr(summand, "features")
 

@@ -33,8 +33,8 @@ from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, open_devices
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
-from bochner.selection.chosen import Chosen
-from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, Summand, counted, summed
+from bochner.selection.chosen import Choices
+from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, Summand, sum_up, with_count
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -222,7 +222,7 @@ class RecordedPasses:
         digest: str = _Digest("md5").hash((summand, blocks.block_rows))
         record = self._read(name, number, digest) or {"digest": digest}
         if "total" not in record:
-            record["total"] = self._compute(name, record, counted(summand), blocks)
+            record["total"] = self._compute(name, record, with_count(summand), blocks)
             record.pop("state", None)
             self._unwritten[name] = deepcopy(record)  # the caller may change the sum
             if time.monotonic() >= self._next:
@@ -266,7 +266,7 @@ class RecordedPasses:
                     pending[0]()
 
             unread = (block for block in (rest or blocks).walk() if block.start >= rows)
-            return summed(summand, unread, blocks.block_rows, state, watch)
+            return sum_up(summand, unread, blocks.block_rows, state, watch)
 
     def _write(self) -> None:
         """Write the records; warn if they cannot be written."""
@@ -300,7 +300,7 @@ class _Digest(NumpyHasher):
     """Hash of a value: its arrays, numbers, text and functions, at any depth."""
 
     def save(self, obj: Any) -> None:
-        if isinstance(obj, Chosen):  # what determines the features, without the times of a search
+        if isinstance(obj, Choices):  # what determines the features, without the times of a search
             obj = obj.map, obj.kernel, obj.precision, obj.seed
         elif isinstance(obj, FunctionType):
             cells = [cell.cell_contents for cell in obj.__closure__ or ()]

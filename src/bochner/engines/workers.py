@@ -18,9 +18,9 @@ from bochner.sums.passes import (
     NO_ROWS,
     MergeTree,
     blocks_per_part,
-    counted,
-    narrowed,
-    summed,
+    narrow,
+    sum_up,
+    with_count,
 )
 
 Handle = Any
@@ -58,12 +58,12 @@ class ClusterPasses:
         pending: deque[tuple[Handle, int]] = deque()
         began, count = time.monotonic(), self.count()
         for rows, part in _parts(blocks, count):
-            narrow = narrowed(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
+            inner = narrow(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
             shell, partitions, unread = part, (), 0
             if isinstance(part, Blocks):  # partitions of an engine are separate arguments
                 partitions, unread = part.source.partitions, rows.stop - rows.start
                 shell = part.with_content([None for _ in partitions])
-            args = shared, narrow, rows, shell, blocks.block_rows, repr(blocks.source)
+            args = shared, inner, rows, shell, blocks.block_rows, repr(blocks.source)
             handle = self.submit(f"rows-{rows.start}-{rows.stop}", sum_part, *args, *partitions)
             tree.take(handle)
             pending.append((handle, unread))
@@ -92,7 +92,7 @@ class ClusterPasses:
         phi = summand.features
         if id(phi) not in self._shared:
             self._shared[id(phi)] = phi, self.share(phi)
-        return self._shared[id(phi)][1], narrowed(summand.summand, slice(0, 0))
+        return self._shared[id(phi)][1], narrow(summand.summand, slice(0, 0))
 
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
@@ -133,7 +133,7 @@ def sum_part(
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
         if isinstance(part, Blocks):
             blocks = part.with_content(partitions).walk()
-        return summed(counted(summand), blocks, block_rows)
+        return sum_up(with_count(summand), blocks, block_rows)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {numbers}.)") from None
     except Exception as error:  # noqa: BLE001  any error names its rows
@@ -146,4 +146,4 @@ def sum_part(
 
 def merge_sums(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
     """Return the counted sum of two sums; neither is changed, because a retry may use it."""
-    return (a or b) if a is None or b is None else counted(summand).merge(deepcopy(a), b)
+    return (a or b) if a is None or b is None else with_count(summand).merge(deepcopy(a), b)

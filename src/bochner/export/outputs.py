@@ -238,7 +238,7 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
             inside = Z if landmarks is None else landmarks.features(X)
             e = xp.maximum(k - squared_norms(inside), 0.0)
             mean = law.mean(Z)
-            variance = law.combined(law.leverage(Z), e, k)
+            variance = law.total_variance(law.leverage(Z), e, k)
         case ExactProcess() as law:
             k = law.chosen.kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
             prior, parts = law.chosen.kernel.diagonal(X)[:, None], []

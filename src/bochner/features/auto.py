@@ -21,7 +21,7 @@ from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of
 from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge import eigen as ridge
-from bochner.solvers.ridge.solution import NO_ERROR, SAME, SAME_FLOAT32, best_of, pooled
+from bochner.solvers.ridge.solution import NO_ERROR, SAME, SAME_FLOAT32, best_of, pool
 from bochner.sums.moments import Moments
 
 PAIRS = 1000  # Pairs of rows for the prediction of errors of the kernel matrix
@@ -79,7 +79,7 @@ def left_out(
         else np.array([ridge.equivalent_alpha(eigen, share, ratio)])
     )
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
-    errors = pooled(ridge.left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
+    errors = pool(ridge.left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # float32 overflows near the best penalty
     return eigen, alphas, errors

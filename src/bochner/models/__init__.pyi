@@ -2,7 +2,7 @@
 
 from bochner.models.ridge.fit import RidgeFit as RidgeFit
 from bochner.models.ridge.fit import fit_features as fit_features
-from bochner.models.ridge.fit import warned as warned
+from bochner.models.ridge.fit import warn as warn
 from bochner.models.ridge.fit import with_rows_of as with_rows_of
 from bochner.models.route import process as process
 from bochner.models.route import represent as represent

@@ -55,7 +55,7 @@ from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
 from bochner.selection.words import in_words
 from bochner.selection.words import listed as names_in_words
-from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, home_of, sampled
+from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, draw_rows, home_of
 
 #: Where the state of a pickle says the version; no attribute can have this name.
 _WRITTEN = "bochner version"
@@ -243,7 +243,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         """Return the certificate of the features on these rows, at a penalty for squared error."""
-        rows, n = sampled(blocks, self.seed_), count_rows(blocks)
+        rows, n = draw_rows(blocks, self.seed_), count_rows(blocks)
         return certify(
             Rounded(self.kernel_, self.map_, self.feature_dtype_),
             rows.X,
@@ -291,7 +291,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
             asked = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
-            blocks = _tables.encoded(who, X, *asked) if first else self._as_fitted(X)
+            blocks = _tables.encode(who, X, *asked) if first else self._encode_as_fit(X)
             return blocks, self._inputs_of(blocks, first)
         kind, schema = "numbers", None if known is None else known.schema
         is_plain = are_numbers(X, y, sample_weight) and np.ndim(X) == 2
@@ -312,7 +312,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             return blocks, self._inputs_of(blocks, first)
         if not is_plain:
             refuse_dates(X, who)
-        X, y, inputs = self._checked(X, y, known)
+        X, y, inputs = self._check(X, y, known)
         gaps = np.isnan(X.data if is_sparse(X) else X).any()
         if gaps and not learned:
             _tables.refuse_gaps(who, X, first, vars(self).get("method"))
@@ -334,7 +334,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             blocks = blocks.changed(lambda block: block._replace(X=dense(block.X)))
         return blocks, inputs
 
-    def _checked(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
+    def _check(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
         """Return X and y, checked by scikit-learn (NaN is allowed in X), and the inputs."""
         takes_sparse = known is not None or not is_sparse(X) or accepts_sparse(self.kernel)
         options: Any = {
@@ -367,7 +367,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         rows = join([*table])
         return Blocks.from_arrays(*rows), inputs
 
-    def _as_fitted(self, blocks: Blocks) -> Blocks:
+    def _encode_as_fit(self, blocks: Blocks) -> Blocks:
         """Return blocks encoded as in the fit; unchanged if they lack columns of its table."""
         tables, schema = blocks.source, self._inputs.schema
         if schema is not None and isinstance(tables, Tables) and not _tables.is_learned(tables):
@@ -400,7 +400,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return checked rows to predict as blocks, encoded as the training data were."""
         if not isinstance(X, Blocks):
             return KernelEstimator._read(self, X, first=False)[0]
-        X, known = self._as_fitted(X), self._inputs
+        X, known = self._encode_as_fit(X), self._inputs
         if X.n_columns != known.n_columns:
             raise InvalidInput(
                 f"X has {X.n_columns} columns, but {type(self).__name__} is expecting "

@@ -37,17 +37,17 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the predictions of each block of rows."""
-        for X, f in self._fitted.predictions(self._as_fitted(blocks)):
-            shaped = self._predicted(f).reshape(len(f), *self.target_shape_)
+        for X, f in self._fitted.predictions(self._encode_as_fit(blocks)):
+            shaped = self._predictions(f).reshape(len(f), *self.target_shape_)
             yield from_numpy(np.ascontiguousarray(shaped), like=X)
 
-    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+    def _predictions(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         """Return predictions from the values of the fit."""
         return f
 
     def _outputs_of(self, f: Array) -> dict[str, Array]:
         shape = f.shape[0], *self.target_shape_
-        return {"prediction": array_namespace(f).reshape(self._predicted(f), shape)}
+        return {"prediction": array_namespace(f).reshape(self._predictions(f), shape)}
 
     def _by_target(self, values: Any) -> Any:
         if self.target_shape_:
@@ -132,7 +132,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             If the rows lack columns of the fit, or are fewer than ``folds``.
         """
         rows = X, y, sample_weight
-        errors = self._held_out(*rows) if folds is None else self._cross_validated(*rows, folds)
+        errors = self._held_out(*rows) if folds is None else self._cross_validate(*rows, folds)
         fit = copy(self._fitted)  # Keeps cached factors
         object.__setattr__(fit, "errors", learn_errors(errors, int(self.seed_)))
         self.fit_ = fit
@@ -187,7 +187,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         errors = LeftOutRows(rows.X, centre, rows.y - centre, rows.w, source, deviation)
         return errors.take(np.flatnonzero(rows.w > 0))
 
-    def _cross_validated(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
+    def _cross_validate(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
         """Return errors of training rows, by clones fitted without the fold of each row."""
         who = f"{type(self).__name__}.calibrate"
         folds = integer(folds, who, "folds", least=2)

@@ -177,11 +177,11 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the predicted classes, (n,)."""
-        return self.classes_[decided(self._decisions(X))]
+        return self.classes_[decide(self._decisions(X))]
 
     def _outputs_of(self, f: Array) -> dict[str, Array]:
         xp, decision = array_namespace(f), f[:, 0] if f.shape[1] == 1 else f
-        columns = {"label": xp.take(xp.asarray(self.classes_), decided(f)), "decision": decision}
+        columns = {"label": xp.take(xp.asarray(self.classes_), decide(f)), "decision": decision}
         if hasattr(self, "predict_proba"):
             # a fit without held-out rows is not calibrated; a user's loss may need NumPy
             with suppress(AttributeError, InvalidInput, NotImplementedError):
@@ -219,7 +219,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         who, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
         text: tuple[str, ...] = ()
         if isinstance(X, Blocks):
-            X = X if first else self._as_fitted(X)
+            X = X if first else self._encode_as_fit(X)
             text = () if X.schema is None else X.schema.classes
             labels = self._labels_in(X, text, where)
         else:
@@ -237,7 +237,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             X = X.recoded(lambda y: codes_of(who, label(y), known))
         blocks, inputs = super()._read(X, y, sample_weight, first=first, where=where, classes=known)
         inputs = replace(inputs, classes=known)
-        return self._weighted(blocks, inputs, where), inputs
+        return self._weigh(blocks, inputs, where), inputs
 
     def _labels_of(self, X: Any, y: Any, classes: Any) -> Array:
         """Return the checked labels of rows in memory."""
@@ -267,7 +267,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             refuse_quantity(who, labels, count_rows(blocks))
         return labels
 
-    def _weighted(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
+    def _weigh(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
         """Return blocks with weights times ``class_weight``; "balanced" keeps the mean weight."""
         who, given, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
         if given is None:
@@ -374,7 +374,7 @@ def log_loss_of_signs(
 ) -> float:
     """Return the calibrated log loss of held-out decision values; y is ±1 per class."""
     finite = np.isfinite(f).all(axis=1)
-    return calibrate(f[finite], decided(y[finite]), w[finite]).log_loss
+    return calibrate(f[finite], decide(y[finite]), w[finite]).log_loss
 
 
 def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
@@ -384,7 +384,7 @@ def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
     return xp.stack([xp.minimum(f - low, 0.0), *inner, xp.maximum(f - high, 0.0)], axis=2)
 
 
-def decided(f: Float[Array, "n t"]) -> Array:
+def decide(f: Float[Array, "n t"]) -> Array:
     """Return the predicted class codes: argmax of the columns, or the sign of a single column."""
     xp = array_namespace(f)
     return xp.astype(f[:, 0] > 0, xp.int64) if f.shape[1] == 1 else xp.argmax(f, axis=1)
@@ -393,7 +393,7 @@ def decided(f: Float[Array, "n t"]) -> Array:
 def agreeing(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:
     """Return p, adjusted so that rounding does not change the most probable class."""
     if isinstance(p, np.ndarray):
-        codes = decided(f)
+        codes = decide(f)
         rows = np.flatnonzero(p.argmax(axis=1) != codes)
         p[rows, codes[rows]] = np.nextafter(p[rows].max(axis=1), 2.0)
     return p

@@ -90,13 +90,13 @@ def spec_of(kind: type[Made], who: str, params: Mapping[str, Any]) -> Made:
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
-def shared(cls: type[Made]) -> type[Made]:
+def parameters(cls: type[Made]) -> type[Made]:
     """Mark a class whose annotated names are parameters of all estimators that inherit from it."""
     cls.__shared__ = tuple(cls.__annotations__)  # type: ignore[attr-defined]
     return cls
 
 
-@shared
+@parameters
 class KernelParameters:
     """Keyword parameters of estimators that choose kernel and features."""
 
@@ -111,7 +111,7 @@ class KernelParameters:
     n_jobs: int | None = None
 
 
-@shared
+@parameters
 class FeatureParameters:
     """Keyword parameters of estimators that always use features."""
 
@@ -127,9 +127,9 @@ def estimator(cls: type[Made]) -> type[Made]:
     """Make a class an estimator in scikit-learn's idiom, from its annotations.
 
     Annotated names with defaults are parameters: the constructor stores them unchanged, keyword
-    only after ``_: KW_ONLY``. Parameters of ``shared`` base classes are added. In the docstring
-    ``%(name)s`` is replaced by a text of :data:`TEXTS`; missing entries of parameters are added,
-    and an entry for each fitted attribute (a property) from its docstring.
+    only after ``_: KW_ONLY``. Those of base classes marked `parameters` are added. In the
+    docstring ``%(name)s`` is replaced by a text of :data:`TEXTS`; missing entries of parameters
+    are added, and an entry for each fitted attribute (a property) from its docstring.
     """
     for base in cls.__mro__[1:]:
         for name in vars(base).get("__shared__", ()):

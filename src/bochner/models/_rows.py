@@ -22,7 +22,7 @@ from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel, Transformed
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.sums.passes import LOCAL, Executor, SumOf, narrowed, summed
+from bochner.sums.passes import LOCAL, Executor, SumOf, narrow, sum_up
 
 
 def _targets(block: Any) -> list[tuple[Any, Array]]:
@@ -42,16 +42,16 @@ class SumOnFeatures:
     summand: Any
 
     def add(self, total: Any, block: Block) -> Any:
-        return self.summand.add(total, _featured(self.features, block))
+        return self.summand.add(total, _block_of(self.features, block))
 
     def merge(self, a: Any, b: Any) -> Any:
         return self.summand.merge(a, b)
 
-    def within(self, rows: slice) -> "SumOnFeatures":
-        return replace(self, summand=narrowed(self.summand, rows))
+    def for_rows(self, rows: slice) -> "SumOnFeatures":
+        return replace(self, summand=narrow(self.summand, rows))
 
 
-def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
+def _block_of(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
     y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
     return FeatureBlock(to_numpy(features(block.X)), y, w, block.start, block.X)
 
@@ -80,7 +80,7 @@ class Features:
     n_rows = property(attrgetter("_blocks.n_rows"))
 
     @property
-    def cached(self) -> bool:
+    def is_cached(self) -> bool:
         return self._kept is not None
 
     def __iter__(self) -> Iterator[FeatureBlock]:
@@ -90,7 +90,7 @@ class Features:
         keeping = self._fits(self.n_rows or 0)
         pass_: list[FeatureBlock] = []
         rows = 0
-        for block in (_featured(self._map, given) for given in self._blocks):
+        for block in (_block_of(self._map, given) for given in self._blocks):
             rows += len(block.Z)
             if keeping and not self._fits(rows):
                 keeping, pass_ = False, []
@@ -108,7 +108,7 @@ class Features:
     def sum(self, summand: Any) -> Any:
         """Return the sum over all rows: here if features fit in memory, else by the executor."""
         if self._kept is not None or self._fits(self.n_rows or 0):
-            return summed(summand, self, self._blocks.block_rows)
+            return sum_up(summand, self, self._blocks.block_rows)
         over = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
         return self._where.sum(over, self._blocks)
 
@@ -116,7 +116,7 @@ class Features:
         return 0 < self._room >= rows * self._row_bytes
 
 
-def transformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
+def transform_rows(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
     """Return the kernel inside a Monotone and the transformed rows; others unchanged."""
     return (kernel.kernel, kernel.inputs(X)) if isinstance(kernel, Monotone) else (kernel, X)
 
@@ -131,16 +131,16 @@ class KernelSum:
     intercept: Float[Array, " t"]
 
     @cached_property
-    def transformed(self) -> tuple[Kernel, Any]:
+    def transformed_rows(self) -> tuple[Kernel, Any]:
         """The inner kernel and the transformed rows, computed once for all tiles."""
-        return transformed(self.kernel, self.X)
+        return transform_rows(self.kernel, self.X)
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
         """Return f at rows, tile by tile; for traced rows (ONNX) in one call."""
         if is_recorded(X):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept
-        (kernel, S), X = self.transformed, transformed(self.kernel, numpy_rows(X))[1]
+        (kernel, S), X = self.transformed_rows, transform_rows(self.kernel, numpy_rows(X))[1]
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
         for here in slices(len(self.coef), TILE):
             total += kernel(X, S[here]) @ self.coef[here]
@@ -187,13 +187,13 @@ def row_marks(X: Array, seed: int) -> Array:
     odd = factors * np.uint64(2) + np.uint64(1)
     if is_sparse(X):
         rows = X.tocsr()
-        products = _mixed(rows.data) * odd[rows.indices]
+        products = _mix(rows.data) * odd[rows.indices]
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
         return mix_bits(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
-    return mix_bits((_mixed(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
+    return mix_bits((_mix(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
 
 
-def _mixed(X: Array) -> Array:
+def _mix(X: Array) -> Array:
     bits = (np.asarray(X, np.float64) + 0.0).view(np.uint64)
     return bits ^ (bits >> np.uint64(29))
 

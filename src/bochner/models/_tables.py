@@ -166,7 +166,7 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
         )
 
 
-def encoded(
+def encode(
     who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
 ) -> Blocks:
     """Return blocks of a table with encoders learned in one pass; other blocks unchanged."""
@@ -227,8 +227,8 @@ def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     # y and w are names of columns, or for dask columns with the partitions of X.
     if hasattr(X, "rechunk"):
         return Blocks.from_arrays(X, y, w)
-    target, columns = _named(y, "y")
-    weight, more = _named(w, "sample_weight")
+    target, columns = _names_of(y, "y")
+    weight, more = _names_of(w, "sample_weight")
     columns |= more
     library = library_of(X, "engine", "lazy")
     if columns and library != "dask":
@@ -246,7 +246,7 @@ def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     return Blocks.from_table(table, target=target, weight=weight)
 
 
-def _named(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
+def _names_of(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
     """Return the name or names of target columns, and the columns that X lacks by name."""
     if column is None or isinstance(column, str):
         return column, {}
@@ -273,13 +273,13 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
             return np.concatenate(parts)
         if not is_lazy(X):
             return method(self, X, *args, **kwargs)
-        call = partial(_one, MethodType(of_rows, self), args, kwargs)
+        call = partial(_call, MethodType(of_rows, self), args, kwargs)
         return MAPPED[library_of(X, "engine")](X, call, name)
 
     return of_rows
 
 
-def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
+def _call(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
     """Return the result of a method for the rows of one partition."""
     values = method(rows, *args, **kwargs)
     if isinstance(values, tuple):

@@ -5,7 +5,7 @@ e = y − f̂(x) are errors of rows that were not used for f̂; z is x or f̂(x)
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, for up to 39 thresholds a,
 
-all on landmarks (:func:`smoothed`). (z is not both x and f̂(x): together they reveal e, because f̂
+all on landmarks (`fit_smoother`). (z is not both x and f̂(x): together they reveal e, because f̂
 without a row differs from f̂ with all rows by a share of e.) For each training row, e, s and F are
 leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one distribution is enough for
 all z; s is 1 if a constant scale is enough. For coverage c the interval at z uses the scores v of
@@ -102,7 +102,7 @@ class Distribution:
     below: Float[Array, " b"]
     above: Float[Array, " a"]
 
-    def risen(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
+    def sort_values(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
         """Return F sorted along the knots and within (0, 1) (Chernozhukov et al. 2010)."""
         share = 0.02  # of the pooled distribution in each conditional one
         return (1 - share) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + share * self.pooled
@@ -180,7 +180,7 @@ class TargetLaw:
         else:
             z = self.inputs(X, predicted)
             s = np.exp(np.clip(self.scale(z)[:, 0], *self.reach))
-            F = None if self.shape is None else self.shape.risen(self.shape.values(z))
+            F = None if self.shape is None else self.shape.sort_values(self.shape.values(z))
             low, high = self.errors(s, F, coverage)
         return predicted + low, predicted + high
 
@@ -394,7 +394,7 @@ def _scale(
     sample = RowSample(z[0], target[:, None], w, priority)
     tuning, curves = choose_for_matrix(spec, sample, None, True)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
-    machine, left_out = smoothed(kernel, z[0], target[:, None], w, seed)
+    machine, left_out = fit_smoother(kernel, z[0], target[:, None], w, seed)
     # The penalty chosen on dependent errors is too small: shrink the values towards their mean by
     # the least-squares factor, 0 to 1
     f = left_out[:, 0]
@@ -417,15 +417,15 @@ def _shape(
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
     indicators = (u[:, None] <= knots).astype(np.float64)
-    machine, left_out = smoothed(kernel, z[0], indicators, w, seed)
+    machine, left_out = fit_smoother(kernel, z[0], indicators, w, seed)
     pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
     ordered = np.sort(u)
     below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
     shape = Distribution(knots, machine, pooled, below, above)
-    return shape, shape.risen(np.concatenate([left_out, machine(z[1])]))
+    return shape, shape.sort_values(np.concatenate([left_out, machine(z[1])]))
 
 
-def smoothed(
+def fit_smoother(
     kernel: Kernel, z: Float[Array, "m k"], y: Float[Array, "m t"], w: Float[Array, " m"], seed: int
 ) -> tuple[KernelSum, Float[Array, "m t"]]:
     """Return a ridge regression on landmarks, and its leave-one-out values; O(m r² + r³)."""

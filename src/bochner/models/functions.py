@@ -23,7 +23,7 @@ from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import CRITERIA
 from bochner.sums.moments import require_squares
-from bochner.sums.passes import sampled
+from bochner.sums.passes import draw_rows
 
 
 @one_thread()
@@ -99,9 +99,9 @@ def tune(
         seed, centred = seed_of(model.random_state), parameters.get("fit_intercept", True)
         if isinstance(model, LabelEstimator):
             blocks, inputs = LabelEstimator._read(model, X, y, sample_weight)
-            sample = sampled(blocks, seed, len(inputs.classes))  # classes as indicators
+            sample = draw_rows(blocks, seed, len(inputs.classes))  # classes as indicators
         else:
-            sample = sampled(model._read(X, y, sample_weight)[0], seed)
+            sample = draw_rows(model._read(X, y, sample_weight)[0], seed)
             require_squares("tune", sample.y, sample.w)
         kernel, objective = model.kernel, CRITERIA[criterion]
         if not isinstance(kernel, Kernel):
@@ -156,7 +156,7 @@ def merge(*models: Any) -> Any:
         check_is_fitted(model)
         fit = model.fit_ if isinstance(model, KernelEstimator) else None
         rows = getattr(fit, "representation", getattr(fit, "law", None))
-        if not hasattr(fit, "merged") or "merge" in getattr(rows, "lacks", ()):
+        if not hasattr(fit, "merge_all") or "merge" in getattr(rows, "lacks", ()):
             raise InvalidType(
                 "merge: models must have moments, as KernelRidge, KernelRidgeClassifier, "
                 "GaussianProcessRegressor and KernelPCA have if they are fitted with features (not "
@@ -165,7 +165,7 @@ def merge(*models: Any) -> Any:
             )
         _require_equal_maps(models[0], model)
     merged = copy(models[0])
-    merged.fit_ = merged.fit_.merged([model.fit_ for model in models])
+    merged.fit_ = merged.fit_.merge_all([model.fit_ for model in models])
     return merged
 
 

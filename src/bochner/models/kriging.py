@@ -32,7 +32,7 @@ from bochner.models.gaussian_process.observed import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.selection.spec import NAMED, as_kernel
 from bochner.selection.waves import scaled
-from bochner.sums.passes import sampled
+from bochner.sums.passes import draw_rows
 
 
 def _require_process(who: str, process: object) -> None:
@@ -746,7 +746,7 @@ def variogram(
     n_sample = integer(n_sample, who, "n_sample", 2)
     tolerance = positive(tolerance, who, "tolerance")
     blocks = X if isinstance(X, Blocks) else Blocks.from_arrays(X, y)
-    rows = sampled(blocks, seed_of(random_state)).lowest(n_sample)
+    rows = draw_rows(blocks, seed_of(random_state)).lowest(n_sample)
     places = to_numpy(dense(rows.X)).astype(np.float64)
     if rows.y.shape[1] != 1 or not np.ptp(rows.y) > 0:
         raise InvalidInput(

@@ -24,7 +24,7 @@ from bochner.models.gaussian_process.neighbours import (
     by_features_or_neighbours,
 )
 from bochner.models.representations.exact import exact_rows, leaf_rows
-from bochner.models.representations.features import is_wide, solved_features, wide_sums
+from bochner.models.representations.features import is_wide, solve_features, wide_sums
 from bochner.models.representations.representation import (
     DIRECT_ROWS,
     ExactKernel,
@@ -81,7 +81,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     chosen, _ = choose(features, blocks, alpha=alpha, compared=compared, where=where)
     if features.waves and isinstance(chosen.choice.method, WaveMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
-    return solved_features(replace(spec, features=features), chosen, blocks, where, precision)
+    return solve_features(replace(spec, features=features), chosen, blocks, where, precision)
 
 
 def most_at_once(spec: RidgeSpec) -> int:

@@ -73,6 +73,7 @@ RENAMED: dict[str, str] = {
     "UserFunctions": "IndexedFunctions",
     "WindowsMap": "DerivedMap",
 }
+RENAMED |= {"Chosen": "Choices", "PrincipalComponents.summed": "sums", "Tried": "WidthTrial"}
 
 #: Fields of older files that were removed, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")

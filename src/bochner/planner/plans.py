@@ -26,11 +26,11 @@ from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.representation import DIRECT_ROWS, gather, without_copies
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
-from bochner.planner.trials import WIDTHS, FitForecast, Task, local_fit, planned_fits
-from bochner.selection.choose import searched, transformed
+from bochner.planner.trials import WIDTHS, FitForecast, Task, list_fits, local_fit
+from bochner.selection.choose import fit_curves, search_kernel
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.selection.words import in_words
-from bochner.sums.passes import sampled
+from bochner.sums.passes import draw_rows
 
 HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
 
@@ -317,7 +317,7 @@ def plan(
             )
     blocks = _blocks(X, y)
     reading = time.perf_counter()
-    sample = sampled(blocks, seed)
+    sample = draw_rows(blocks, seed)
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     like = next(iter(blocks)).X
@@ -328,7 +328,7 @@ def plan(
         start = _chosen_kernel(spec, sample, blocks, n, local)
     task = Task(start, sample.lowest(min(max(256, math.ceil(n / 5)), 2048)), *facts)
     default_widths = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
-    fits = planned_fits(task, options, widths or default_widths)
+    fits = list_fits(task, options, widths or default_widths)
     fits += [local_fit(task, default_leaves(spec))] if local else []
     fits = fits if options is not None else with_default(fits, n, most)
     choice, reason = best_of(fits, limits)
@@ -346,8 +346,8 @@ def _chosen_kernel(
             return chosen_by_leaves(spec, rows)
         tuning, curves = chosen_by_matrix(spec, rows)
     else:
-        curves, sample = transformed(sample, spec.features.seed, spec.features.bends)
-        tuning = searched(spec.features, sample)
+        curves, sample = fit_curves(sample, spec.features.seed, spec.features.bends)
+        tuning = search_kernel(spec.features, sample)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 

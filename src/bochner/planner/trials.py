@@ -202,7 +202,7 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
     return t_n / n**2 - b * n, b
 
 
-def planned_fits(
+def list_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[FitForecast]:
     """Return the fits of the methods (default: the best ones), features first, by rising width."""

@@ -22,7 +22,7 @@ from bochner.data.sample import chosen_rows
 from bochner.data.tables import Tables
 from bochner.errors import BochnerWarning, InvalidInput
 from bochner.models._base import KernelEstimator
-from bochner.models._labels import LabelEstimator, decided
+from bochner.models._labels import LabelEstimator, decide
 from bochner.report.render import number
 
 #: Most random rows that are predicted, and most of their cells: 256 MB in float64.
@@ -50,7 +50,7 @@ def encode_rows(
     if not labels:
         return model._read(X, y, w, first=first)[0]
     if blocks and not first:
-        X = model._as_fitted(X)
+        X = model._encode_as_fit(X)
         if next(iter(X)).y is None:
             return X
     plain: Any = copy(model)
@@ -237,7 +237,7 @@ def certificate_of(
     if not model.choice_.method.has_features:
         return None, "none: the fit has no features."
     try:
-        certificate = model._certificate_on(model._as_fitted(blocks), other)
+        certificate = model._certificate_on(model._encode_as_fit(blocks), other)
     except InvalidInput as error:
         return None, f"none: {error}"
     return certificate, str(certificate)
@@ -257,7 +257,7 @@ def left_out_of(model: KernelEstimator) -> Examined | None:
     m, f, y = len(rows.w), rows.predicted, rows.predicted + rows.errors
     outputs = {"prediction": f}
     if kind_of(model) == "classification":
-        y, outputs = decided(y), {"label": model.classes_[decided(f)], "decision": f}
+        y, outputs = decide(y), {"label": model.classes_[decide(f)], "decision": f}
     return Examined(m, None, y, rows.w, np.arange(m), outputs) if m else None
 
 

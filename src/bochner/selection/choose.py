@@ -25,10 +25,10 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.selection.held_out import FEWEST, MOST_CELLS
 from bochner.selection.lengthscales import at_median, choose_lengthscale, tune_lengthscales
-from bochner.selection.near import stretched
+from bochner.selection.near import scale_lengthscales
 from bochner.selection.numbers import by_left_out
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
@@ -38,9 +38,9 @@ from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import Penalties
-from bochner.solvers.ridge.solution import NO_ERROR, best_of, pooled
+from bochner.solvers.ridge.solution import NO_ERROR, best_of, pool
 from bochner.sums.moments import require_squares
-from bochner.sums.passes import LOCAL, Executor, nonempty, sampled, total_weight
+from bochner.sums.passes import LOCAL, Executor, draw_rows, nonempty, total_weight
 
 #: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -56,7 +56,7 @@ def choose(
     by_targets: bool = True,
     where: Executor = LOCAL,
     compared: Callable[[RowSample], RowSample] = lambda rows: rows,
-) -> tuple[Chosen, RowSample | None]:
+) -> tuple[Choices, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
     ``search`` replaces the usual search for a kernel. With ``by_targets`` "auto" uses the targets.
@@ -64,18 +64,18 @@ def choose(
     """
     if not spec.needs_rows and search is None:
         return drawn(spec, blocks.n_columns), None
-    rows = compared(sampled(blocks, spec.seed, n_classes, where))
+    rows = compared(draw_rows(blocks, spec.seed, n_classes, where))
     n_rows = count_rows(blocks)
     share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, rows, n_rows, share, search, by_targets), rows
 
 
-def drawn(spec: FeatureSpec, n_columns: int) -> Chosen:
+def drawn(spec: FeatureSpec, n_columns: int) -> Choices:
     """Return the given kernel with its map, drawn by a given method that needs no rows."""
     kernel: Any = spec.kernel
     phi = draw_map(spec.method, kernel, Request(n_columns, spec.width, spec.seed))  # type: ignore[arg-type]
     choice = Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
-    return Chosen(spec.seed, Tuning(kernel), choice)
+    return Choices(spec.seed, Tuning(kernel), choice)
 
 
 def choose_from(
@@ -85,19 +85,19 @@ def choose_from(
     share: float | None = None,
     search: Search | None = None,
     by_targets: bool = True,
-) -> Chosen:
+) -> Choices:
     """Choose as :func:`choose`, from a sample of all ``n_rows`` rows; ``share`` is alpha/Σw."""
     require_squares(spec.who, rows.y, rows.w)
-    curves, rows = transformed(rows, spec.seed, spec.bends and search is None)
+    curves, rows = fit_curves(rows, spec.seed, spec.bends and search is None)
     if curves is not None:
         spec = replace(spec, waves=False)  # Fourier modes require the original columns
-    tuning = searched(spec, rows, share, search)
-    choice = choice_of(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
-    chosen = Chosen(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
-    return chosen if curves is None else chosen.through(curves)
+    tuning = search_kernel(spec, rows, share, search)
+    choice = choose_map(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
+    chosen = Choices(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
+    return chosen if curves is None else chosen.with_curves(curves)
 
 
-def searched(
+def search_kernel(
     spec: FeatureSpec,
     rows: RowSample,
     share: float | None = None,
@@ -117,7 +117,7 @@ def searched(
     return choose_kernel(kernel, *asked, of_classes=spec.of_classes, **of_matrix)
 
 
-def transformed(sample: RowSample, seed: int, allowed: bool) -> tuple[Curves | None, RowSample]:
+def fit_curves(sample: RowSample, seed: int, allowed: bool) -> tuple[Curves | None, RowSample]:
     """Return transformations of columns, None if none is better, and the transformed rows."""
     curves = choose_curves(sample, seed) if allowed else None
     return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
@@ -133,9 +133,9 @@ def choose_for_matrix(
     shortens: bool = False,
 ) -> tuple[Tuning, Curves | None]:
     """Find the kernel of a fit with the exact kernel, and the curves of columns."""
-    curves, sample = transformed(sample, spec.seed, spec.bends)
+    curves, sample = fit_curves(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
-    tuning = searched(spec, sample, share, search, centred=centred, judged_again=judged_again)
+    tuning = search_kernel(spec, sample, share, search, centred=centred, judged_again=judged_again)
     shortens = shortens and spec.kernel == "auto" and search is None and np.isfinite(tuning.share)
     return _shorter_where_large(tuning, sample, centred) if shortens else tuning, curves
 
@@ -155,7 +155,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
     rows, kernel, most = sample.lowest(512), tuning.kernel, np.inf
     alpha = tuning.share * float(rows.w.sum())
     for step in range(MOST_STEPS + 1):
-        shorter = stretched(tuning.kernel, SHORTER**step) if step else kernel
+        shorter = scale_lengthscales(tuning.kernel, SHORTER**step) if step else kernel
         if shorter is None:
             break
         problem = KernelRows(kernel_matrix(shorter, rows.X), rows.y, rows.w, centred)
@@ -164,7 +164,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
         fit = penalties.at(alpha)
         if fit is None:
             break
-        error = float(pooled(fit.criteria["loo"][0][None], problem.power)[0])
+        error = float(pool(fit.criteria["loo"][0][None], problem.power)[0])
         if not error <= most:
             break
         kernel, most = shorter, min(most, TIE * error)
@@ -173,7 +173,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
     return replace(tuning, kernel=kernel)
 
 
-def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
+def choose_family(spec: FeatureSpec, sample: RowSample) -> Tuning:
     """Find the kernel of a name; for "auto" the best of stationary kernels."""
     asked = sample, spec.seed, None, None, spec.effort or "medium"
     return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
@@ -199,7 +199,7 @@ def choose_kernel(
     if name == "auto" and asked is not None:
         asked = replace(asked, last=asked.more) if judged_again else asked
         X, sparse = sample.X, is_sparse(sample.X)
-        _require_served(method, X, seed)
+        _require_support(method, X, seed)
 
         def serves(kernel: Kernel) -> bool:
             able = among(kernel) and (not sparse or accepts_sparse(kernel))
@@ -225,7 +225,7 @@ def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exce
     return reason if isinstance(reason, UnsupportedKernel) else None  # others: too few rows
 
 
-def _require_served(method: Method | None, X: Array, seed: int) -> None:
+def _require_support(method: Method | None, X: Array, seed: int) -> None:
     """Raise UnsupportedKernel if the method supports no starting kernel of the search."""
     refusals = [_refusal(method, X, seed, start) for start in (Gaussian(), Matern(1.5))]
     if refusals[0] and refusals[1]:
@@ -236,7 +236,7 @@ def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> T
     """Learn a metric from rows, from the lengthscale chosen for a name if the kernel is one."""
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
-        _require_served(spec.method, rows.X, seed)
+        _require_support(spec.method, rows.X, seed)
         start = at_median("matern32", rows, seed)[-1]
         kernel = tune_lengthscales(start, rows).kernel
     elif isinstance(kernel, str):
@@ -244,7 +244,7 @@ def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> T
     return learn_metric(kernel, rows, seed)
 
 
-def choice_of(
+def choose_map(
     spec: FeatureSpec,
     kernel: Kernel,
     n_inputs: int,
@@ -301,7 +301,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     few = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
-    columns = _skewed(rows.X)
+    columns = _skewed_columns(rows.X)
     if not columns:
         return None
     judged = rows.lowest(1024)
@@ -325,7 +325,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     return replace(best, gain=round(1 - least / as_given, 3))
 
 
-def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
+def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
     """Return the columns of quantities whose distribution is skewed or has heavy tails."""
     X = np.asarray(X, np.float64)
     centred = X - X.mean(axis=0)
@@ -375,7 +375,7 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
             at = np.unique(np.concatenate([at, np.linspace(at[0], at[-1], POINTS)]))
         kept.append(j)
         points.append(tuple(at.tolist()))
-        values.append(tuple(_scaled(x, at, _SHAPES[name](x, at)).tolist()))
+        values.append(tuple(_scale_curve(x, at, _SHAPES[name](x, at)).tolist()))
     return Curves(name, tuple(kept), tuple(points), tuple(values)) if kept else None
 
 
@@ -387,7 +387,7 @@ def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
     return np.unique(np.concatenate([at, at[1] - first * halves, at[-2] + last * halves]))
 
 
-def _scaled(
+def _scale_curve(
     x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
 ) -> Float[Array, " p"]:
     """Return the curve scaled to the standard deviation of the column, rounded to six digits."""
@@ -420,7 +420,7 @@ def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " 
     return np.asarray(ndtri(share))
 
 
-def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
+def _clip(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
     """Clip smoothly at three deviations, estimated from the quartiles: u/√(1 + u²/9)."""
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
     unit = (high - low) / 1.349 or _deviation(x)
@@ -428,4 +428,4 @@ def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"
     return u / np.sqrt(1 + (u / 3) ** 2)
 
 
-_SHAPES = {"logarithms": _logarithms, "quantiles": _quantiles, "clipped": _clipped}
+_SHAPES = {"logarithms": _logarithms, "quantiles": _quantiles, "clipped": _clip}

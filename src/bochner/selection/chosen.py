@@ -111,7 +111,7 @@ class Function:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class Choices:
     """Kernel and feature map of a fit, and the choice of both."""
 
     seed: int
@@ -149,11 +149,11 @@ class Chosen:
         """Return φ(X), computed in the precision of the fit, as NumPy's float64."""
         return to_numpy(self.rounded.features(X)).astype(np.float64, copy=False)
 
-    def in_precision(self, precision: str, n: int | None) -> "Chosen":
+    def in_precision(self, precision: str, n: int | None) -> "Choices":
         """Return a copy with features in this precision; "auto" depends on the n rows."""
         return replace(self, precision=feature_precision(precision, n, self.map))
 
-    def through(self, curves: Curves) -> "Chosen":
+    def with_curves(self, curves: Curves) -> "Choices":
         """Return a copy that transforms the columns of rows first."""
         kernel, phi = curves.of(self.kernel), self.map
         search = replace(self.search, kernel=kernel)
@@ -185,7 +185,7 @@ def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precisi
 # --- Moments -------------------------------------------------------------------------------------
 
 
-def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
+def summand_of(chosen: Choices, precision: Precision) -> MomentsOf:
     """Return the summand of moments; whiten kernel values after summation if jitter τ is large."""
     plain, landmarks = chosen.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
     double = chosen.precision == "float64"

@@ -164,7 +164,7 @@ class Objective:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluated:
+class Evaluation:
     """An objective, a point, and the value, kernel and penalty there."""
 
     of: Any
@@ -188,16 +188,16 @@ class Evaluated:
     def alpha(self) -> float:
         return self.share * float(self.of.rows.w.sum())
 
-    def on(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
+    def on_rows(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
         """Return the objective on other rows, and this point with the same kernel and alpha."""
         share = self.at[-1] + np.log(self.of.rows.w.sum() / rows.w.sum())
         return replace(self.of, rows=rows), np.append(self.at[:-1], share)
 
 
 @one_thread()
-def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
+def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
     """Return the best point of ``evaluations`` of L-BFGS; ``gain`` is the relative tolerance."""
-    best, count = Evaluated(of, start, float("inf")), 0
+    best, count = Evaluation(of, start, float("inf")), 0
     bounds = of.bounds(start)
     free = np.array([low < high for low, high in bounds])
 
@@ -211,7 +211,7 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
             value, gradient = of(at)
         except LinAlgError:
             return 1e3, np.zeros_like(vector)  # worse than all others
-        point = Evaluated(of, at, float(on_grid(value, 1e-6)))
+        point = Evaluation(of, at, float(on_grid(value, 1e-6)))
         best = point if point.value < best.value else best
         return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
 
@@ -226,12 +226,12 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
     return best
 
 
-def least(points: Iterable[Evaluated]) -> Evaluated:
+def least(points: Iterable[Evaluation]) -> Evaluation:
     """Return the point of the least value."""
     return min(points, key=lambda point: point.value)
 
 
-def go_on(start: Evaluated, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
+def descend_further(start: Evaluation, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
     """Descend from a point; return the end if it is better."""
     return least([start, descend(start.of, start.at, evaluations, gain)])
 
@@ -261,7 +261,7 @@ def choose_lengthscale(
         return Tuning(starts[0])
     ends = [least(search.first_points(start, (1.0, 0.25))) for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.tuning(search.to_end(end, 8, 4), 1)
+    return search.tuning(search.finish(end, 8, 4), 1)
 
 
 def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
@@ -288,11 +288,11 @@ def tune_lengthscales(
     if search is None:
         return Tuning(start, criterion=criterion.name)
     first = search.first_points(start)
-    best = search.to_end(least(first), 12, 4)
+    best = search.finish(least(first), 12, 4)
     one, d = search.tuning(best, 1), search.rows.X.shape[1]
     if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
         return one
-    end = search.to_end(search.each(start, [*first, best]), 40, 14)
+    end = search.finish(search.tune_columns(start, [*first, best]), 40, 14)
     required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
     gain = best.value - end.value
     many = search.tuning(end, d, gain, required, gain > required)
@@ -305,7 +305,7 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **giv
     search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    tuning = search.tuning(search.one(on_unit_sphere(start)), 1)
+    tuning = search.tuning(search.tune_factor(on_unit_sphere(start)), 1)
     return replace(tuning, kernel=with_lengthscale(start, tuning.kernel))
 
 
@@ -329,23 +329,23 @@ class MatrixSearch:
             X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
 
-    def one(self, start: Kernel) -> Evaluated:
+    def tune_factor(self, start: Kernel) -> Evaluation:
         """Optimise one factor of all lengthscales."""
-        return self.to_end(least(self.first_points(start)), 12, 4)
+        return self.finish(least(self.first_points(start)), 12, 4)
 
     def first_points(
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
-    ) -> list[Evaluated]:
+    ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
         # No descents: one factor may end where a function of one column looks like noise
-        of = OnProcess(start, self._fewer, self.criterion, 1)
+        of = OnProcess(start, self._few_rows, self.criterion, 1)
         starts = lambda factor: (np.array([np.log(factor), share]) for share in of.rows.shares)
         return [least(descend(of, at, 1) for at in starts(factor)) for factor in factors]
 
-    def each(self, start: Any, points: Sequence[Evaluated]) -> Evaluated:
+    def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
         """Try one lengthscale per column, from points of one factor and from screened columns."""
         rows, d = self.rows, self.rows.X.shape[1]
-        of = OnProcess(start, self._fewer, self.criterion, d)
+        of = OnProcess(start, self._few_rows, self.criterion, d)
         starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in points]
         logs = [starts[0][0]]
         scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
@@ -355,9 +355,9 @@ class MatrixSearch:
         starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
         return least(descend(of, np.append(*at), 6) for at in starts)
 
-    def scaled(
+    def rescale(
         self, start: Any, alpha: float, evaluations: int, each: bool = False, few: bool = False
-    ) -> Evaluated:
+    ) -> Evaluation:
         """Optimise one common factor of the lengthscales, or with ``each`` one factor per column.
 
         ``alpha`` is the penalty of all rows, also if ``few`` of them are used.
@@ -367,30 +367,30 @@ class MatrixSearch:
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations)
 
-    def tuning(self, end: Evaluated, numbers: int, *judged: Any) -> Tuning:
+    def tuning(self, end: Evaluation, numbers: int, *judged: Any) -> Tuning:
         """Return the Tuning with the kernel of the last point."""
-        return recorded(self.criterion, end.rounded, end, numbers, *judged)
+        return as_tuning(self.criterion, end.rounded, end, numbers, *judged)
 
     @property
-    def _fewer(self) -> ProcessRows:
+    def _few_rows(self) -> ProcessRows:
         """Rows on which starts are compared: 128, or all if there are at most ``FEW``."""
         return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
-    def to_end(self, end: Evaluated, evaluations: int, last: int) -> Evaluated:
+    def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
         """Continue with few rows, which may be the rows of the starts, then with all."""
         few = self.rows.first(FEW)
         if evaluations and len(few.w) == len(end.of.rows.w):
-            end = go_on(end, evaluations)
+            end = descend_further(end, evaluations)
         for rows, count in ((few, evaluations), (self.rows, last)):
             if count and len(rows.w) > len(end.of.rows.w):
-                end = descend(*end.on(rows), count)
+                end = descend(*end.on_rows(rows), count)
         return end
 
 
-def recorded(
+def as_tuning(
     criterion: Criterion,
     kernel: Kernel,
-    end: Evaluated,
+    end: Evaluation,
     numbers: int,
     gain: float = np.nan,
     required: float = np.nan,
@@ -402,7 +402,7 @@ def recorded(
     return Tuning(kernel, end.share, criterion=criterion.name, compared=compared)
 
 
-def shortened(kernel: Any, rows: ProcessRows) -> Any:
+def cap_scales(kernel: Any, rows: ProcessRows) -> Any:
     """Return the kernel with lengthscales of at most four deviations of the columns.
 
     At longer lengthscales the criterion is flat, and a column may matter only with more rows.

@@ -33,7 +33,7 @@ class TunedKernel:
     numbers: int  # Number of tuned hyperparameters, without the penalty
 
 
-def turned_metrics(
+def metric_rounds(
     kernel: Any, alpha: float, search: MatrixSearch, rounds: int, brief: bool = False
 ) -> Iterator[TunedKernel]:
     """Yield the kernel of each round; its scale is tuned on few rows if ``brief``, else on all."""
@@ -44,7 +44,7 @@ def turned_metrics(
     for number in range(rounds):
         L = next_root(family, rows, L, alpha, diagonal)
         rotated = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = rotated.scaled(family, alpha, 3 if brief else 6, few=brief)
+        end = rotated.rescale(family, alpha, 3 if brief else 6, few=brief)
         scale = significant(float(np.exp(end.at[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:
@@ -68,7 +68,7 @@ def next_root(
     s = squared_distances(Z)
     y = rows.y / np.sqrt(np.maximum(w @ (rows.y - w @ rows.y / w.sum()) ** 2, 1e-300))
     K, slope = family.with_slope(s)
-    coef = KernelRows(K, y, w, rows.centred).factored(alpha).coef
+    coef = KernelRows(K, y, w, rows.centred).factor(alpha).coef
     slope, M = 2 * slope, np.zeros(L.shape)
     for c in coef.T:
         R = slope * c

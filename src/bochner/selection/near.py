@@ -27,7 +27,7 @@ from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import reduction
-from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, descend, shortened
+from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, cap_scales, descend
 from bochner.selection.metric import TunedKernel
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded, times
@@ -36,17 +36,17 @@ from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Outcome, Solution
 
 #: Rows from which a direction is estimated: its component has a quarter of the spread or more.
-LOOKED_AT = 64
-AT_ONCE = 1 << 16  # Rows of one evaluation of p
-FIRST = 8  # Number of neighbourhoods on which a kernel is judged first
+DIRECTION_ROWS = 64
+BATCH_ROWS = 1 << 16  # Rows of one evaluation of p
+FIRST_PLACES = 8  # Number of neighbourhoods on which a kernel is judged first
 
 # --- a tree of rows ------------------------------------------------------------------------------
 
 
 def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[Array, " n"]:
     parts = [
-        to_numpy(kernel.evaluate(X[start : start + AT_ONCE], rows)) @ weights
-        for start in range(0, len(X), AT_ONCE)
+        to_numpy(kernel.evaluate(X[start : start + BATCH_ROWS], rows)) @ weights
+        for start in range(0, len(X), BATCH_ROWS)
     ]
     return np.concatenate(parts) if parts else np.empty(0)
 
@@ -113,8 +113,8 @@ def grow(
 
     divide(np.arange(len(X)), max(1, -(-len(X) // most)))
     tree = RowTree(
-        np.array([rows for rows, _, _ in splits]).reshape(-1, LOOKED_AT, X.shape[1]),
-        np.array([weights for _, weights, _ in splits]).reshape(-1, LOOKED_AT),
+        np.array([rows for rows, _, _ in splits]).reshape(-1, DIRECTION_ROWS, X.shape[1]),
+        np.array([weights for _, weights, _ in splits]).reshape(-1, DIRECTION_ROWS),
         np.array([cut for *_, cut in splits]),
         np.array(children, np.intp).reshape(-1, 2),
     )
@@ -125,7 +125,7 @@ def _split(
     kernel: Kernel, X: Array, here: Int[Array, " m"], leaves: int, rng: np.random.Generator
 ) -> tuple[Array, Array, float, Array]:
     """Return s_j, v_j and cut of a split of these rows, and which have p below the cut."""
-    sample = X[np.sort(rng.choice(here, LOOKED_AT, replace=len(here) < LOOKED_AT))]
+    sample = X[np.sort(rng.choice(here, DIRECTION_ROWS, replace=len(here) < DIRECTION_ROWS))]
     rows = np.ascontiguousarray(sample, np.float64)
     K = to_numpy(kernel.evaluate(rows, rows))
     centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
@@ -159,21 +159,21 @@ def errors_of_near_rows(
     weight = w[places[:, -core:]]
     weight = weight / weight.mean()
 
-    def squared(kernel: Kernel, alpha: Any, which: slice) -> Float[Array, " m"]:
+    def errors_at(kernel: Kernel, alpha: Any, which: slice) -> Float[Array, " m"]:
         squares = np.full(weight[which].shape, np.inf)
         for place, here in enumerate(places[which]):
             problem = KernelRows(kernel_matrix(kernel, X[here]), y[here], w[here], centred=False)
             with suppress(LinAlgError):
-                squares[place] = (problem.solved(alpha, core).left_out ** 2).mean(axis=1)
+                squares[place] = (problem.solve(alpha, core).left_out ** 2).mean(axis=1)
         return (weight[which] * squares).ravel()
 
-    return squared
+    return errors_at
 
 
 # --- lengthscales by the evidence of blocks of near rows ----------------------------------------
 
 
-def tuned_among_near_rows(
+def tune_among_near_rows(
     tuning: Tuning, rows: RowSample, sample: RowSample, seed: int, centred: bool
 ) -> Iterator[TunedKernel]:
     """Yield kernels whose lengthscales have the largest evidence in blocks of near rows."""
@@ -195,7 +195,7 @@ def tuned_among_near_rows(
         return
     process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     d = process_rows.X.shape[1]
-    scales = shortened(start, process_rows).lengthscale
+    scales = cap_scales(start, process_rows).lengthscale
     at = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
     for family in (Exponential(), Matern(1.5)):
         first = family.replace(lengthscale=scales)
@@ -211,7 +211,7 @@ def tuned_among_near_rows(
 # --- kernels, scales and penalties judged among near rows ---------------------------------------
 
 
-def stretched(kernel: Kernel, factor: float) -> Kernel | None:
+def scale_lengthscales(kernel: Kernel, factor: float) -> Kernel | None:
     """Return the kernel with all lengthscales times a factor; None if a part has no lengthscale."""
     has = lambda part: not part.parts and "lengthscale" in part.get_params(deep=False)
     if not all(has(leaf) or isinstance(leaf, Constant) for leaf, _ in kernel.leaves(Kernel)):
@@ -220,7 +220,7 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
     return kernel.rebuild(lambda part, _: longer(part) if has(part) else part)
 
 
-class AtDensity(NamedTuple):
+class NearFit(NamedTuple):
     """A kernel, its solution in a few places, and squared leave-one-out errors."""
 
     kernel: Kernel
@@ -247,12 +247,12 @@ def judge_among_near_rows(
     """Choose among the kernel, ``rivals`` of its search and new ``others``; rescale the best."""
     places = near_rows(tuning.kernel, rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
-    here = rows.take(np.unique(places[:FIRST, :64]))
+    here = rows.take(np.unique(places[:FIRST_PLACES, :64]))
     start = tuning.share * float(here.w.sum())
-    squared = errors_of_near_rows(places, rows, centred)
+    errors_at = errors_of_near_rows(places, rows, centred)
     errors: dict[Kernel, float] = {}
 
-    def better(kernel: Kernel, best: AtDensity | None) -> AtDensity | None:
+    def better(kernel: Kernel, best: NearFit | None) -> NearFit | None:
         """Return a kernel with its errors; None unless lower by 0.5 % and one standard error.
 
         A kernel that is worse by half a standard error on the first places is not judged on others.
@@ -261,14 +261,14 @@ def judge_among_near_rows(
         known = start if np.isfinite(start) else None
         solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
         penalty = (solution.outcome is Outcome.CONSTANT_TARGET and known) or solution.alpha
-        judged = AtDensity(kernel, solution, squared(kernel, penalty, slice(FIRST)))
+        judged = NearFit(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
             before = best._replace(squared=best.squared[: len(judged.squared)])
             gain, required = reduction(before, judged, worth=0.0, chance=0.5)
             if gain > required:
                 errors[kernel] = best.error + judged.error - before.error
                 return None
-        rest = squared(kernel, penalty, slice(FIRST, None))
+        rest = errors_at(kernel, penalty, slice(FIRST_PLACES, None))
         judged = judged._replace(squared=np.append(judged.squared, rest))
         errors[kernel] = judged.error
         progress("Judging kernels among near rows", f"error {errors[kernel]:.4g}")
@@ -277,10 +277,10 @@ def judge_among_near_rows(
         gain, required = reduction(judged, best, worth=0.005, chance=1.0)
         return judged if gain > required else None
 
-    best, tuned = cast(AtDensity, better(tuning.kernel, None)), list(others)
+    best, tuned = cast(NearFit, better(tuning.kernel, None)), list(others)
     for kernel in (*rivals, *(each.kernel for each in tuned)):
         best = better(kernel, best) or best
-    taken, best = best.kernel, _scaled(best, better) if scales else best
+    taken, best = best.kernel, _tune_scale(best, better) if scales else best
     figures: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
     figures["measure"] = "error among near rows"
     judged = lambda c: {"error": errors[c.kernel], **figures} if c.kernel in errors else {}
@@ -297,14 +297,14 @@ def rivals_of(tuning: Tuning) -> list[Kernel]:
     return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
 
 
-def _scaled(best: AtDensity, better: Callable[[Kernel, AtDensity], AtDensity | None]) -> AtDensity:
+def _tune_scale(best: NearFit, better: Callable[[Kernel, NearFit], NearFit | None]) -> NearFit:
     """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):
         factor = 1.0
         for _ in range(4):
             factor *= step
-            longer = stretched(start, factor)
+            longer = scale_lengthscales(start, factor)
             if longer is None or not (other := better(longer, best)):
                 break
             best = other

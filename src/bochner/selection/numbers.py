@@ -31,13 +31,13 @@ from bochner.selection.lengthscales import (
     LONGEST,
     ROWS,
     SHORTEST,
-    Evaluated,
+    Evaluation,
     Objective,
     ProcessRows,
+    as_tuning,
     descend,
-    go_on,
+    descend_further,
     least,
-    recorded,
     tune_lengthscales,
 )
 from bochner.selection.record import Tuning
@@ -64,15 +64,15 @@ class NumberRange:
 
     near: tuple[float, float]  # Interval of the starts, unless they are in ``starts``
     bounds: tuple[float, float]
-    given: float | None = None  # The start of the user
+    user_start: float | None = None  # The start of the user
     starts: Float[Array, " k"] | None = None
     #: Step comparable to a unit step of other numbers; for a period a phase of 1 over all rows.
     unit: float = 1.0
 
     @property
     def centre(self) -> float:
-        if self.given is not None:
-            return self.given
+        if self.user_start is not None:
+            return self.user_start
         return 0.5 * sum(self.near) if self.starts is None else float(self.starts[0])
 
     def at(self, share: float) -> float:
@@ -80,18 +80,18 @@ class NumberRange:
             return float(self.starts[min(int(share * len(self.starts)), len(self.starts) - 1)])
         return self.near[0] + share * (self.near[1] - self.near[0])
 
-    def within(self, free: Free) -> "NumberRange":
+    def restrict_to(self, free: Free) -> "NumberRange":
         """Return the range restricted to the user's bounds and start."""
         low, high = self.bounds
-        given = None if free.start is None else float(np.log(free.start))
-        if given is not None:
-            low, high = min(low, given), max(high, given)
+        user_start = None if free.start is None else float(np.log(free.start))
+        if user_start is not None:
+            low, high = min(low, user_start), max(high, user_start)
         low = low if free.low is None else float(np.log(free.low))
         high = max(high, low) if free.high is None else float(np.log(free.high))
         low = min(low, high)
         first, last = np.clip(self.near, low, high).tolist()
         starts = None if self.starts is None else np.clip(self.starts, low, high)
-        return NumberRange((first, last), (low, high), given, starts, self.unit)
+        return NumberRange((first, last), (low, high), user_start, starts, self.unit)
 
 
 def tune_numbers(
@@ -109,7 +109,7 @@ def tune_numbers(
             f"A kernel with free numbers requires targets, which tune them; got {kernel!r}. "
             'Give all numbers, or a name such as "gaussian".'
         )
-    open_kernel = opened(kernel)
+    open_kernel = make_free(kernel)
     windows = windows_of(kernel, sample.X.shape[1])
     # Rows of sequences: at most 4,096 windows in total
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
@@ -132,26 +132,26 @@ def tune_numbers(
     # Errors of a period accumulate over many periods: seven digits
     round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else significant(x)
     numbers = {place: round_(place.name, place.get(tuned)) for place in places}
-    return recorded(criterion, with_numbers(tuned, numbers), end, len(places))
+    return as_tuning(criterion, with_numbers(tuned, numbers), end, len(places))
 
 
 def _at_starts(kernel: Kernel) -> Kernel:
     return with_numbers(kernel, {at: at.get(kernel).start or 1.0 for at in free_places(kernel)})
 
 
-def opened(kernel: Kernel) -> Kernel:
+def make_free(kernel: Kernel) -> Kernel:
     """Return the kernel with free numbers and a weight for each term."""
     # Scale factors are moved out of products. If no number is free, all become free at their
     # present values, except smoothness, power and zeros.
-    kernel = kernel.rebuild(_lifted)
+    kernel = kernel.rebuild(_lift_scales)
     if not has_free(kernel):
         places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
         known = {place: place.get(kernel) for place in places}
         kernel = with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
-    return kernel.rebuild(_weighted)
+    return kernel.rebuild(_add_weights)
 
 
-def _lifted(kernel: Kernel, _: Any) -> Kernel:
+def _lift_scales(kernel: Kernel, _: Any) -> Kernel:
     """Return a product of scaled kernels as one scaled kernel; a free factor replaces all."""
     scaled = {k: v for k, v in kernel.parts.items() if isinstance(v, Scaled)}
     if not scaled or not isinstance(kernel, Product | Scaled):
@@ -165,7 +165,7 @@ def _lifted(kernel: Kernel, _: Any) -> Kernel:
     return Scaled(free[0] if free else math.prod(factors), bare)  # type: ignore[arg-type]
 
 
-def _weighted(kernel: Kernel, _: Any) -> Kernel:
+def _add_weights(kernel: Kernel, _: Any) -> Kernel:
     """Return a sum with a free weight for each term that has none."""
     if not isinstance(kernel, Sum):
         return kernel
@@ -212,7 +212,7 @@ class OnNumbers(Objective):
         ranges: dict[Place, NumberRange] = {}
         for place in free_places(self.start):
             about = _owner_of(self.start, place, self.rows.X)
-            ranges[place] = _suggested(place, *about, self.rows).within(place.get(self.start))
+            ranges[place] = _suggest(place, *about, self.rows).restrict_to(place.get(self.start))
         return ranges
 
     @cached_property
@@ -250,7 +250,7 @@ class OnNumbers(Objective):
         return [np.append(np.array(x) / self.units, float(share)) for x, share in pairs]
 
 
-def _search(of: OnNumbers, seed: int) -> Evaluated:
+def _search(of: OnNumbers, seed: int) -> Evaluation:
     """Return the best optimum: many starts on few rows, then the best on more rows."""
     few = replace(of, rows=of.rows.first(FEW))
     by_value = lambda points: sorted(points, key=lambda point: point.value)
@@ -263,14 +263,14 @@ def _search(of: OnNumbers, seed: int) -> Evaluated:
     if len(of.rows.w) <= FEW:
         return least([*best, *ends])
     progress("Tuning the kernel: all rows")
-    more = least([descend(*end.on(of.rows), 6, GAIN) for end in ends])
-    return go_on(more, 20, GAIN)
+    more = least([descend(*end.on_rows(of.rows), 6, GAIN) for end in ends])
+    return descend_further(more, 20, GAIN)
 
 
 # --- Ranges of numbers ---------------------------------------------------------------------------
 
 
-def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
+def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
     """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
     waves = isinstance(leaf, SpectralMixture)  # its numbers are per component
     columns = X if place.column is None or waves else X[:, [place.column]]
@@ -289,13 +289,13 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
         case "scale":
             inner = _at_starts(leaf.kernel) if isinstance(leaf, Scaled) else Linear()
             unit = 1 / max(float(np.mean(inner.diag(X))), np.finfo(float).tiny)
-            return _between(*(unit * share for share in WEIGHTS))
+            return _range_of(*(unit * share for share in WEIGHTS))
         case "offset" | "value":
-            return _between(*WEIGHTS)
-    return _between(*RANGES.get(place.name, RANGES["shape"]))
+            return _range_of(*WEIGHTS)
+    return _range_of(*RANGES.get(place.name, RANGES["shape"]))
 
 
-def _between(near: float, far: float, low: float, high: float, **others: Any) -> NumberRange:
+def _range_of(near: float, far: float, low: float, high: float, **others: Any) -> NumberRange:
     """Return the range with starts from near to far and bounds low and high, as logarithms."""
     near, far, low, high = (float(np.log(x)) for x in (near, far, low, high))
     return NumberRange((near, far), (low, high), **others)
@@ -308,7 +308,7 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
     near, far, low, high = (share * median for share in LENGTHS)
     least = min(low, float(np.median(gaps)) if len(gaps) else np.inf)
-    return _between(max(near, least), far, least, high)
+    return _range_of(max(near, least), far, least, high)
 
 
 def _period(X: Array, rows: ProcessRows) -> NumberRange:
@@ -320,7 +320,7 @@ def _period(X: Array, rows: ProcessRows) -> NumberRange:
     others: dict[str, Any] = {}
     if len(peaks):
         others = {"starts": np.log(peaks), "unit": float(peaks[0]) / (2 * np.pi * span)}
-    return _between(2 * least, span, least, 4 * span, **others)
+    return _range_of(2 * least, span, least, 4 * span, **others)
 
 
 def spectral_peaks(

@@ -34,8 +34,8 @@ from bochner.selection.held_out import (
     split_rows,
     targets_that_vary,
 )
-from bochner.selection.lengthscales import EVIDENCE, Evaluated, MatrixSearch, least, shortened
-from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, turned_metrics
+from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, cap_scales, least
+from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, metric_rounds
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
 from bochner.selection.spec import EFFORTS, Effort
@@ -63,7 +63,7 @@ Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tune
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Trial:
     """A candidate and its loss on the held-out rows."""
 
     candidate: TunedKernel  # With its best penalty
@@ -72,7 +72,7 @@ class Judged:
     of_evidence: Callable[[], float]
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
-    made: Any = None  # The candidate as it was tuned
+    base: Any = None  # The candidate as it was tuned
 
     @cached_property
     def evidence(self) -> float:
@@ -115,25 +115,25 @@ class Race:
 
     def best(self) -> Tuning:
         """Return the best candidate or sum, with the record of the comparison."""
-        starts = [self._one, self._each] if self._columns else [self._one]
-        first, few = self.few, self._all_of(starts, self.few)
-        few += self._all_of(self._others(few[-1].made), first) if few else []
+        starts = [self._one_scale, self._per_column] if self._columns else [self._one_scale]
+        first, few = self.few, self._judge_all(starts, self.few)
+        few += self._judge_all(self._families(few[-1].base), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
-            best = _ranked(radial)[0].candidate
-            most = 1.05 * _ranked(few)[0].error if self._brief else np.inf
-            few += self._all_of([partial(self._turned, best)], first, most)
+            best = _rank(radial)[0].candidate
+            most = 1.05 * _rank(few)[0].error if self._is_brief else np.inf
+            few += self._judge_all([partial(self._metrics, best)], first, most)
         if radial and self._columns and not self.of_classes:
-            few += self._all_of([partial(self._linear, few[-1].candidate)], first)
+            few += self._judge_all([partial(self._linear, few[-1].candidate)], first)
         rung = Rung(self.train.lowest(self.effort.more))
-        judged = self._judged_again(few, rung)
+        judged = self._judge_again(few, rung)
         judged += self._with_more_rows(judged, few, rung)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
         if len(last) >= 1.5 * len(rung.rows):
             rung, out = Rung(last), judged + few
-            final = self._judged_again(judged, rung)
-        return self.compared([*final, *self._sums(final, rung)], out, rung.rows.w)
+            final = self._judge_again(judged, rung)
+        return self.choose([*final, *self._sums(final, rung)], out, rung.rows.w)
 
     # --- stages ----------------------------------------------------------------------------------
 
@@ -141,16 +141,16 @@ class Race:
     def few(self) -> Rung:
         return Rung(self.train.lowest(self.effort.rows), chooses=True)
 
-    def _all_of(self, makes: Sequence[Make], rung: Rung, most: float = np.inf) -> list[Judged]:
+    def _judge_all(self, makes: Sequence[Make], rung: Rung, most: float = np.inf) -> list[Trial]:
         """Tune and judge candidates in parallel; each generator ends at an error above ``most``."""
 
-        def each(number: int, make: Make) -> list[Judged]:
+        def each(number: int, make: Make) -> list[Trial]:
             began, results = time.perf_counter(), []
-            for made in filter(lambda made: self.serves(made.kernel), make()):
-                judged = self._assessed(made, rung)
-                results.append(replace(judged, seconds=time.perf_counter() - began, made=made))
+            for base in filter(lambda base: self.serves(base.kernel), make()):
+                judged = self._assess(base, rung)
+                results.append(replace(judged, seconds=time.perf_counter() - began, base=base))
                 began = time.perf_counter()
-                text = f"{made.name}, held-out error {results[-1].error:.4g}"
+                text = f"{base.name}, held-out error {results[-1].error:.4g}"
                 stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
                 if results[-1].error > most:
@@ -159,11 +159,11 @@ class Race:
 
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
 
-    def _judged_again(self, judged: list[Judged], rung: Rung) -> list[Judged]:
+    def _judge_again(self, judged: list[Trial], rung: Rung) -> list[Trial]:
         """Judge the best candidates and the simplest one with more rows."""
-        ranked = _ranked(judged)
-        near = [j for j in ranked if self._near(j, ranked[0])]
-        order = lambda j: np.inf if self._below(ranked[0], j) else self._preference(j)
+        ranked = _rank(judged)
+        near = [j for j in ranked if self._is_near(j, ranked[0])]
+        order = lambda j: np.inf if self._is_below(ranked[0], j) else self._preference(j)
         last = sorted(near, key=order)[: self.effort.finalists]
         simple = next(j for j in ranked if j.candidate.numbers <= 1)
         last += [] if any(j is simple for j in last) else [simple]
@@ -171,36 +171,36 @@ class Race:
             return last  # classes try smaller penalties
         return self.judge([each.candidate for each in last], rung)
 
-    def _near(self, judged: Judged, best: Judged) -> bool:
+    def _is_near(self, judged: Trial, best: Trial) -> bool:
         """Whether an error is near the smallest; one or two rows change a log loss by 0.02."""
         return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
 
-    def _with_more_rows(self, judged: list[Judged], few: list[Judged], rung: Rung) -> list[Judged]:
+    def _with_more_rows(self, judged: list[Trial], few: list[Trial], rung: Rung) -> list[Trial]:
         """Tune the best kernel of per-column lengthscales, and rough kernels, with more rows."""
         able = [each for each in few if self._takes_more_rows(each.candidate)]
         later = [each for each in judged if self._takes_more_rows(each.candidate)]
         stage, tuned = (judged, later) if later else (few, able)
-        if not tuned or not self._near(best := _ranked(tuned)[0], _ranked(stage)[0]):
+        if not tuned or not self._is_near(best := _rank(tuned)[0], _rank(stage)[0]):
             return []
         both = [best, *self._rough(best, able)]
-        first, *rough = self._all_of([partial(self._more_rows, j.candidate) for j in both], rung)
-        return [first, *self._all_of(self._rougher(first.made), rung), *rough]
+        first, *rough = self._judge_all([partial(self._more_rows, j.candidate) for j in both], rung)
+        return [first, *self._judge_all(self._rougher(first.base), rung), *rough]
 
-    def _rough(self, best: Judged, able: list[Judged]) -> list[Judged]:
+    def _rough(self, best: Trial, able: list[Trial]) -> list[Trial]:
         """Return the best exponential kernel if near the least: its lengthscales need many rows."""
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
-        least = _ranked(rough)[0]
-        return [least] if least.error < 1.04 * _ranked(able)[0].error else []
+        least = _rank(rough)[0]
+        return [least] if least.error < 1.04 * _rank(able)[0].error else []
 
-    def judge(self, candidates: list[TunedKernel], rung: Rung) -> list[Judged]:
-        return self._all_of([partial(iter, [each]) for each in candidates], rung)
+    def judge(self, candidates: list[TunedKernel], rung: Rung) -> list[Trial]:
+        return self._judge_all([partial(iter, [each]) for each in candidates], rung)
 
-    def _sums(self, judged: list[Judged], rung: Rung) -> list[Judged]:
+    def _sums(self, judged: list[Trial], rung: Rung) -> list[Trial]:
         """Return sums of the best kernel with each near one; of three if a pair is better."""
-        first, *others = _ranked(judged)[: self.effort.finalists]
-        others = [each for each in others if self._near(each, first)]
+        first, *others = _rank(judged)[: self.effort.finalists]
+        others = [each for each in others if self._is_near(each, first)]
         sums = side_by_side([partial(self._sum, [first, other], rung) for other in others])
         pairs = [(pair.error, k) for k, pair in enumerate(sums) if pair is not None]
         if len(pairs) > 1 and min(pairs)[0] < first.error:
@@ -209,7 +209,7 @@ class Race:
             sums.append(self._sum([first, best, third], rung))
         return [each for each in sums if each is not None]
 
-    def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
+    def _sum(self, parts: list[Trial], rung: Rung) -> Trial | None:
         """Judge the weighted mean of kernels, with one penalty; None if it is not supported."""
         began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
@@ -222,34 +222,34 @@ class Race:
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
-        judged = self._assessed(TunedKernel(name, kernel, alpha, numbers), rung, is_sum=True)
+        judged = self._assess(TunedKernel(name, kernel, alpha, numbers), rung, is_sum=True)
         return replace(judged, seconds=time.perf_counter() - began)
 
     # --- candidates ------------------------------------------------------------------------------
 
-    def _others(self, start: TunedKernel) -> list[Make]:
+    def _families(self, start: TunedKernel) -> list[Make]:
         if not self._columns:
             return []
         several = self.train.X.shape[1] > 1
         makes: list[Make] = [partial(self._additive, start)] if several else []
         families = (*self.effort.families, *([Laplace()] if several else []))
-        makes += [partial(self._rescaled, family, start, self._by) for family in families]
-        return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
+        makes += [partial(self._rescale, family, start, self._criterion) for family in families]
+        return [*makes, partial(self._by_errors, start)] if self._criterion is EVIDENCE else makes
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
         others = [f for f in (Exponential(), Laplace()) if type(f) is not type(start.kernel)]
-        return [partial(self._rescaled, family, start, LOO) for family in others]
+        return [partial(self._rescale, family, start, LOO) for family in others]
 
-    def _turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
+    def _metrics(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield kernels in metrics learned from the gradients of fits."""
         kernel, X = start.kernel, self.train.X
         if isinstance(kernel, Radial) and 1 < X.shape[1] <= MANY_COLUMNS and not is_sparse(X):
             search, rounds = self.search(LOO), self.effort.rounds
-            yield from turned_metrics(kernel, start.alpha, search, rounds, self._brief)
+            yield from metric_rounds(kernel, start.alpha, search, rounds, self._is_brief)
 
     def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield the linear kernel in the metric of a kernel."""
-        rows, kernel = self._of_few.rows, start.kernel
+        rows, kernel = self._few_search.rows, start.kernel
         d = rows.X.shape[1]
         if d > MANY_COLUMNS:
             return
@@ -275,18 +275,18 @@ class Race:
             order = np.argsort(rows.priority, kind="stable")
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
-        search = self.search(self._by, rows)
+        search = self.search(self._criterion, rows)
         steps = 5 if len(self.train) <= 2048 else 8
-        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, steps, each=True)
-        yield self.ended(f"{start.name}, more rows", end, start.numbers)
+        end = search.rescale(cap_scales(start.kernel, search.rows), start.alpha, steps, each=True)
+        yield self.candidate(f"{start.name}, more rows", end, start.numbers)
 
     @property
-    def _brief(self) -> bool:
+    def _is_brief(self) -> bool:
         """Whether factors are tuned by short descents on few rows."""
         return len(self.train) <= 2048 or not (self.of_classes or self.train.X.shape[1] == 1)
 
     @property
-    def _by(self) -> Criterion:
+    def _criterion(self) -> Criterion:
         return EVIDENCE if self.share is None else LOO
 
     @property
@@ -297,18 +297,18 @@ class Race:
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
         """Return a search by this criterion on ``rows``, by default on few training rows."""
         if rows is None:
-            return replace(self._of_few, criterion=by)
+            return replace(self._few_search, criterion=by)
         search = MatrixSearch.of(rows, by, self.centred, share=self.share, most=len(rows))
         assert search is not None  # targets vary
         return search
 
     @cached_property
-    def _of_few(self) -> MatrixSearch:
+    def _few_search(self) -> MatrixSearch:
         return self.search(LOO, self.few.rows)
 
-    def _one(self) -> Iterator[TunedKernel]:
+    def _one_scale(self) -> Iterator[TunedKernel]:
         """Yield a kernel with one tuned lengthscale for all columns, original or scaled."""
-        search, starts = self.search(LOO), list[Evaluated]()
+        search, starts = self.search(LOO), list[Evaluation]()
         rows = search.rows
         scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, most=4096)]
         if np.ptp(rows.spread) > 0.05 * rows.spread.max():
@@ -318,26 +318,26 @@ class Race:
             if kernel is not None:
                 starts.append(least(search.first_points(kernel, (1.0, 0.25))))
         if starts:
-            end = search.to_end(least(starts), 4, 0)
+            end = search.finish(least(starts), 4, 0)
             scaled = " of scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
-            yield self.ended(f"one lengthscale{scaled}, by leave-one-out", end, 1)
+            yield self.candidate(f"one lengthscale{scaled}, by leave-one-out", end, 1)
 
-    def _each(self) -> Iterator[TunedKernel]:
+    def _per_column(self) -> Iterator[TunedKernel]:
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
         if family is None:
             return
-        search = self.search(self._by)
+        search = self.search(self._criterion)
         rows = search.rows
         start = family.replace(lengthscale=tuple((rows.median * rows.spread).tolist()))
         # Few columns need fewer evaluations; classes (shuttle, pendigits) need more
         steps = 24 if self.of_classes else min(24, 8 + rows.X.shape[1] // 4)
-        end = search.to_end(search.each(start, search.first_points(start)), steps, 0)
-        again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
+        end = search.finish(search.tune_columns(start, search.first_points(start)), steps, 0)
+        again = search.rescale(cap_scales(end.kernel, rows), end.alpha, 16, each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
-        by = "evidence" if self._by is EVIDENCE else "leave-one-out"
-        yield self.ended(f"one per column, by {by}", end, rows.X.shape[1])
+        by = "evidence" if self._criterion is EVIDENCE else "leave-one-out"
+        yield self.candidate(f"one per column, by {by}", end, rows.X.shape[1])
 
-    def _rescaled(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
+    def _rescale(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
         """Yield another family with the lengthscales of a kernel times one tuned factor."""
         search, kernel = self.search(by), start.kernel
         scales: Any = kernel.get_params()["lengthscale"]
@@ -345,15 +345,15 @@ class Race:
         if isinstance(family, Laplace):
             scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
-        evaluations = 4 - 2 * self._brief if d > 1 else 16
-        end = search.scaled(first, start.alpha, evaluations, few=self._brief)
-        yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
+        evaluations = 4 - 2 * self._is_brief if d > 1 else 16
+        end = search.rescale(first, start.alpha, evaluations, few=self._is_brief)
+        yield self.candidate(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
         search = self.search(LOO)
-        end = search.scaled(start.kernel, start.alpha, 7 if self.of_classes else 3, each=True)
-        yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
+        end = search.rescale(start.kernel, start.alpha, 7 if self.of_classes else 3, each=True)
+        yield self.candidate("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield a sum of kernels of single columns, with weights spread/lengthscale."""
@@ -379,7 +379,7 @@ class Race:
             kernel = reduce(operator.add, terms)
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
-    def ended(self, name: str, end: Any, numbers: int) -> TunedKernel:
+    def candidate(self, name: str, end: Any, numbers: int) -> TunedKernel:
         kernel = end.rounded
         if np.shape(kernel.lengthscale) == (1,):
             kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
@@ -388,7 +388,7 @@ class Race:
 
     # --- one candidate ---------------------------------------------------------------------------
 
-    def _assessed(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Judged:
+    def _assess(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Trial:
         rows, kernel = rung.rows, candidate.kernel
         K, across = kernel_matrix(kernel, rows.X), kernel(self.test.X, rows.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
@@ -400,7 +400,7 @@ class Race:
         is_open = self.of_classes and self.share is None and not is_sum
         return self._at_smaller(problem, across, judged) if is_open else judged
 
-    def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
+    def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Trial:
         """Judge the penalty of least leave-one-out error; the evidence has its own best penalty."""
         penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
         alpha = penalties.best("loo", start)
@@ -416,7 +416,7 @@ class Race:
 
         return self._judgement(candidate, problem, across @ fit.coef + fit.intercept, evidence)
 
-    def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
+    def _at_smaller(self, problem: KernelRows, across: Array, judged: Trial) -> Trial:
         """Judge smaller penalties while the error falls."""
         while True:
             smaller = replace(judged.candidate, alpha=judged.candidate.alpha / 4)
@@ -425,9 +425,9 @@ class Race:
                 return judged
             judged = other
 
-    def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
+    def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Trial:
         try:
-            fit = problem.solved(candidate.alpha, 0, COMPARED)
+            fit = problem.solve(candidate.alpha, 0, COMPARED)
         except LinAlgError:
             return self._judgement(candidate, problem)
         fitted = across @ fit.coef + fit.intercept
@@ -436,33 +436,33 @@ class Race:
 
     def _judgement(
         self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
-    ) -> Judged:
+    ) -> Trial:
         """Judge predictions of the held-out rows; the error is infinite if there are none."""
         if fitted is None:
-            return Judged(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
+            return Trial(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         error = float(losses.sum() / self.test.w.sum())
-        return Judged(candidate, losses, error, evidence, len(rows.w))
+        return Trial(candidate, losses, error, evidence, len(rows.w))
 
     # --- the choice ------------------------------------------------------------------------------
 
-    def _below(self, one: Judged, other: Judged) -> bool:
+    def _is_below(self, one: Trial, other: Trial) -> bool:
         gain, required = self._reduction(one, other)
         return gain > required
 
-    def _reduction(self, one: Judged, other: Judged) -> tuple[float, float]:
+    def _reduction(self, one: Trial, other: Trial) -> tuple[float, float]:
         """Return the reduction of the error from ``other`` to ``one``, and the required one."""
         # With one column, and for a linear kernel, the evidence of few rows is reliable
         sure = self.train.X.shape[1] == 1 or other.candidate.name == LINEAR
         chance = 0.5 if self.of_classes else 3.0 if sure else 1.0
         return reduction(one, other, WORTH, chance)
 
-    def _preference(self, judged: Judged) -> float:
+    def _preference(self, judged: Trial) -> float:
         """Return half of AIC (Akaike 1974), least for the candidate preferred in a tie."""
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
-    def compared(self, judged: list[Judged], before: list[Judged], w: Array) -> Tuning:
+    def choose(self, judged: list[Trial], before: list[Trial], w: Array) -> Tuning:
         """Choose the preferred candidate, or one whose error is lower by more than is required."""
         order = sorted(judged, key=self._preference)
         before = [each for each in before if each not in order]
@@ -502,10 +502,10 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     if race is None:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
-    start = race.ended("start", search.one(kernel), 1)
-    turned = turned_metrics(start.kernel, start.alpha, search, rounds=4)
+    start = race.candidate("start", search.tune_factor(kernel), 1)
+    turned = metric_rounds(start.kernel, start.alpha, search, rounds=4)
     judged = race.judge([start, *turned], race.few)
-    tuning = race.compared(judged, [], search.rows.w)
+    tuning = race.choose(judged, [], search.rows.w)
     return replace(tuning, matrix=metric_of(tuning.kernel, search.rows.spread))
 
 
@@ -513,5 +513,5 @@ def _of_all_targets(rows: KernelRows, evidence: Float[Array, " t"]) -> float:
     return rows.count * float(evidence[rows.power > 0].sum())
 
 
-def _ranked(judged: list[Judged]) -> list[Judged]:
+def _rank(judged: list[Trial]) -> list[Trial]:
     return sorted(judged, key=lambda each: each.error)

@@ -171,7 +171,7 @@ def screened_lengthscales(
     W = _sparse_frequencies(X.shape[1])
     # For pure noise n/2 times a score is exponential: the largest is above this in 5 % of cases.
     chance = 2 * np.log(20 * TRIED) / len(w)
-    beyond = np.maximum(_explained(X, y, w, W) - chance, 0.0)
+    beyond = np.maximum(_explained_shares(X, y, w, W) - chance, 0.0)
     slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)
     if not np.any(slopes > 0):
         return None
@@ -189,7 +189,7 @@ def _sparse_frequencies(d: int) -> Float[Array, "d m"]:
     return sparse
 
 
-def _explained(
+def _explained_shares(
     X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], W: Float[Array, "d m"]
 ) -> Float[Array, " m"]:
     """Return the largest share of a target's variance that each cosine and sine explain."""

@@ -27,7 +27,7 @@ SAMPLE = 1024  # Rows on which ε is measured
 FIRST = 64  # Width at which the search starts
 
 
-class Tried(NamedTuple):
+class WidthTrial(NamedTuple):
     """A width, its ε, and seconds since the search began."""
 
     n_features: int
@@ -43,7 +43,7 @@ class Width(HtmlResult):
     method: Method
     tolerance: float  # Largest ε allowed
     alpha: float  # Penalty at which ε is measured
-    tried: tuple[Tried, ...]  # In the order of the search
+    tried: tuple[WidthTrial, ...]  # In the order of the search
     #: The limit that stopped the search before the tolerance was met: "memory", "rows" if as many
     #: features as rows were not enough, or "truncation" if ε is the truncation error of a series.
     limit: str | None = None
@@ -155,13 +155,13 @@ class _Search:
     seed: int
     tolerance: float
     maps: dict[int, FeatureMap] = field(default_factory=dict)
-    tried: dict[int, Tried] = field(default_factory=dict)
+    tried: dict[int, WidthTrial] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
 
     def run(self, method: Method) -> Width:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
         exact = method if isinstance(method, Auto) and self.n == self.X.shape[0] else None
-        method = self._decided(method)
+        method = self._decide(method)
         most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self.n)
         most = most if exact and most == self.n else max(2, most - most % 2)  # pairs
         low, high, width, limit = 0, 0, FIRST, None
@@ -191,7 +191,7 @@ class _Search:
         tried = tuple(self.tried.values())
         return Width(self.maps[best], method, self.tolerance, self.alpha, tried, limit)
 
-    def _decided(self, method: Method) -> Method:
+    def _decide(self, method: Method) -> Method:
         """Return the method; for "auto", its choice or landmarks, whichever has the smaller ε.
 
         "auto" compares errors of the matrix, which miss a single badly approximated direction.
@@ -225,7 +225,7 @@ class _Search:
             self.maps[width] = draw_map(method, self.kernel, self._ask(width))
         phi = self.maps[width]
         epsilon = self._epsilon(phi)
-        self.tried[width] = Tried(phi.n_features, epsilon, time.perf_counter() - self.began)
+        self.tried[width] = WidthTrial(phi.n_features, epsilon, time.perf_counter() - self.began)
         return epsilon <= 0.85 * self.tolerance
 
     def _epsilon(self, phi: FeatureMap) -> float:

@@ -24,13 +24,13 @@ Spread = Float[Array, " d"] | None
 def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """Return a short description of a kernel, lengthscales in units of the columns' ``spread``."""
     if isinstance(kernel, Algebra):
-        return kernel.to_text(lambda part: _within(part, names, spread), "×")
+        return kernel.to_text(lambda part: _part_text(part, names, spread), "×")
     if isinstance(kernel, Columns):
-        inner = _named(names, kernel.columns)
+        inner = _names_of(names, kernel.columns)
         widths = None if spread is None else spread[[*kernel.columns]]
-        return f"{_within(kernel.kernel, inner, widths)} of {listed(inner)}"
+        return f"{_part_text(kernel.kernel, inner, widths)} of {listed(inner)}"
     if isinstance(kernel, Monotone):
-        bent = listed(_named(names, kernel.columns))
+        bent = listed(_names_of(names, kernel.columns))
         return f"{in_words(kernel.kernel, names)}; {bent} transformed"
     return _leaf(kernel, names, spread)
 
@@ -80,12 +80,12 @@ def _scales(kernel: Kernel, names: Names, columns: Sequence[int]) -> list[tuple[
         weights = np.sqrt(np.diag(np.asarray(kernel.matrix)))
         scales = scales / np.maximum(weights, np.finfo(np.float64).tiny)
     if scales is None or np.ndim(scales) == 0:
-        shared = "" if columns is ALL else listed(_named(names, columns))
+        shared = "" if columns is ALL else listed(_names_of(names, columns))
         return [(shared, scales)] if isinstance(scales, float) else []
-    return list(zip(_named(names, columns[: len(scales)]), scales, strict=True))
+    return list(zip(_names_of(names, columns[: len(scales)]), scales, strict=True))
 
 
-def _within(kernel: Any, names: Names, spread: Spread) -> str:
+def _part_text(kernel: Any, names: Names, spread: Spread) -> str:
     """Return the text of a part of a kernel, in brackets unless it is the part's repr."""
     if not isinstance(kernel, Kernel):  # a number
         return f"{kernel:.4g}"
@@ -112,7 +112,7 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 
 
-def _named(names: Names, columns: Sequence[int]) -> list[str]:
+def _names_of(names: Names, columns: Sequence[int]) -> list[str]:
     """Return the names of columns, or "column 3" if not all have names."""
     known = names is not None and len(names) > max(columns)
     return [str(names[j]) if known else f"column {j}" for j in columns]  # type: ignore[index]

@@ -54,7 +54,7 @@ def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, 
     return X
 
 
-def raised(act: Callable[[float], T], value: float, least: float, most: float = 1e308) -> T:
+def retry(act: Callable[[float], T], value: float, least: float, most: float = 1e308) -> T:
     """Return ``act(value)``, with ``value`` raised tenfold (at least to ``least``) while it fails.
 
     Raises LinAlgError if ``act`` fails up to ``most``, for example for a matrix with NaN.
@@ -71,7 +71,7 @@ def raised(act: Callable[[float], T], value: float, least: float, most: float = 
 def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
     """Return L of A + shift I = L Lᵀ; the shift is raised if A is not positive up to rounding."""
     at = lambda s: cholesky(A + s * np.eye(len(A)), lower=True, check_finite=False)
-    return raised(at, shift, least)
+    return retry(at, shift, least)
 
 
 def interruptible(act: Callable[[], T], size: int) -> T:

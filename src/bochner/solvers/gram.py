@@ -96,7 +96,7 @@ class WaveGram(ABC):
         """Square root of the weight of each feature."""
 
     @abstractmethod
-    def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+    def mode_means(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
         """Return numbers per feature, with cosine and sine of a mode replaced by their mean."""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class WaveGram(ABC):
     @cached_property
     def sums(self) -> Float[Array, " D"]:
         """Weighted sum of each feature over the rows, which an intercept removes."""
-        return self.right(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
+        return self.right_side(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
 
     @cached_property
     def density(self) -> Array:
@@ -133,7 +133,7 @@ class WaveGram(ABC):
         half = pad(half_of(self.waves[None])[0], extent, shape)
         return irfftn(half, s=shape) * math.prod(shape)
 
-    def right(self, cross: Array) -> Float[Array, "s D"]:
+    def right_side(self, cross: Array) -> Float[Array, "s D"]:
         """Return the right-hand side b from sums over rows, k ascending."""
         return self.real(half_of(cross)) * self.roots
 
@@ -167,11 +167,11 @@ class WavePreconditioner:
         gram = self.gram
         full = gram.roots**2 * gram.weight
         if gram.centred:
-            full = full - gram.shared(gram.sums**2) / gram.weight
+            full = full - gram.mode_means(gram.sums**2) / gram.weight
         return np.maximum(full, 0.0) + self.alpha
 
     @cached_property
-    def others(self) -> Bool[Array, " D"]:
+    def outside(self) -> Bool[Array, " D"]:
         """Mask of the features outside all blocks."""
         outside = np.ones(self.gram.dimension, bool)
         for block in self.blocks:
@@ -179,9 +179,9 @@ class WavePreconditioner:
         return outside
 
     @property
-    def left(self) -> float:
+    def condition(self) -> float:
         """Largest diagonal element outside the blocks, divided by α: a condition number."""
-        return float(self.diagonal[self.others].max(initial=0.0)) / self.alpha
+        return float(self.diagonal[self.outside].max(initial=0.0)) / self.alpha
 
     def _each(
         self, out: Float[Array, "s D"], c: Float[Array, "s D"], change: Callable[..., Array]
@@ -214,16 +214,16 @@ class WavePreconditioner:
         for block, factor in zip(self.blocks, self.factors, strict=True):
             inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
             out[block] = np.einsum("ij,ij->j", inverse, inverse)
-        return self.gram.shared(out)
+        return self.gram.mode_means(out)
 
     def log_determinant(self) -> float:
         """Return log det M."""
         pairs = zip(self.blocks, self.factors, strict=True)
         low = sum(2 * len(block) * float(np.log(np.diagonal(L)).sum()) for block, L in pairs)
-        return low + float(np.log(self.diagonal[self.others]).sum())
+        return low + float(np.log(self.diagonal[self.outside]).sum())
 
 
-def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
+def factor_shifted(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
     """Return L of (G + Gᵀ)/2 + αI = L Lᵀ; α is raised if rounding requires it."""
     return raised_factor((G + G.T) / 2, alpha, 1e-12 * float(np.trace(G)))
 
@@ -310,7 +310,7 @@ class ToeplitzGram(WaveGram):
         upper = np.sqrt(self.variances).ravel()[self.variances.size // 2 :]
         return np.concatenate([upper, upper[1:]])
 
-    def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+    def mode_means(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
         half = self.dimension // 2
         mean = (numbers[1 : half + 1] + numbers[half + 1 :]) / 2
         return np.concatenate([numbers[:1], mean, mean])
@@ -347,7 +347,7 @@ class ToeplitzGram(WaveGram):
         G *= roots[:, None] * roots
         if self.centred:
             G -= np.outer(self.sums[block], self.sums[block]) / self.weight
-        return WavePreconditioner(self, alpha, [block[None]], [factored(G, alpha)])
+        return WavePreconditioner(self, alpha, [block[None]], [factor_shifted(G, alpha)])
 
     def wave_numbers(self, at: Array) -> Int[Array, "b d"]:
         """Return the integer vectors k of the modes at these positions, (b, d)."""
@@ -362,7 +362,7 @@ def spread(M: WavePreconditioner) -> Array:
     """
     gram, roots = M.gram, _spread_of_block(M)
     middle = tuple(length // 2 for length in roots.shape)
-    roots[middle] += float((gram.roots**2 / M.diagonal)[M.others].sum())
+    roots[middle] += float((gram.roots**2 / M.diagonal)[M.outside].sum())
     if gram.centred:
         mean = gram.sums[None] / gram.weight
         c = M.solve(mean)

@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.gram import WaveGram, WavePreconditioner, factored
+from bochner.solvers.gram import WaveGram, WavePreconditioner, factor_shifted
 
 MOST_LOW = 31  # Largest degree of the dense block: 1,024 harmonics
 TOGETHER = 256  # Number of products per batch, for the dense block
@@ -161,7 +161,7 @@ class HarmonicGram(WaveGram):
     def roots(self) -> Float[Array, " D"]:
         return np.repeat(np.sqrt(self.variances), 2 * np.arange(self.degree + 1) + 1)
 
-    def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+    def mode_means(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
         out = numbers.copy()
         for l in range(1, self.degree + 1):
             cosines, sines = (slice(l * l + k, (l + 1) ** 2 - 1, 2) for k in (0, 1))
@@ -186,7 +186,7 @@ class HarmonicGram(WaveGram):
                 l = np.arange(m, self.degree + 1)
                 cosines = _cosines(m, l)
                 blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
-            factors = [factored(G, alpha) for G in self.order_blocks]
+            factors = [factor_shifted(G, alpha) for G in self.order_blocks]
             return WavePreconditioner(self, alpha, blocks, factors)
         large = np.flatnonzero(self.variances * self.weight >= 0.2 * alpha)
         low = self.degree if full else int(min(large.max(initial=0), MOST_LOW))
@@ -195,7 +195,7 @@ class HarmonicGram(WaveGram):
     def low_degrees(self, alpha: float, low: int) -> WavePreconditioner:
         """Return M with one block of the degrees up to ``low``."""
         block = np.arange((low + 1) ** 2)[None]
-        return WavePreconditioner(self, alpha, [block], [factored(self.block(low), alpha)])
+        return WavePreconditioner(self, alpha, [block], [factor_shifted(self.block(low), alpha)])
 
     @cached_property
     def by_order(self) -> bool:

@@ -74,7 +74,7 @@ class CentroidsOf:
         return Clusters(self.centres, sums, sizes, power, inertia, np.concatenate(labels))
 
 
-def stepped(
+def step(
     centres: Float[Array, "k D"], weights: Float[Array, " k"], block: Any
 ) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
     """Return centres as means of all rows assigned to them so far, and their weights (k,)."""

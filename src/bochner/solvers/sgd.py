@@ -150,7 +150,7 @@ class Walk:
         return used | self.mean_coef.any(axis=1) if len(self.mean_coef) else used
 
 
-def descended(
+def descend(
     walk: Walk,
     loss: Loss,
     schedule: Schedule,

@@ -69,7 +69,7 @@ class WaveProblem:
         """Return the problem of the sums ``cross``, k ascending, with random probes."""
         z = rng.standard_normal((PROBES, gram.dimension))
         z *= np.sqrt(gram.dimension / inner(z, z))[:, None]
-        return WaveProblem(gram, gram.right(cross), power, count, z)
+        return WaveProblem(gram, gram.right_side(cross), power, count, z)
 
     @property
     def weight(self) -> float:
@@ -91,7 +91,7 @@ class WaveProblem:
         """Solve at penalty α for targets and probes."""
         D = self.gram.dimension
         low = self.gram.preconditioner(alpha, full=D < 2048)  # takes 0.3 s
-        if D <= MOST_EXACT and low.left > 4.0:
+        if D <= MOST_EXACT and low.condition > 4.0:
             low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
@@ -130,7 +130,7 @@ class WaveState:
         t = len(self.problem.power)
         near = self.low.solve(self.draws)
         change = np.mean((self.krylov.solution[t:] - near) * near, axis=0)
-        return self.low.inverse_diagonal + self.problem.gram.shared(change)
+        return self.low.inverse_diagonal + self.problem.gram.mode_means(change)
 
     @cached_property
     def trace(self) -> float:

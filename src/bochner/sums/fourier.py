@@ -107,7 +107,7 @@ class BoxPlaces:
         xp = array_namespace(X)
         X = xp.astype(X, xp.float64, copy=False)
         theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
-        return within(theta, self.turns)
+        return wrap(theta, self.turns)
 
     @property
     def rates(self) -> Float[Array, " d"]:
@@ -151,7 +151,7 @@ class GlobePlaces:
 Places = BoxPlaces | GlobePlaces
 
 
-def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
+def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
     """Return angles within ±π: clipped, or shifted by multiples of ``turns`` if not 0."""
     xp = array_namespace(angles)
     nearest = xp.clip(angles, -math.pi, math.pi)
@@ -194,14 +194,14 @@ def _waves(
     scale = np.where(scale > 0, scale, 1.0)
     scaled = w * y / scale[:, None]
     twice = tuple(2 * m for m in extent)
-    gram, first = _parted(nufft(angles, (w + 1j * scaled[0])[None], error, twice)[0])
+    gram, first = _split(nufft(angles, (w + 1j * scaled[0])[None], error, twice)[0])
     pairs = scaled[1:]
     if len(pairs) % 2:
         pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
     parts = [_inner(first, tuple(2 * m + 1 for m in extent), last=0)]
     if len(pairs):
         both = nufft(angles, pairs[::2] + 1j * pairs[1::2], error, extent)
-        parts += [part for transform in both for part in _parted(transform)]
+        parts += [part for transform in both for part in _split(transform)]
     cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
     return _as_real(gram), _as_real(cross)
 
@@ -215,7 +215,7 @@ def _as_real(waves: Array) -> Array:
     return np.ascontiguousarray(waves).view(np.float64).reshape(*waves.shape, 2)
 
 
-def _parted(both: Array) -> tuple[Array, Array]:
+def _split(both: Array) -> tuple[Array, Array]:
     """Return the transforms of real a and b from the transform of a + ib."""
     mirrored = np.conj(np.flip(both))
     return (both + mirrored) / 2, (both - mirrored) / 2j

@@ -106,7 +106,7 @@ class Moments:
     def n_features(self) -> int:
         return len(self.feature_mean)
 
-    def mapped(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
+    def transform(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
         """Return the moments of the features L z, for lower triangular L; O(D³).
 
         ``precision`` is the precision of the result: rounding errors of G grow by up to ‖L‖².
@@ -422,7 +422,7 @@ class MomentsOf:
 
     def moments(self, total: Accumulator | None) -> Moments:
         sums = (total or Accumulator()).moments()
-        return sums if self.root is None else sums.mapped(self.root, "float32")
+        return sums if self.root is None else sums.transform(self.root, "float32")
 
 
 # --- Targets whose squares overflow or underflow float64 -----------------------------------------

@@ -64,9 +64,9 @@ class SumOf:
         return added(a, b)
 
 
-def narrowed(summand: Any, rows: slice) -> Any:
-    """Return the summand for these rows only; summands without ``within`` are unchanged."""
-    return summand.within(rows) if hasattr(summand, "within") else summand
+def narrow(summand: Any, rows: slice) -> Any:
+    """Return the summand for these rows only; summands without ``for_rows`` are unchanged."""
+    return summand.for_rows(rows) if hasattr(summand, "for_rows") else summand
 
 
 def blocks_per_part(block_rows: int) -> int:
@@ -101,7 +101,7 @@ class MergeTree(Generic[S]):
         return last
 
 
-def summed(
+def sum_up(
     summand: Summand[S],
     blocks: Iterable[Any],
     block_rows: int,
@@ -178,7 +178,7 @@ class InProcess:
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> Any:
         began = time.monotonic()
-        total = summed(summand, blocks, blocks.block_rows)
+        total = sum_up(summand, blocks, blocks.block_rows)
         LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
         return total
 
@@ -217,7 +217,7 @@ def require_order(who: str, why: str, where: Executor, instead: str) -> None:
 
 
 @dataclass(frozen=True)
-class Together:
+class Summands:
     """Several summands in one pass; the result is the list of their sums."""
 
     summands: tuple[Any, ...]
@@ -232,13 +232,13 @@ class Together:
         return [s.merge(x, y) for s, x, y in zip(self.summands, a, b, strict=True)]
 
 
-def counted(summand: Any) -> Together:
+def with_count(summand: Any) -> Summands:
     """Return a summand that also counts rows, and notes whether any row has a weight."""
     count = lambda block: (block.X.shape[0], has_weight(block.w))
-    return Together((summand, SumOf(count)))
+    return Summands((summand, SumOf(count)))
 
 
-NO_ROWS = None, (0, False)  # Result of `counted` for no rows
+NO_ROWS = None, (0, False)  # Result of `with_count` for no rows
 
 
 # --- A random sample of rows ---------------------------------------------------------------------
@@ -249,7 +249,7 @@ def sample_of(seed: int, start: int = 0) -> SumOf:
     return SumOf(partial(RowSample.of, seed=seed, start=start))
 
 
-def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
+def draw_rows(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
     """Return a sample of all rows, by one pass without features.
 
     With ``n_classes`` y has class codes, and y of the sample has indicators.
@@ -332,7 +332,7 @@ def first_sums(
     signs = row_signs(seed, block.start, len(w), n_signs)
     right = np.column_stack([w, w[:, None] * y, np.sqrt(w)[:, None] * signs])
     pieces = _pieces(features, block.X, n_features)
-    sums = sum(_transposed(Z, right[rows]) for rows, Z in pieces)
+    sums = sum(_transposed_product(Z, right[rows]) for rows, Z in pieces)
     return int(np.count_nonzero(w > 0)), sums, w @ y**2, right.sum(axis=0)
 
 
@@ -370,11 +370,11 @@ def _products(
         else:
             u = to_numpy(xp.matmul(Z, moved(np.ascontiguousarray(V), like=Z)))
         u = w[rows] * (u.astype(np.float64) - through_mean)
-        sums, through = sums + _transposed(Z, u), through + u.sum(axis=0)
+        sums, through = sums + _transposed_product(Z, u), through + u.sum(axis=0)
     return sums, through
 
 
-def _transposed(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:
+def _transposed_product(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:
     """Return rightᵀ Z in NumPy's float64, multiplied in the dtype and on the device of Z."""
     xp = array_namespace(Z)
     scale = np.abs(right).max(axis=0, initial=0.0)

@@ -48,7 +48,7 @@ from bochner.models._labels import (
     log_probabilities,
     weights_of_classes,
 )
-from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, shared
+from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, parameters
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.convex.fit import (
@@ -59,10 +59,10 @@ from bochner.models.convex.fit import (
     ConvexSpec,
     choose_exactly,
     number_or_word,
-    warned,
+    warn,
 )
 from bochner.models.representations.representation import chosen_exactly, gather
-from bochner.selection.choose import choose, searched
+from bochner.selection.choose import choose, search_kernel
 from bochner.selection.held_out import platt_targets
 from bochner.solvers.convex.kernel import (
     MOVES,
@@ -70,15 +70,15 @@ from bochner.solvers.convex.kernel import (
     SLOPES,
     GaussianRows,
     KernelMatrix,
-    decomposed,
-    decomposed_pairs,
-    judged,
+    assess,
+    run_libsvm,
+    run_libsvm_pairs,
 )
 from bochner.solvers.convex.losses import LOG_LOSSES, BelowZero, Hinge, Logistic, Loss, Multinomial
-from bochner.solvers.convex.newton import constant, fastest, minimise, valued
+from bochner.solvers.convex.newton import constant, evaluate, fastest, minimise
 from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
 from bochner.solvers.convex.problem import Convergence, FeatureBlock, Problem, State, optimum
-from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
+from bochner.sums.passes import LOCAL, Executor, SumOf, draw_rows
 
 # --- The sample of rows on which the penalty is chosen --------------------------------------------
 
@@ -86,7 +86,7 @@ from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRows":
     """Return all rows, or about 4096 with more rows of rare classes; takes one or two passes."""
     seed, n_classes = spec.features.seed, spec.n_classes
-    rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
+    rows, weights = draw_rows(blocks, seed, where=where).lowest(4096), None
     pieces = [rows]
     if count_rows(blocks) > 4096:
         most = 4096 // (2 * n_classes)
@@ -182,15 +182,15 @@ def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Exec
     codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     on_rows = ClassRows(spec, codes, w, on=features)
     problem = on_rows.problem(alpha)
-    solution = optimum(problem, on_rows.minimised(problem, start, spec.tol))
+    solution = optimum(problem, on_rows.minimise(problem, start, spec.tol))
     calibration = None
     if spec.probability:
         numbers = fold_numbers(blocks, w, spec.features.seed, where)
         # Without rows of every class the intercept is not determined.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
-        calibration = on_rows.calibrated(folds, alpha, solution, spec.tol)
+        calibration = on_rows.calibrate(folds, alpha, solution, spec.tol)
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
-    return warned(fit)
+    return warn(fit)
 
 
 # --- With the exact kernel -----------------------------------------------------------------------
@@ -229,10 +229,10 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
         path, near = _path(on_rows, chosen.search.share)
         alpha = path.alpha
     problem = on_rows.problem(1.0 if alpha is None else alpha)
-    solution = optimum(problem, on_rows.minimised(problem, near, spec.tol))
-    later: Any = partial(calibrated_later, rows) if spec.probability else None
+    solution = optimum(problem, on_rows.minimise(problem, near, spec.tol))
+    later: Any = partial(calibrate_later, rows) if spec.probability else None
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=every.X)
-    return warned(fit)
+    return warn(fit)
 
 
 def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
@@ -249,11 +249,11 @@ def _multipliers(rows: "ClassRows", kernel: Kernel, size: int) -> tuple[Array, A
     problem = few.problem(rows.spec.alpha or 1.0)
     if len(np.unique(few.codes[few.w > 0])) < 2:
         return np.zeros(problem.y.shape), problem.y
-    coef = few.minimised(problem, moves=MOVES_TRIED).coef
+    coef = few.minimise(problem, moves=MOVES_TRIED).coef
     return np.abs(coef) * problem.alpha / np.where(few.w > 0, few.w, 1.0)[:, None], problem.y
 
 
-def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
+def calibrate_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
     """Return the calibration of a fit, on decision values of held-out rows."""
     rows = rows_to_choose_by(rows)
     if not rows.folds:
@@ -264,7 +264,7 @@ def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
     if len(end.coef) == len(rows.w):
         start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
     folds = enough_folds(rows.every_fold)
-    return replace(rows, on=KernelMatrix(K)).calibrated(folds, end.alpha, start)
+    return replace(rows, on=KernelMatrix(K)).calibrate(folds, end.alpha, start)
 
 
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
@@ -285,13 +285,13 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
         return None
     on_rows = replace(rows, on=KernelMatrix(GaussianRows(kernel, rows.X)))
     problem = on_rows.problem(spec.alpha or 1.0)
-    solution = optimum(problem, on_rows.minimised(problem, None, spec.tol, MOVES_TRIED))
+    solution = optimum(problem, on_rows.minimise(problem, None, spec.tol, MOVES_TRIED))
     if solution.outcome is Convergence.MOST_STEPS:
         return None
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
     chosen = choose_exactly(spec, every.lowest(kept_rows(blocks.n_columns)), None, X)
-    later: Any = partial(calibrated_later, rows) if spec.probability else None
+    later: Any = partial(calibrate_later, rows) if spec.probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
@@ -341,7 +341,7 @@ class ClassRows:
         y = y if isinstance(self.on, KernelMatrix) else y.astype(np.float32)
         return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
-    def minimised(
+    def minimise(
         self, problem: Problem, start: Any = None, tol: float = TOL, moves: int = MOVES
     ) -> State:
         """Return the minimum; ``moves`` limits the steps of LIBSVM."""
@@ -350,19 +350,19 @@ class ClassRows:
             algorithm = fastest(problem)
             return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=steps)
         if spec.pairs is not None and spec.fit_intercept:
-            return decomposed_pairs(problem, self.codes, SLOPES * tol, moves)
+            return run_libsvm_pairs(problem, self.codes, SLOPES * tol, moves)
         many = len(self.w) > SQUARED_HINGE_ROWS and spec.loss.has_inactive_rows
         if spec.fit_intercept and (many or spec.loss.nonsmooth):
-            return decomposed(problem, SLOPES * tol, moves)
+            return run_libsvm(problem, SLOPES * tol, moves)
         return minimise(problem, start, tol=tol, max_iter=steps)
 
-    def calibrated(
+    def calibrate(
         self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL
     ) -> Calibration | None:
         """Return the calibration on decision values of held-out rows; None without folds."""
         if not folds:
             return None
-        ends = (self.minimised(self.problem(alpha, out), start, tol) for out in folds)
+        ends = (self.minimise(self.problem(alpha, out), start, tol) for out in folds)
         f = np.concatenate([end.fitted[out] for end, out in zip(ends, folds, strict=True)])
         f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
         codes, w = self.codes[every], self.w[every]
@@ -387,7 +387,7 @@ class ClassRows:
             targets = platt_targets(codes[:, None] == np.arange(spec.n_classes), w, 0.1)
             return -float(w @ (targets * log_probabilities(f)).sum(axis=1))
 
-        fit = partial(self.minimised, moves=MOVES_COMPARED)
+        fit = partial(self.minimise, moves=MOVES_COMPARED)
         return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
 
     def subsample(self, most: int) -> tuple["ClassRows", Array]:
@@ -434,15 +434,15 @@ def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Execu
     f, rounding = state.fitted[there, 0], ROUNDING[chosen.precision]
     shift = quantile_shift(f, w[there, 0], rho, spec.nu, rounding)
     state = replace(state, fitted=state.fitted - shift, intercept=state.intercept - shift)
-    solution = optimum(problem, valued(problem, state))
-    return warned(ConvexFit(inputs, chosen, spec.loss, solution))
+    solution = optimum(problem, evaluate(problem, state))
+    return warn(ConvexFit(inputs, chosen, spec.loss, solution))
 
 
 def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose the kernel if not given, minimise with the kernel matrix, and set the offset."""
     every, nu = gather(blocks, spec.features.seed), spec.nu
     X, w = every.X, every.w
-    tuning = searched(spec.features, every)
+    tuning = search_kernel(spec.features, every)
     chosen = chosen_exactly(spec.features.seed, tuning, None, X)
     # Copies are one row with their total weight: weights and copies give the same fit.
     marks = row_marks(X, 0)  # sorts rows independently of their order
@@ -456,16 +456,16 @@ def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> C
     y, worth = np.zeros((len(total), 1)), weight**2 * size
     problem = Problem(KernelMatrix(K), y, w_one[:, None], spec.loss, 1.0, True, drift, worth)
     if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
-        at = judged(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
+        at = assess(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
     else:
-        at = decomposed(problem, 0.01 * spec.tol, spec.max_iter, spec.tol)
+        at = run_libsvm(problem, 0.01 * spec.tol, spec.max_iter, spec.tol)
     rho = -float(at.intercept[0])
     shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
-    at = judged(problem, at.coef, at.intercept - shift, spec.tol)
+    at = assess(problem, at.coef, at.intercept - shift, spec.tol)
     solution = optimum(problem, at)
     coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
-    return warned(ConvexFit(inputs, chosen, spec.loss, solution, X=X))
+    return warn(ConvexFit(inputs, chosen, spec.loss, solution, X=X))
 
 
 def quantile_shift(
@@ -483,7 +483,7 @@ def quantile_shift(
     return shift
 
 
-@shared
+@parameters
 class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexEstimator):
     """Base class of classifiers with a convex loss."""
 
@@ -777,7 +777,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the predictions of each block of rows."""
-        for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
+        for X, fitted in self._fitted.predictions(self._encode_as_fit(blocks)):
             yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
 
     @property

@@ -22,9 +22,9 @@ from bochner.models._base import FitSummary, KernelEstimator, learned
 from bochner.models._labels import Calibration
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.representation import ExactKernel, chosen_exactly, named
+from bochner.models.representations.representation import ExactKernel, as_method, chosen_exactly
 from bochner.selection.choose import choose_for_matrix
-from bochner.selection.chosen import Chosen, FeatureSpec, Function
+from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -90,7 +90,7 @@ class ClassPairs:
             yield columns, np.where(first[columns] == k, 1.0, -1.0)
 
 
-class CalibratedWhenAsked:
+class LazyCalibration:
     """Attribute that holds a calibration, or a function that computes it on first access."""
 
     def __get__(self, fit: Any, owner: type) -> Any:
@@ -143,12 +143,12 @@ class ConvexFit(FitSummary):
     """A fit by a convex loss, on features or with the exact kernel."""
 
     inputs: Inputs
-    chosen: Chosen  # With the exact kernel its map is the Nyström map on all rows
+    chosen: Choices  # With the exact kernel its map is the Nyström map on all rows
     loss: Loss  # With its parameters in the units of y
     solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
     path: HeldOutPath | None = None  # Penalties that were compared
     # Probabilities of a classifier; with the exact kernel computed on first access
-    calibration: Calibration | None = CalibratedWhenAsked()  # type: ignore[assignment]
+    calibration: Calibration | None = LazyCalibration()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
     left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
@@ -196,7 +196,7 @@ class ConvexFit(FitSummary):
         return Function(lambda X: pairs.values(columns(X)), slopes)
 
 
-def warned(fit: ConvexFit) -> ConvexFit:
+def warn(fit: ConvexFit) -> ConvexFit:
     """Return the fit; warn if its outcome is not good, with the remedy."""
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
@@ -230,7 +230,7 @@ class ConvexEstimator(KernelEstimator):
     _loss: Any  # (n_classes, rows): loss of a classifier; rows of an exact fit, 0 on features
 
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
-        method = named(self.method)
+        method = as_method(self.method)
         features = self._feature_spec("auto" if method in (None, ExactKernel()) else method)
         if method == ExactKernel() and alpha == 0:
             raise InvalidInput(f'{features.who}: method="exact" requires a penalty above 0.')
@@ -241,7 +241,7 @@ class ConvexEstimator(KernelEstimator):
 
     def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
         """Whether the fit uses the exact kernel: few rows, and no parameter requires features."""
-        n, asked = blocks.n_rows, named(self.method) == ExactKernel()
+        n, asked = blocks.n_rows, as_method(self.method) == ExactKernel()
         rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
         few = where is LOCAL and rows <= (EXACT_ROWS if asked else most)
         if asked and not few:
@@ -302,7 +302,7 @@ class ConvexEstimator(KernelEstimator):
 
 def choose_exactly(
     spec: ConvexSpec, sample: RowSample, share: float | None, X: Any = None
-) -> Chosen:
+) -> Choices:
     """Choose transformations of columns and the kernel; ``X`` are the rows of its map."""
     asked = spec.features
     if spec.n_classes:

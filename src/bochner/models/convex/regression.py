@@ -39,14 +39,14 @@ from bochner.models.convex.fit import (
     ConvexSpec,
     choose_exactly,
     number_or_word,
-    warned,
+    warn,
 )
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Choices
 from bochner.solvers.convex import losses
-from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, decomposed
+from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, run_libsvm
 from bochner.solvers.convex.losses import weighted
 from bochner.solvers.convex.newton import loss_at_rows, minimise, sums_at
 from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, largest_penalty
@@ -59,7 +59,7 @@ from bochner.solvers.convex.problem import (
     hessian_factor,
     optimum,
 )
-from bochner.sums.passes import LOCAL, Executor, sampled
+from bochner.sums.passes import LOCAL, Executor, draw_rows
 
 # --- Targets in a unit near their spread, so that their squares do not overflow -------------------
 
@@ -89,7 +89,7 @@ def one_or_each(numbers: Any) -> Any:
     return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
 
 
-def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
+def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
     """Return rows with targets divided by a unit; it is 1 unless the loss is homogeneous."""
     times, shape = _columns(spec, required_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
@@ -123,9 +123,9 @@ MOST = 2048  # Largest number of rows with leave-one-out predictions
 HIDDEN = 1e-9  # Floor of 1 − g c: smaller values are rounding errors
 
 
-def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
+def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> LeftOutRows | None:
     """Return leave-one-out predictions of non-landmarks; None for joint losses or no cache."""
-    if not problem.rows.cached or problem.loss.joint:
+    if not problem.rows.is_cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)
     if len(index) > MOST:
@@ -218,7 +218,7 @@ def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
 
 
 def _by_folds(
-    problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Chosen, fit: Any
+    problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Choices, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return the held-out path and the state at the best penalty; ``squares`` are k(x, x)."""
     marks, w = _rows.row_marks(X, chosen.seed), problem.w[:, 0]
@@ -235,12 +235,12 @@ def _by_folds(
 
 
 def _best_penalty(
-    spec: ConvexSpec, problem: Problem, rows: ScaledRows, chosen: Chosen, where: Executor
+    spec: ConvexSpec, problem: Problem, rows: ScaledRows, chosen: Choices, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return the held-out path and its best state, on features; for SVR from a sample of rows."""
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
     if spec.epsilon is not None:
-        sample = sampled(rows.blocks, chosen.seed, where=where).lowest(4096)
+        sample = draw_rows(rows.blocks, chosen.seed, where=where).lowest(4096)
         kept = FeatureBlock(to_numpy(chosen.rounded.features(sample.X)), sample.y, sample.w)
         problem = replace(problem, rows=kept, y=sample.y, w=sample.w[:, None], value=1.0)
         squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
@@ -263,7 +263,7 @@ def fit_regressor(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, exact: bool = False
 ) -> ConvexFit:
     """Fit a regression by any convex loss, on features or on the kernel matrix of the rows."""
-    rows = scaled(spec, blocks, where)
+    rows = scale_rows(spec, blocks, where)
     like_ridge = None  # Ridge penalty that corresponds to alpha
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
@@ -288,20 +288,20 @@ def fit_regressor(
     else:
         problem = replace(problem, loss=_first_huber(problem)) if spec.finds_scale else problem
         if spec.alpha is None and exact:
-            each = partial(_minimised, tol=TOL, max_iter=spec.max_iter)
+            each = partial(_minimise, tol=TOL, max_iter=spec.max_iter)
             path, _ = _by_folds(problem, given.X, np.diag(on.K), rows, chosen, each)
         elif spec.alpha is None:
             path, near = _best_penalty(spec, problem, rows, chosen, where)
         alpha = 1.0 if spec.alpha is None else one_or_each(spec.alpha * rows.per_alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
-        state = _minimised(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+        state = _minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
     solution = optimum(problem, state, rows.units, one_or_each(problem.alpha / rows.per_alpha))
     if path is not None:  # in the unit of the first target
         path = replace(path, alphas=path.alphas / rows.per_alpha[0])
     loss = problem.loss.in_units(1 / rows.units)
-    fit = warned(ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape))
+    fit = warn(ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape))
     if exact:
         return replace(fit, left_out=left_out_of_matrix(problem, state, rows, given), X=given.X)
     if where is not LOCAL:
@@ -315,7 +315,7 @@ def fit_regressor(
     return replace(fit, X=X, dual=u * rows.units)
 
 
-def _minimised(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
+def _minimise(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
     """Return the minimum; LIBSVM is used for the epsilon-insensitive loss on a kernel matrix."""
     boxed = isinstance(problem.loss, losses.EpsilonInsensitive) and problem.loss.nonsmooth
     if not (boxed and problem.fit_intercept and isinstance(problem.rows, KernelMatrix)):
@@ -324,7 +324,7 @@ def _minimised(problem: Problem, start: State | None = None, *, tol: float, max_
     problem = replace(problem, y=problem.y - middle)
     # A penalty that needs more moves is too small
     ask = (SLOPES * tol, 20) if tol >= TOL else (0.01 * tol, max_iter, tol)
-    at = decomposed(problem, *ask)
+    at = run_libsvm(problem, *ask)
     return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
 
 
@@ -451,7 +451,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
         if errors is None:
             return None
         y, known = errors.predicted + errors.errors, np.isfinite(errors.errors)
-        prediction = self._centre(self._predicted(errors.predicted))
+        prediction = self._centre(self._predictions(errors.predicted))
         y, known = y[:, : prediction.shape[1]], known[:, : prediction.shape[1]]
         return replace(errors, predicted=prediction, errors=np.where(known, y - prediction, np.inf))
 
@@ -639,7 +639,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
             raise InvalidInput("KernelRegressor: penalty requires features; leave method out.")
         return fit_regressor(spec, blocks, inputs, where, exact)
 
-    def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+    def _predictions(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         xp = array_namespace(f)
         if isinstance(self.loss_, losses.LOG_LINK):
             return xp.exp(xp.minimum(f, 700.0))
@@ -651,9 +651,9 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         for X, G in self._fitted.gradients(blocks):
             f = self._fitted.function(X)
             if isinstance(self.loss_, losses.LOG_LINK):
-                yield X, self._predicted(f)[:, None, :] * G
+                yield X, self._predictions(f)[:, None, :] * G
             elif isinstance(self.loss_, losses.Multinomial):
-                p = self._predicted(f)[:, None, :]
+                p = self._predictions(f)[:, None, :]
                 yield X, p * (G - (p * G).sum(axis=2, keepdims=True))
             elif _several_levels(self.loss_):
                 yield X, np.take_along_axis(G, np.argsort(f, axis=1)[:, None, :], axis=2)

@@ -29,7 +29,7 @@ from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process import law
 from bochner.models.representations import waves
 from bochner.models.representations.representation import without_copies
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Choices
 from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
@@ -86,9 +86,9 @@ class WaveProcess(law.ProcessLaw):
         named = isinstance(kernel, str) and kernel not in UNASKED
         by_all = by == "evidence" or (by == "auto" and named)
         if by_all and many and "lengthscale" in tuning.kernel.get_params(deep=False):
-            tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
-        sums = surveyed.summed(surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
-        return WaveProcess.solved(spec, sums, start)
+            tuning, start = refine(spec, surveyed, tuning, start, blocks, where)
+        sums = surveyed.sum_up(surveyed.choose(tuning), spec.fit_intercept, blocks, where)
+        return WaveProcess.solve(spec, sums, start)
 
     @property
     def intercept(self) -> Float[Array, " t"]:
@@ -116,7 +116,7 @@ class WaveProcess(law.ProcessLaw):
             return None
         alphas = np.maximum(self.noise / self.evidence.amplitude, 0.0)
         problem = law.kernel_rows(self.chosen.kernel, rows, self.representation.fit_intercept)
-        factors = law.factored(problem, alphas / rows.unit)
+        factors = law.factor_all(problem, alphas / rows.unit)
         evidence = replace(self.evidence, alpha=alphas)
         return law.ExactProcess.of(self.spec, self.chosen, rows, evidence, factors)
 
@@ -179,7 +179,7 @@ class WaveProcess(law.ProcessLaw):
         sums, gram = self.representation, self.representation.problem.gram
         given = np.ones((1, 1)), waves.TRANSFORMED * sums.tolerance, sums.map.shape
         angles = sums.map.places.angles(waves.as_rows(X))
-        phi = np.concatenate([gram.right(nufft(each[None], *given)) for each in angles])
+        phi = np.concatenate([gram.right_side(nufft(each[None], *given)) for each in angles])
         phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
@@ -193,7 +193,7 @@ class WaveProcess(law.ProcessLaw):
         return self.left_out(self.representation.sample)
 
     @staticmethod
-    def solved(
+    def solve(
         spec: law.GaussianProcessSpec, sums: waves.GridSums, start: float | None = None
     ) -> "WaveProcess":
         """Return the law from sums over all rows; ``start`` is a penalty near the best one."""
@@ -205,8 +205,8 @@ class WaveProcess(law.ProcessLaw):
             start = rows.unit * float(choose_penalty(part, *given, criterion="evidence")[0].min())
         low = None if start is None else gram.preconditioner(start + sums.unexplained)
         # Above this condition number conjugate gradients take longer than a factor of 2,048 rows.
-        if rows is not None and start is not None and low is not None and low.left > 2.0:
-            return _solved_by_rows(spec, sums, rows, start / rows.unit)
+        if rows is not None and start is not None and low is not None and low.condition > 2.0:
+            return _solve_by_rows(spec, sums, rows, start / rows.unit)
         problem, error = sums.problem, waves.SOLVED * sums.tolerance
         evidence, states = maximise_wave_evidence(problem, *given, start)
         parts = []
@@ -254,11 +254,11 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 
 
 def chosen_waves(
-    spec: law.GaussianProcessSpec, chosen: Chosen, blocks: Blocks, where: Executor
+    spec: law.GaussianProcessSpec, chosen: Choices, blocks: Blocks, where: Executor
 ) -> WaveProcess:
     """Return the law on modes chosen from a sample, from their sums over all rows."""
     sums = waves.chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
-    return WaveProcess.solved(spec, sums, _penalty(chosen.search, sums.sample))
+    return WaveProcess.solve(spec, sums, _penalty(chosen.search, sums.sample))
 
 
 def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
@@ -277,17 +277,17 @@ def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
     return law.KeptRows(**options, rows=len(sample))
 
 
-def _solved_by_rows(
+def _solve_by_rows(
     spec: law.GaussianProcessSpec, sums: waves.GridSums, rows: law.KeptRows, start: float | None
 ) -> WaveProcess:
     """Return the law of largest evidence from the kernel matrix of the rows."""
-    exact = law.solved_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
+    exact = law.solve_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
     known, phi, gram = exact.evidence, sums.map, sums.problem.gram
     penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)
     # The tolerance is small: coefficients of opposite signs cancel.
     modes = [nufft(angles, c[None], 1e-13, phi.shape) for c in exact.coef.T]
-    coef = gram.right(np.concatenate(modes)).T
+    coef = gram.right_side(np.concatenate(modes)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
     process = WaveProcess(spec, sums, coef, evidence)
     process.__dict__["by_rows"] = exact
@@ -301,9 +301,9 @@ def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
     return tuning.share * float(sample.lowest(ROWS).w.sum())
 
 
-def refined(
+def refine(
     spec: law.GaussianProcessSpec,
-    surveyed: waves.Surveyed,
+    surveyed: waves.Survey,
     tuning: Tuning,
     alpha: float | None,
     blocks: Blocks,
@@ -317,8 +317,8 @@ def refined(
         if summed is None or not globe:
             kernel = tuning.kernel
             ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
-            chosen = surveyed.chosen(tuning, surveyed.map_of(kernel, ends))
-            summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)
+            chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
+            summed = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where)
         kernel, alpha, inside = lengthscales_on_waves(
             tuning.kernel, summed.problem_of, summed.map, spec.noise, spec.amplitude, alpha
         )

@@ -25,8 +25,8 @@ from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
-from bochner.models._rows import KernelSum, no_landmarks, transformed
-from bochner.models.representations.features import FeatureSums, summed_again, summed_features
+from bochner.models._rows import KernelSum, no_landmarks, transform_rows
+from bochner.models.representations.features import FeatureSums, sum_again, sum_features
 from bochner.models.representations.representation import (
     Lacking,
     RidgeSpec,
@@ -35,7 +35,7 @@ from bochner.models.representations.representation import (
     without_copies,
 )
 from bochner.selection.choose import Search, choose, choose_for_matrix
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
@@ -173,11 +173,11 @@ class ProcessLaw(Lacking, ABC):
     loo_log_density: float
     noise: Float[Array, " t"]  # σ² of a new row
     block_rows: int  # Rows that are predicted together
-    chosen: Chosen  # The kernel, the map, and the record of their choice
+    chosen: Choices  # The kernel, the map, and the record of their choice
     fit: ClassVar[Any]  # (spec, blocks, where): choose parameters, read all rows, return the law
     covariance: ClassVar[Any]  # (X): the covariance of f at all pairs of rows, (m, m, t)
     draw: ClassVar[Any]  # (n, seed): X ↦ the values of n functions of the posterior, (b, t, n)
-    solved: ClassVar[Any]  # (spec, rows): the law given rows, with noise and amplitude chosen again
+    solve: ClassVar[Any]  # (spec, rows): the law given rows, with noise and amplitude chosen again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("moments_", "predictive_"),
@@ -214,7 +214,7 @@ class ProcessLaw(Lacking, ABC):
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the previous rows and these."""
-        return self.solved(spec, self.representation.with_rows_of(blocks))
+        return self.solve(spec, self.representation.with_rows_of(blocks))
 
 
 def log_normal(errors: Float[Array, "*m t"], variance: Float[Array, "*m t"]) -> Array:
@@ -240,9 +240,9 @@ MOST_SCORES = 2048  # Largest number of errors for intervals
 WIDTH = 1024  # F, features of each prior function
 
 
-def factored(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]:
+def factor_all(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]:
     """Factor the kernel matrix at the penalty of each target, once per penalty."""
-    factors = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
+    factors = {alpha: rows.factor(float(alpha)) for alpha in np.unique(alphas)}
     return [factors[alpha] for alpha in alphas]
 
 
@@ -259,7 +259,7 @@ class ExactProcess(ProcessLaw):
     """The law of f with the exact kernel."""
 
     spec: GaussianProcessSpec
-    chosen: Chosen  # Its map is the Nyström map on all rows
+    chosen: Choices  # Its map is the Nyström map on all rows
     representation: KeptRows  # All rows, in random order
     evidence: Evidence
     coef: Float[Array, "n t"]  # Coefficients of k(x, x_i)
@@ -299,12 +299,12 @@ class ExactProcess(ProcessLaw):
         tuning, curves = choose_for_matrix(features, every, share, centred, **options)
         chosen = chosen_exactly(features.seed, tuning, curves, rows.X)
         start = tuning.share * float(every.w[:EVIDENCE_ROWS].sum())
-        return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
+        return solve_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
 
     @staticmethod
     def of(
         spec: GaussianProcessSpec,
-        chosen: Chosen,
+        chosen: Choices,
         rows: KeptRows,
         evidence: Evidence,
         factors: list[KernelFactor],
@@ -322,7 +322,7 @@ class ExactProcess(ProcessLaw):
         """Factor of each target; model files do not contain the factors."""
         rows = self.representation
         problem = kernel_rows(self.chosen.kernel, rows, self.spec.fit_intercept)
-        return factored(problem, self.evidence.alpha / rows.unit)
+        return factor_all(problem, self.evidence.alpha / rows.unit)
 
     @cached_property
     def means(self) -> KernelSum:
@@ -334,7 +334,7 @@ class ExactProcess(ProcessLaw):
     def variance(self, X: Array) -> Float[Array, "b t"]:
         """Return the variance of f at rows."""
         prior = np.asarray(to_numpy(self.chosen.kernel.diag(numpy_rows(X))), np.float64)
-        return self._each(KernelFactor.variance, self.at(X), prior)
+        return self._per_target(KernelFactor.variance, self.at(X), prior)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         prior = np.asarray(to_numpy(self.chosen.kernel(numpy_rows(X))), np.float64)
@@ -342,17 +342,17 @@ class ExactProcess(ProcessLaw):
 
     def at(self, X: Array) -> Float[Array, "b n"]:
         """Return the values that determine f(x), for :meth:`between`: k(x, x_i)."""
-        kernel, rows = self.means.transformed
-        K = kernel(transformed(self.chosen.kernel, numpy_rows(X))[1], rows)
+        kernel, rows = self.means.transformed_rows
+        K = kernel(transform_rows(self.chosen.kernel, numpy_rows(X))[1], rows)
         return np.asarray(to_numpy(K), np.float64)
 
     def between(
         self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
     ) -> Float[Array, "b c t"]:
         """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
-        return self._each(KernelFactor.between, k, prior, constant)
+        return self._per_target(KernelFactor.between, k, prior, constant)
 
-    def _each(self, method: Callable[..., Array], *args: Any) -> Array:
+    def _per_target(self, method: Callable[..., Array], *args: Any) -> Array:
         """Return a² method(factor, *args) of each target, computed once per penalty."""
         factors = {factor.alpha: factor for factor in self.factors}
         values = {alpha: method(factor, *args) for alpha, factor in factors.items()}
@@ -390,12 +390,12 @@ class ExactProcess(ProcessLaw):
         new = self.evidence.alpha * (1 / slack + self.representation.unit - 1)
         return errors, np.sqrt(self.evidence.amplitude * new / self.representation.unit)
 
-    def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
-        return solved_exactly(spec, self.chosen, rows)
+    def solve(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
+        return solve_exactly(spec, self.chosen, rows)
 
 
-def solved_exactly(
-    spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows, start: float | None = None
+def solve_exactly(
+    spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows, start: float | None = None
 ) -> ExactProcess:
     """Return the law of a kernel given rows."""
     rows = rows if spec.noise is None else replace(rows, unit=1.0)
@@ -403,7 +403,7 @@ def solved_exactly(
     alphas, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
-    factors = factored(problem, alphas)
+    factors = factor_all(problem, alphas)
     n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     w = problem.w[-m:]
@@ -560,7 +560,7 @@ class FeatureProcess(ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         Z, e = self.at(X), self.unexplained
-        return self.means(X), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
+        return self.means(X), self.total_variance(self.leverage(Z), e.variance(X, Z), e.prior(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         Z, one = self.at(X), np.ones(len(X))
@@ -608,7 +608,7 @@ class FeatureProcess(ProcessLaw):
             parts.append(scale * (left @ right.T - explained + alpha * self.spread * ones))
         return np.stack(parts, axis=2)
 
-    def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
+    def total_variance(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
         """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
         total = self._total(leverage, e, k)
         if self.unexplained.landmarks is None:
@@ -620,7 +620,7 @@ class FeatureProcess(ProcessLaw):
         """Return factors of the deviations of the part outside the span, and of the sum."""
         e, k = self.unexplained.variance(X, Z), self.unexplained.prior(X)
         leverage = self.leverage(Z)
-        total, most = self._total(leverage, e, k), self.combined(leverage, e, k)
+        total, most = self._total(leverage, e, k), self.total_variance(leverage, e, k)
         ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
         return np.sqrt(self._damping(e, k)), np.sqrt(ratio)
 
@@ -698,7 +698,7 @@ class FeatureProcess(ProcessLaw):
     def left_out(self, sample: RowSample) -> Both:
         """Return leave-one-out errors of rows of the fit, and the deviations of y."""
         errors, rows = self.leave_one_out(sample)
-        return errors, np.sqrt(self.combined(*rows) + self.noise)
+        return errors, np.sqrt(self.total_variance(*rows) + self.noise)
 
     def leave_one_out(
         self, sample: RowSample
@@ -723,10 +723,10 @@ class FeatureProcess(ProcessLaw):
         return errors, ((1 - slack) / slack, e, prior)
 
     @staticmethod
-    def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
+    def solve(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
         sums = replace(sums, fit_intercept=spec.fit_intercept)
         means, chosen = sums.means, sums.chosen
-        eigen, _ = sums.decomposed()
+        eigen, _ = sums.decompose()
         evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
         coef = eigen.coefficients(evidence.alpha)
         phi, landmarks = chosen.map, None
@@ -758,7 +758,7 @@ class FeatureProcess(ProcessLaw):
         best = np.full(len(law.noise), -np.inf)
         noise, power = law.noise.copy(), law.exponents.copy()
         for p in exponents:
-            variance = replace(law, exponents=np.full_like(power, p)).combined(*parts)
+            variance = replace(law, exponents=np.full_like(power, p)).total_variance(*parts)
             for share in shares:
                 score = w @ log_normal(errors, variance + share * law.noise) / w.sum()
                 better = score > best
@@ -769,16 +769,16 @@ class FeatureProcess(ProcessLaw):
 
 def chosen_features(
     spec: GaussianProcessSpec,
-    chosen: Chosen,
+    chosen: Choices,
     blocks: Blocks,
     where: Executor,
     precision: Precision | None = None,
 ) -> FeatureProcess:
     """Sum features of all rows, again in float64 if needed, and return the law."""
     ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
-    sums = summed_features(ridge, chosen, blocks, where, precision, whitens_sums=False)
-    law = FeatureProcess.solved(spec, sums)
+    sums = sum_features(ridge, chosen, blocks, where, precision, whitens_sums=False)
+    law = FeatureProcess.solve(spec, sums)
     limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
-        law = FeatureProcess.solved(spec, summed_again(law.representation, blocks, where))
+        law = FeatureProcess.solve(spec, sum_again(law.representation, blocks, where))
     return law

@@ -38,7 +38,7 @@ from bochner.models.gaussian_process.law import (
 )
 from bochner.models.representations.representation import require_alike
 from bochner.models.representations.waves import as_rows, stationary_kernel
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Choices
 from bochner.selection.waves import FEWEST_ROWS, scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
@@ -155,7 +155,7 @@ class NeighbourProcess(ProcessLaw):
     """Law of f(x) given the nearest neighbours of x."""
 
     spec: GaussianProcessSpec
-    chosen: Chosen  # Without a map
+    chosen: Choices  # Without a map
     representation: KeptRows
     # Noise and amplitude; log_likelihood is n times the mean log density of a row
     evidence: Evidence
@@ -180,7 +180,7 @@ class NeighbourProcess(ProcessLaw):
         asked = spec.features
         why = "method=NearestNeighbours(...) compares each row with nearby rows"
         require_order(asked.who, why, where, "Leave where out, or use features.")
-        return NeighbourProcess.solved(spec, rows_of(spec, blocks))
+        return NeighbourProcess.solve(spec, rows_of(spec, blocks))
 
     @cached_property
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
@@ -192,12 +192,12 @@ class NeighbourProcess(ProcessLaw):
 
     def _law(self, X: Array) -> tuple[Array, Array]:
         rows = as_rows(X)
-        return self.given(rows, self.near(rows), float(self.evidence.alpha[0]))
+        return self.krige(rows, self.near(rows), float(self.evidence.alpha[0]))
 
     def left_out(self, index: Array) -> Both:
         """Return leave-one-out errors and standard deviations of y, for training rows by index."""
         rows, alpha = self.representation, float(self.evidence.alpha[0])
-        mean, variance = self.given(rows.X[index], self.near_without(index), alpha)
+        mean, variance = self.krige(rows.X[index], self.near_without(index), alpha)
         deviation = np.sqrt(variance[:, None] * self.evidence.amplitude + self.noise)
         return rows.y[index] - mean, deviation
 
@@ -213,7 +213,7 @@ class NeighbourProcess(ProcessLaw):
         return log_density(errors, deviation**2, self.representation.w[order])
 
     @staticmethod
-    def solved(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
+    def solve(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
         if len(rows) < 2:
             raise InvalidInput(
                 f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, "
@@ -229,13 +229,13 @@ class NeighbourProcess(ProcessLaw):
             )
         count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
         choice = Choice(None, method, (), f"{method}: as asked; {count}.")
-        chosen = Chosen(spec.features.seed, replace(start, criterion="loo"), choice)
-        return _searched(spec, chosen, rows)
+        chosen = Choices(spec.features.seed, replace(start, criterion="loo"), choice)
+        return _search(spec, chosen, rows)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
         before = self.representation
         require_alike(spec.features.who, blocks, before.target_shape)
-        return NeighbourProcess.solved(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
+        return NeighbourProcess.solve(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
 
     @cached_property
     def _units(self) -> Any:
@@ -287,7 +287,7 @@ class NeighbourProcess(ProcessLaw):
         is_self[~is_self.any(axis=1), -1] = True  # if more than m rows are at one place
         return nearest[~is_self].reshape(len(index), m)
 
-    def given(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
+    def krige(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
         """Return mean and variance of f from neighbours; ``alpha`` is σ²/a²."""
         m = near.shape[1]
         size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
@@ -321,7 +321,7 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
     return replace(rows, X=as_rows(rows.X))
 
 
-def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:
+def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> NeighbourProcess:
     """Return the law with the largest density of sampled rows, given their neighbours."""
     # Nelder-Mead from the best of several starts, over the log noise and, if the lengthscales are
     # tuned, the log of their common factor.
@@ -348,7 +348,7 @@ def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> Neig
         if not given:
             alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
         alpha = max(alpha, least * start.total)
-        mean, variance = law.given(rows.X[judges], near, alpha)
+        mean, variance = law.krige(rows.X[judges], near, alpha)
         variance = variance + alpha
         squares = np.average((rows.y[judges] - mean) ** 2 / variance[:, None], axis=0, weights=w)
         a2 = np.maximum(squares, tiny)  # for constant targets
@@ -422,7 +422,7 @@ def by_features_or_neighbours(
     for kernel, lengthscale in kernels:
         asked = replace(features, kernel=kernel, method=NearestNeighbours())
         trial = replace(spec, features=asked, lengthscale=lengthscale)
-        tried.append(NeighbourProcess.solved(trial, rows))
+        tried.append(NeighbourProcess.solve(trial, rows))
     sizes = [size(process.left_out(judges)[0]) for process in tried]
     error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
     if not error < 0.95 * before:

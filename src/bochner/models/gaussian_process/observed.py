@@ -29,7 +29,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess, ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
-from bochner.selection.chosen import Chosen, Function
+from bochner.selection.chosen import Choices, Function
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
@@ -100,7 +100,7 @@ class Derivatives(NamedArguments):
             values[:, start : start + m] = G[:, self.column].reshape(len(self.X), m)
         return values
 
-    def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
+    def _of_features(self, chosen: Choices) -> Float[Array, "m D"]:
         slopes = chosen.linear(np.eye(chosen.map.n_features)).slopes
         parts = (slopes(self.X[here]) for here in slices(len(self.X), 256))
         return np.concatenate([part[:, self.column] for part in parts])
@@ -189,19 +189,19 @@ class BlockAverages(NamedArguments):
 
     _of_one = 1.0
 
-    def _averaged(self, values: Array) -> Array:
+    def _average(self, values: Array) -> Array:
         """Return the average over each box, from values at the quadrature points."""
         each = values.reshape(len(self.lower), -1, *values.shape[1:])
         return np.einsum("q,mq...->m...", self._rule[1], each)
 
     def _of_kernel(self, kernel: Kernel, Y: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "m c"]:
-        return self._averaged(np.asarray(kernel(self.places, Y)))
+        return self._average(np.asarray(kernel(self.places, Y)))
 
-    def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
-        return self._averaged(chosen.double(self.places))
+    def _of_features(self, chosen: Choices) -> Float[Array, "m D"]:
+        return self._average(chosen.double(self.places))
 
     def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:
-        return self._averaged(f(self.places))
+        return self._average(f(self.places))
 
 
 Observation = Derivatives | BlockAverages
@@ -233,14 +233,14 @@ def _check_values(observation: Any, m: int) -> None:
     object.__setattr__(observation, "noise", np.broadcast_to(noise, (m,)).copy())
 
 
-def applied_twice(
+def apply_twice(
     first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "m c"]:
     """Return the functionals of both arguments of the kernel."""
     # Second derivatives are differences, over ``steps``, of first derivatives in closed form:
     # rounding is divided by a step and not by its square.
     if isinstance(first, BlockAverages) and isinstance(second, Derivatives):
-        return applied_twice(second, first, kernel, steps).T
+        return apply_twice(second, first, kernel, steps).T
     return second._of_function(lambda P: first._of_kernel(kernel, P).T, steps).T
 
 
@@ -281,7 +281,7 @@ class ObservedProcess(ProcessLaw):
         prior: tuple[Array, ...] = ()
         if isinstance(self.base, ExactProcess):
             every, given = self.observations, (self.chosen.kernel, self._steps)
-            twice = np.block([[applied_twice(a, b, *given) for b in every] for a in every])
+            twice = np.block([[apply_twice(a, b, *given) for b in every] for a in every])
             prior = ((twice + twice.T) / 2,)
         both = (self._functionals,) * 2, (self._constant,) * 2
         covariance = self.base.between(*both, *prior)
@@ -292,7 +292,7 @@ class ObservedProcess(ProcessLaw):
             factors.append(cho_factor(S, True, check_finite=False)[0])
         return factors
 
-    def _solved(self, residuals: Float[Array, "o t"]) -> Float[Array, "o t"]:
+    def _solve(self, residuals: Float[Array, "o t"]) -> Float[Array, "o t"]:
         """Return S⁻¹ times the residuals of the observations, for each target."""
         columns = enumerate(self._factors)
         return np.stack([cho_solve((L, True), residuals[:, i]) for i, L in columns], axis=1)
@@ -302,9 +302,9 @@ class ObservedProcess(ProcessLaw):
         """S⁻¹ (v − L m)."""
         values = np.concatenate([each.values for each in self.observations])
         mean = self._functionals @ self.base.coef + np.outer(self._constant, self.base.intercept)
-        return self._solved(values - mean)
+        return self._solve(values - mean)
 
-    def _added(self, X: Array) -> Float[Array, "b t"]:
+    def _correction(self, X: Array) -> Float[Array, "b t"]:
         return np.einsum("bot,ot->bt", self._cross(X), self.coef)
 
     @cached_property
@@ -313,11 +313,11 @@ class ObservedProcess(ProcessLaw):
 
         def slopes(X: Array) -> Float[Array, "b d t"]:  # of the second part by differences
             steps = 100 * self._steps
-            ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
+            ends = ((self._correction(X + e), self._correction(X - e)) for e in np.diag(steps))
             parts = [(after - before) / 2 for after, before in ends]
             return before.slopes(X) + np.stack(parts, axis=1) / steps[:, None]
 
-        return Function(lambda X: before(X) + self._added(X), slopes)
+        return Function(lambda X: before(X) + self._correction(X), slopes)
 
     def moments(self, X: Array) -> Both:
         mean, variance = self.base.moments(X)
@@ -339,12 +339,12 @@ class ObservedProcess(ProcessLaw):
         """Draw functions of the posterior by Matheron's rule, from draws of the base process."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
-        observed = [each._of_function(f, 100 * self._steps) for each in self.observations]
+        observe = [each._of_function(f, 100 * self._steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
-        left = values + noise[:, None, None] * rough - np.concatenate(observed).reshape(-1, t, n)
-        coef = np.stack([self._solved(left[:, :, k]) for k in range(n)], axis=2)
+        left = values + noise[:, None, None] * rough - np.concatenate(observe).reshape(-1, t, n)
+        coef = np.stack([self._solve(left[:, :, k]) for k in range(n)], axis=2)
 
         def conditioned(X: Array) -> Float[Array, "b t n"]:
             rows = as_rows(X)
@@ -399,7 +399,7 @@ class ObservedProcess(ProcessLaw):
         return self.base.between((self.base.at(X), self._functionals), one, *prior)
 
 
-def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:
+def observe(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:
     """Return a law with these observations instead of earlier ones."""
     if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(

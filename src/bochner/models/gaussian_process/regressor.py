@@ -38,13 +38,13 @@ from bochner.models.gaussian_process.law import (
     log_normal,
 )
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
-from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
+from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observe
 from bochner.models.representations.representation import (
     AddsRows,
     ExactKernel,
     LocalKernel,
     as_features,
-    named,
+    as_method,
     require_alike,
 )
 from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
@@ -72,9 +72,9 @@ class ProcessFit(FitSummary):
         self.law.require("gradient", self.law.spec.features.who)
         return super().gradients(blocks)
 
-    def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
+    def merge_all(self, fits: list["ProcessFit"]) -> "ProcessFit":
         rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
-        return fitted(self.inputs, self.law.solved(self.law.spec, rows))
+        return fit_of(self.inputs, self.law.solve(self.law.spec, rows))
 
     def _results(self) -> dict[str, Any]:
         evidence = self.law.evidence
@@ -87,7 +87,7 @@ class ProcessFit(FitSummary):
         }
 
 
-def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
+def fit_of(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
     """Return the fit; warn if the outcome needs attention."""
     outcome = law.evidence.outcome
     if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
@@ -184,22 +184,22 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         precision: Precision | None = None,
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
-        asked = named(self.method), blocks, where, precision, any_features
-        return fitted(inputs, models.process(self._spec(), *asked))
+        asked = as_method(self.method), blocks, where, precision, any_features
+        return fit_of(inputs, models.process(self._spec(), *asked))
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        law, spec = self._law.of_values, self._again()
+        law, spec = self._law.of_values, self._current_spec()
         if isinstance(law, ExactProcess):  # the new rows are added to moments of features
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
             asked = replace(law.spec, features=features, lengthscale="loo")
             before = law.as_blocks(law.representation)
             law = FeatureProcess.fit(asked, before, precision="float64")
-        return fitted(inputs, law.with_rows_of(spec, blocks))
+        return fit_of(inputs, law.with_rows_of(spec, blocks))
 
     def _spec(self) -> GaussianProcessSpec:
         who = type(self).__name__
         centred = switch(self.fit_intercept, who)
-        method = named(self.method)
+        method = as_method(self.method)
         if isinstance(method, ExactKernel) and method.preconditioner is not None:
             raise InvalidInput(
                 f"{who}: the matrix of all rows is factored, which takes no "
@@ -217,7 +217,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         criterion = "evidence" if "evidence" in (self.noise, self.amplitude) else "auto"
         return GaussianProcessSpec(features, *variances, by, centred, criterion)
 
-    def _again(self) -> GaussianProcessSpec:
+    def _current_spec(self) -> GaussianProcessSpec:
         """Return the spec of the fit, with the current noise and amplitude."""
         spec = self._spec()
         return replace(self._law.spec, noise=spec.noise, amplitude=spec.amplitude)
@@ -225,7 +225,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def solve_again(self) -> Self:
         """Solve again from the stored rows or moments, with the current noise and amplitude."""
         law = self._law.of_values
-        self.fit_ = fitted(self._inputs, law.solved(self._again(), law.representation))
+        self.fit_ = fit_of(self._inputs, law.solve(self._current_spec(), law.representation))
         return self
 
     def observe(self, *observations: Derivatives | BlockAverages) -> Self:
@@ -259,7 +259,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
         """
         fit = self._fitted
-        law = observed(fit.law.of_values, observations, type(self).__name__)
+        law = observe(fit.law.of_values, observations, type(self).__name__)
         self.fit_ = replace(fit, law=law, errors=None)
         return self
 
@@ -306,13 +306,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
                     "return_std=True, or pass fewer rows."
                 )
             cov = law.covariance(rows).reshape(m, m, *self.target_shape_)
-            return self._shaped(law.means(rows), rows), from_numpy(cov, like=rows)
+            return self._reshape(law.means(rows), rows), from_numpy(cov, like=rows)
         if not return_std:
             return joined(list(self.predict_blocks(blocks)))
         for block in blocks.with_rows(law.block_rows):
             mean, variance = law.moments(block.X)
             deviation = np.sqrt(variance + law.noise if include_noise else variance)
-            parts.append([self._shaped(each, block.X) for each in (mean, deviation)])
+            parts.append([self._reshape(each, block.X) for each in (mean, deviation)])
         return tuple(joined(list(part)) for part in zip(*parts, strict=True))
 
     def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
@@ -444,7 +444,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """Return values of posterior functions at rows, (m, n_samples) or (m, t, n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 
-    def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
+    def _reshape(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
 
     _law = learned("law", "The posterior law of f.")

@@ -30,10 +30,10 @@ from bochner.kernels.algebra import Mahalanobis, kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled
 from bochner.kernels.stationary import Compilable
-from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
+from bochner.models._labels import Calibration, calibrate, decide, log_loss_of_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
-from bochner.models.representations.features import summed_features
+from bochner.models.representations.features import sum_features
 from bochner.models.representations.representation import (
     ExactKernel,
     LocalKernel,
@@ -49,13 +49,13 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection import near
 from bochner.selection.choose import choose, choose_for_matrix
-from bochner.selection.chosen import Chosen, Function
+from bochner.selection.chosen import Choices, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.waves import waves_for
 from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
-from bochner.solvers.factorisations import raised
+from bochner.solvers.factorisations import retry
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
+from bochner.solvers.ridge.groups import ReducedGroup, across, reduce_rows
 from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
@@ -87,7 +87,7 @@ SeenRows = tuple[Kernel, Float[Array, "n d"]]
 class MatrixRows(Representation):
     """All rows of a fit with their kernel matrix."""
 
-    chosen: Chosen  # Its map is the preconditioner, or the Nyström map on all rows if few
+    chosen: Choices  # Its map is the preconditioner, or the Nyström map on all rows if few
     target_shape: tuple[int, ...]
     rows: int
     fit_intercept: bool
@@ -114,16 +114,16 @@ class MatrixRows(Representation):
         order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
         rows = KernelRows(matrix_of(self.chosen.kernel, X), y, w / self.unit, self.fit_intercept)
-        errors, last = rows.solved(solution.alpha / self.unit, m).left_out, slice(n - m, None)
+        errors, last = rows.solve(solution.alpha / self.unit, m).left_out, slice(n - m, None)
         return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
     def calibration(self, solution: Solution) -> Calibration | None:
         if self.y is None:
             return None
-        return _calibrated(solution, self.y, self.w)
+        return _calibrate(solution, self.y, self.w)
 
 
-def _calibrated(solution: Solution, y: Array, w: Array) -> Calibration | None:
+def _calibrate(solution: Solution, y: Array, w: Array) -> Calibration | None:
     """Return the calibration of class probabilities by leave-one-out values of the rows."""
     slack = solution.slack
     if slack is None:
@@ -131,7 +131,7 @@ def _calibrated(solution: Solution, y: Array, w: Array) -> Calibration | None:
     finite = np.flatnonzero(np.isfinite(slack).all(axis=1))
     residual = solution.alpha * solution.coef[finite] / w[finite, None]
     errors = left_out_errors(residual, slack[finite])
-    return calibrate(y[finite] - errors, decided(y[finite]), w[finite])
+    return calibrate(y[finite] - errors, decide(y[finite]), w[finite])
 
 
 def exact_rows(
@@ -166,13 +166,13 @@ def _direct_rows(
         tuning = replace(tuning, kernel=kernel)
     chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
     order = np.argsort(rows.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
-    solution = _solved(spec, chosen.kernel, rows.take(order), tuning.share)
+    solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
     kept = rows.X, rows.y, rows.w * unit, unit
     made = MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept)
     return made, solution.of_rows(np.argsort(order)).in_unit(unit)
 
 
-def _solved(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> Solution:
+def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> Solution:
     """Solve with the kernel matrix of rows in random order; ``share`` is a starting penalty/Σw."""
     start = share * float(rows.w[:PENALTY_ROWS].sum())
     return solve_kernel(
@@ -202,7 +202,7 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
 def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
     """Return the kernel with half of each part constant in trends: seasons go on after dates."""
 
-    def halved(part: Any, columns: Any) -> Kernel:
+    def halve(part: Any, columns: Any) -> Kernel:
         others = tuple(i for i, c in enumerate(columns) if c not in trends)
         scales = getattr(part, "lengthscale", None)
         if len(others) in (0, len(columns)):
@@ -215,7 +215,7 @@ def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
             return part
         return 0.5 * part + 0.5 * Columns(rest, others)
 
-    return kernel.rebuild(halved, (Algebra, Columns), range(d))
+    return kernel.rebuild(halve, (Algebra, Columns), range(d))
 
 
 def _of_least_log_loss(
@@ -231,7 +231,7 @@ def _of_least_log_loss(
 
     def loss(kernel: Kernel) -> float:
         known = solution if kernel == near_tuning.kernel else None
-        fit = _calibrated(known or _solved(spec, kernel, few, tuning.share), few.y, few.w)
+        fit = _calibrate(known or _solve(spec, kernel, few, tuning.share), few.y, few.w)
         return np.inf if fit is None else fit.log_loss
 
     near_taken = lambda c: taken and c.rows == taken.rows and c.error < 1.1 * taken.error
@@ -248,14 +248,14 @@ def _of_least_log_loss(
 
 
 def _by_gradients(
-    spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample, blocks: Blocks
+    spec: RidgeSpec, method: ExactKernel, chosen: Choices, rows: RowSample, blocks: Blocks
 ) -> Solution:
     """Choose the penalty on features; solve for coefficients of rows by conjugate gradients."""
     # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
-    sums, solution = summed_features(spec, chosen, blocks, LOCAL, "float64").solve(spec)
-    (eigen, _), (centre, mean) = sums.decomposed(), sums.means
+    sums, solution = sum_features(spec, chosen, blocks, LOCAL, "float64").solve(spec)
+    (eigen, _), (centre, mean) = sums.decompose(), sums.means
     Z = np.empty((len(rows), chosen.map.n_features))
     for here in slices(len(Z), chosen.block_rows):
         Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)
@@ -349,7 +349,7 @@ def matrix_of(kernel: Kernel, X: Array) -> Any:
 class LeafRows(Representation):
     """All rows in the leaves of a tree, and landmarks that couple the leaves."""
 
-    chosen: Chosen  # Its map is the Nyström map of the landmarks
+    chosen: Choices  # Its map is the Nyström map of the landmarks
     target_shape: tuple[int, ...]
     rows: int
     # Rows, targets and weights of the fit
@@ -381,13 +381,13 @@ class LeafRows(Representation):
         for number in np.unique(leaf):
             here = leaf == number
             if values:  # transformed rows of the fit are cached
-                parts.append(self._sum(number, solution, kernel, self._seen[number])(seen[here]))
+                parts.append(self._sum(number, solution, kernel, self._inputs[number])(seen[here]))
             else:
                 parts.append(self.machine(number, solution).slopes(X[here]))
         return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
 
     @cached_property
-    def _seen(self) -> list[Float[Array, "m d"]]:
+    def _inputs(self) -> list[Float[Array, "m d"]]:
         """Landmarks and rows of each leaf, transformed by the kernel."""
         phi, kernel = cast("NystromMap", self.chosen.map), self.chosen.kernel
         every = (np.concatenate([phi.landmarks, self.X[i]]) for i in self._rows_of)
@@ -437,7 +437,7 @@ def leaf_rows(
         f"and {phi.n_features} landmarks between leaves."
     )
     choice = Choice(phi, method, (), reason + tuning.reason)
-    chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
+    chosen = Choices(seed, replace(tuning, kernel=kernel), choice, curves=curves)
     leaves, alphas = rows_of_leaves(leaf, tree.n_leaves), np.atleast_1d(solution.alpha)
     coef, by_leaf, intercept, judged = _solve_leaves(spec, rows, chosen, seen, leaves, alphas)
     solution = replace(solution, coef=coef, intercept=intercept, slack=None).in_unit(unit)
@@ -457,13 +457,13 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
         options["rivals"] = near.rivals_of(tuning)
         if isinstance(spec.alpha, str):  # with a fixed penalty only the scale is chosen
             asked = rows, sample, seed, spec.fit_intercept
-            options["others"] = near.tuned_among_near_rows(tuning, *asked)
+            options["others"] = near.tune_among_near_rows(tuning, *asked)
     tuning, solution = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
     # Near rows may have one class or one target, which determines no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
         few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
-        solution = _solved(spec, tuning.kernel, few, tuning.share)
+        solution = _solve(spec, tuning.kernel, few, tuning.share)
     return tuning, solution
 
 
@@ -484,7 +484,7 @@ def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
 def _solve_leaves(
     spec: RidgeSpec,
     rows: RowSample,
-    chosen: Chosen,
+    chosen: Choices,
     seen: SeenRows,
     leaves: list[Int[Array, " m"]],
     alphas: Float[Array, "*a"],
@@ -510,7 +510,7 @@ def _solve_leaves(
     coef, intercept = np.empty(rows.y.shape), np.empty(t)
     by_leaf, errors = np.empty((len(leaves), chosen.map.n_features, t)), np.empty(rows.y.shape)
     for alpha in np.unique(each):
-        targets, reduced = np.flatnonzero(each == alpha), list[Reduced]()
+        targets, reduced = np.flatnonzero(each == alpha), list[ReducedGroup]()
         for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
             if len(leaves) > 1:
                 progress("Solving leaf", "", number, len(leaves))
@@ -518,7 +518,7 @@ def _solve_leaves(
             single = reduced[-1].single if reduced else spec.features.precision != "float64"
             y = (rows.y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
             group = partial(_matrix, kernel, X[here]), values(here) @ L, y, rows.w[here]
-            reduced.append(raised(partial(reduced_rows, *group, single, mark), float(alpha), TINY))
+            reduced.append(retry(partial(reduce_rows, *group, single, mark), float(alpha), TINY))
         rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
         sums = reduce(add, (each.sums for each in reduced))
         shared = across(sums, chosen.map.n_features, spec.fit_intercept, rounding)
@@ -544,7 +544,7 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
 
 
-def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
+def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None:
     """Return the choice of Fourier modes for the kernel at the scale of all rows; None if many."""
     tuning, curves, sample = start
     few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
@@ -556,7 +556,7 @@ def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
     waves = few(noted.kernel)
     if waves is None:
         return None
-    return Chosen(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
+    return Choices(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
 
 
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:

@@ -29,7 +29,7 @@ from bochner.models.representations.representation import (
     without_copies,
 )
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Chosen, feature_precision, summand_of
+from bochner.selection.chosen import Choices, feature_precision, summand_of
 from bochner.solvers.ridge import iterative
 from bochner.solvers.ridge.eigen import (
     Eigen,
@@ -41,7 +41,7 @@ from bochner.solvers.ridge.eigen import (
     left_out_rows,
 )
 from bochner.solvers.ridge.problem import left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution, as_given, given_alpha, solve_ridge
+from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha, solve_ridge
 from bochner.sums import passes
 from bochner.sums.moments import Moments, Precision, require_power
 
@@ -51,7 +51,7 @@ class FeatureSums(Representation):
     """Moments of the features of all rows; further rows can be added."""
 
     who: str  # Class name of the estimator, for messages
-    chosen: Chosen
+    chosen: Choices
     fit_intercept: bool
     moments: Moments
     sample: RowSample  # For leave-one-out errors and the certificate
@@ -89,7 +89,7 @@ class FeatureSums(Representation):
             Z = Z.astype(np.float32, copy=False)
         return Z, rows.y - middle, rows.w
 
-    def decomposed(self) -> tuple[Eigen, Iterable[Rows]]:
+    def decompose(self) -> tuple[Eigen, Iterable[Rows]]:
         """Return eigenvalues and vectors of the rows (if few) or of G, and the sample in blocks."""
         few = by_rows(self.moments.rows, len(self.moments.gram))
         if few and self.keeps_all and self.chosen.precision == "float64":
@@ -99,7 +99,7 @@ class FeatureSums(Representation):
         moments = self.moments if self.fit_intercept else self.moments.about_zero()
         return replace(decompose(moments, self.fit_intercept), most=self.most), self.pieces()
 
-    def checked(self) -> "FeatureSums":
+    def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
         require_weight(self.who, self.moments.weight)
         require_power(self.who, self.sample.y, self.moments.power)
@@ -125,7 +125,7 @@ class FeatureSums(Representation):
             eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
             rows: Iterable[Rows] = sums.pieces()
         else:
-            eigen, rows = sums.decomposed()
+            eigen, rows = sums.decompose()
         left_out = rows if spec.alpha == "loo" else None
         solution = solve_ridge(eigen, sums.means, spec.alpha, left_out, per_target=spec.per_target)
         in_double = sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED
@@ -134,7 +134,7 @@ class FeatureSums(Representation):
         return sums, solution
 
     def left_out(self, solution: Solution) -> LeftOutRows:
-        eigen, rows = self.decomposed()
+        eigen, rows = self.decompose()
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))
@@ -152,11 +152,11 @@ class FeatureSums(Representation):
         require_alike(self.who, blocks, self.target_shape)
         sample = passes.sample_of(self.chosen.seed, self.rows)
         moments, kept, rows = add_up(self.chosen, blocks, "float64", passes.LOCAL, sample)
-        return self.merge(replace(self, moments=moments, sample=kept, rows=rows)).checked()
+        return self.merge(replace(self, moments=moments, sample=kept, rows=rows)).check_range()
 
 
 def add_up(
-    chosen: Chosen,
+    chosen: Choices,
     blocks: Blocks,
     precision: Precision,
     where: passes.Executor,
@@ -164,14 +164,14 @@ def add_up(
 ) -> tuple[Moments, Any, int]:
     """Return the moments of all rows, their sample (None without ``sample``), and their number."""
     sums: Any = summand_of(chosen, precision)
-    summands = passes.Together((sums,) if sample is None else (sums, sample))
+    summands = passes.Summands((sums,) if sample is None else (sums, sample))
     total, *kept = where.sum(summands, blocks.with_rows(chosen.block_rows))
     return sums.moments(total), (kept[0] if kept else None), count_rows(blocks)
 
 
-def summed_features(
+def sum_features(
     spec: RidgeSpec,
-    chosen: Chosen,
+    chosen: Choices,
     blocks: Blocks,
     where: passes.Executor,
     precision: Precision | None = None,
@@ -190,37 +190,37 @@ def summed_features(
     if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
         chosen = _with_jitter(chosen, COARSE)
     sums = add_up(chosen, blocks, chosen.precision, where, passes.sample_of(chosen.seed))
-    return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
+    return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).check_range()
 
 
-def summed_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
+def sum_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
     """Return the float64 sums of another pass, with exactly whitened features of each row."""
     chosen = _with_jitter(summed.chosen, None)
     moments, _, rows = add_up(chosen, blocks, "float64", where)
     return replace(summed, chosen=chosen, moments=moments, rows=rows)
 
 
-def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
+def _with_jitter(chosen: Choices, jitter: float | None) -> Choices:
     return replace(chosen, choice=replace(chosen.choice, map=chosen.map.with_jitter(jitter)))
 
 
-def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
+def _triangle_of(block: Block, chosen: Choices, centred: bool) -> Triangle:
     y, w = to_numpy(block.y).astype(np.float64), None if block.w is None else to_numpy(block.w)
     return Triangle.of(to_numpy(chosen.rounded.features(block.X)), y, w, centred)
 
 
-def solved_features(
+def solve_features(
     spec: RidgeSpec,
-    chosen: Chosen,
+    chosen: Choices,
     blocks: Blocks,
     where: passes.Executor = passes.LOCAL,
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
     """Return sums and solution; both are computed again in float64 if float32 limits alpha."""
-    sums = summed_features(spec, chosen, blocks, where, precision)
+    sums = sum_features(spec, chosen, blocks, where, precision)
     sums, solution = sums.solve(spec, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
-        return summed_again(sums, blocks, where).solve(spec, blocks, where)
+        return sum_again(sums, blocks, where).solve(spec, blocks, where)
     return sums, solution
 
 
@@ -233,7 +233,7 @@ NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"  # Reaso
 class WideSums(Representation):
     """Rows with too many features for a Gram matrix: sums over rows of a first pass."""
 
-    chosen: Chosen
+    chosen: Choices
     sample: RowSample  # For the preconditioner, leave-one-out errors and the certificate
     # Number of rows read, and number of rows of positive weight
     rows: int
@@ -314,7 +314,7 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     chosen, sample = choose(asked, blocks, alpha=alpha, where=where)
     double = asked.precision == "float64"
     chosen = replace(chosen, precision="float64" if double else "float32")
-    sample = passes.sampled(blocks, chosen.seed, where=where) if sample is None else sample
+    sample = passes.draw_rows(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
     shape = required_targets(asked.who, blocks.target_shape)
     require_weight(asked.who, float(sample.w.sum()))
@@ -345,5 +345,5 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     judges = iterative.JudgingRows(Z, rows.y - target, rows.w, W)
     problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
     sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)
-    penalty = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, t)
+    penalty = spec.alpha if isinstance(spec.alpha, str) else as_alphas(spec.alpha, t)
     return sums, iterative.solve_wide(problem, penalty, spec.per_target, (mean, target))

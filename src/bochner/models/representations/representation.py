@@ -24,14 +24,14 @@ from bochner.features.auto import Choice
 from bochner.features.map import Method
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.models._base import KernelEstimator
-from bochner.models._labels import Calibration, calibrate, decided
+from bochner.models._labels import Calibration, calibrate, decide
 from bochner.models._rows import KernelSum, row_marks
 from bochner.models.error_law import LeftOutRows
-from bochner.selection.chosen import Chosen, FeatureSpec, Function
+from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.passes import LOCAL, Executor, require_order, sampled
+from bochner.sums.passes import LOCAL, Executor, draw_rows, require_order
 
 #: Attributes that fits on features lack, and the reason.
 FEATURES_LACK: dict[str, str] = dict.fromkeys(
@@ -76,7 +76,7 @@ class Lacking:
 class Representation(Lacking, ABC):
     """The training rows in the form that a fit stores and solves; frozen, saved with the fit."""
 
-    chosen: Chosen  # The kernel, the map, and the reasons
+    chosen: Choices  # The kernel, the map, and the reasons
     target_shape: tuple[int, ...]  # Shape of one row of y: () or (t,)
     rows: int  # Number of rows read, including rows of weight zero
     sample: Any  # Rows kept for leave-one-out errors and the certificate
@@ -125,12 +125,12 @@ class Representation(Lacking, ABC):
         rows = self.left_out(solution)
         if rows is None:
             return None
-        return calibrate(rows.predicted, decided(rows.predicted + rows.errors), rows.w)
+        return calibrate(rows.predicted, decide(rows.predicted + rows.errors), rows.w)
 
     def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
         """Return the certificate on the sample or other rows, with alpha scaled to their number."""
         seed, n = self.chosen.seed, self.count if blocks is None else count_rows(blocks)
-        rows: RowSample = self.sample if blocks is None else sampled(blocks, seed)
+        rows: RowSample = self.sample if blocks is None else draw_rows(blocks, seed)
         return certify(
             self.certified_map,
             rows.lowest(self.certified_rows).X,
@@ -279,13 +279,13 @@ class ExactKernel(Method):
 
 def chosen_exactly(
     seed: int, tuning: Tuning, curves: Curves | None, X: Array, method: ExactKernel | None = None
-) -> Chosen:
+) -> Choices:
     """Return the choice of the exact kernel, with the Nyström map on all of these rows as map."""
     reason = f"The exact kernel of {X.shape[0]:,} rows, solved with their kernel matrix."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
     choice = Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
-    chosen = Chosen(seed, tuning, choice)
-    return chosen if curves is None else chosen.through(curves)
+    chosen = Choices(seed, tuning, choice)
+    return chosen if curves is None else chosen.with_curves(curves)
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class LocalKernel(Method):
         return max(1, min(self.most_in_leaf(n) // 8, (1 << 27) // n))
 
 
-def named(method: Any) -> Any:
+def as_method(method: Any) -> Any:
     """Return the method for the names "exact" and "local"; other values are unchanged."""
     match method:
         case "exact":
@@ -349,7 +349,7 @@ def named(method: Any) -> Any:
 
 def as_features(method: Any) -> Method | str:
     """Return the method for features; for exact and local fits, that of the preconditioner."""
-    method = named(method)
+    method = as_method(method)
     if isinstance(method, LocalKernel | ExactKernel):
         return getattr(method, "preconditioner", None) or Nystrom()
     return "auto" if method is None else method
@@ -358,7 +358,7 @@ def as_features(method: Any) -> Method | str:
 def takes_pieces(model: KernelEstimator) -> bool:
     """Return True if the model supports partial_fit; otherwise raise AttributeError."""
     names: dict[type, str] = {ExactKernel: "exact", LocalKernel: "local"}
-    name = names.get(type(named(model.method)))
+    name = names.get(type(as_method(model.method)))
     if name is not None:
         raise AttributeError(
             f'{type(model).__name__}.partial_fit: method="{name}" needs all rows at once; call '

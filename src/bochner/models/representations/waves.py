@@ -30,8 +30,8 @@ from bochner.models.representations.representation import (
     require_alike,
     without_copies,
 )
-from bochner.selection.choose import named_stationary
-from bochner.selection.chosen import Chosen, FeatureSpec, Function
+from bochner.selection.choose import choose_family
+from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
@@ -44,11 +44,11 @@ from bochner.solvers.ridge.solution import (
     Solution,
     choose_alpha,
     given_alpha,
-    pooled,
+    pool,
 )
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.fourier import WaveSums, as_complex, corners_of, nufft, waves_of
-from bochner.sums.passes import LOCAL, Executor, SumOf, Together, nonempty, sample_of
+from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, nonempty, sample_of
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
@@ -69,7 +69,7 @@ class GridSums(Representation):
     """Sums of Fourier modes over all rows; further rows can be added."""
 
     who: str  # Class name of the estimator, for messages
-    chosen: Chosen  # Its map has the modes
+    chosen: Choices  # Its map has the modes
     fit_intercept: bool
     sums: WaveSums
     sample: RowSample  # For leave-one-out errors and the certificate
@@ -188,7 +188,7 @@ class GridSums(Representation):
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
         require_alike(self.who, blocks, self.target_shape)
         sampler = sample_of(self.chosen.seed, self.rows)
-        summands = Together((summand_of(self.chosen, self.sums.origin), sampler))
+        summands = Summands((summand_of(self.chosen, self.sums.origin), sampler))
         sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
         return self.merge(replace(self, sums=sums, sample=nonempty(kept), rows=count_rows(blocks)))
 
@@ -213,7 +213,7 @@ class GridSums(Representation):
 
 
 @dataclass(frozen=True, eq=False)
-class Surveyed:
+class Survey:
     """Results of a first pass: a sample of the rows, and the bounding box."""
 
     features: FeatureSpec
@@ -231,14 +231,14 @@ class Surveyed:
         tolerance = max(3e-3 if ends else 0.0, self.method.tolerance)
         return equispaced_map(kernel, self.lower, self.upper, tolerance, ends)
 
-    def chosen(self, tuning: Tuning, phi: WaveMap | None = None) -> Chosen:
+    def choose(self, tuning: Tuning, phi: WaveMap | None = None) -> Choices:
         """Return the choice for a kernel, with the map ``phi`` (default: the map of the method)."""
         phi = self.map_of(tuning.kernel) if phi is None else phi
         many = f"{phi.n_features:,} waves are within {phi.error:.2g} of the kernel"
         reason = f"{self.method}: as asked; {many}."
-        return Chosen(self.features.seed, tuning, Choice(phi, self.method, (), reason))
+        return Choices(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
-    def summed(self, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor) -> GridSums:
+    def sum_up(self, chosen: Choices, centred: bool, blocks: Blocks, where: Executor) -> GridSums:
         """Return the sums of the Fourier modes of the chosen map over all rows."""
         origin = np.average(self.sample.y, axis=0, weights=self.sample.w)
         sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
@@ -246,10 +246,10 @@ class Surveyed:
         return GridSums(*parts, count_rows(blocks), self.target_shape)
 
 
-def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
+def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Survey:
     """Read all rows once; return a sample and the bounding box."""
     who, shape = features.who, required_targets(features.who, blocks.target_shape)
-    both = Together((sample_of(features.seed), SumOf(corners_of)))
+    both = Summands((sample_of(features.seed), SumOf(corners_of)))
     kept, boxes = where.sum(both, blocks.with_rows(BLOCK_ROWS))
     sample = nonempty(kept)
     least, largest = np.stack(boxes, axis=1)
@@ -260,10 +260,10 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
         )
     if isinstance(method, FourierGrid) and method.box is not None:
         lower, upper = given_box("FourierGrid", method.box, blocks.n_columns)
-    return Surveyed(features, sample, lower, upper, shape)
+    return Survey(features, sample, lower, upper, shape)
 
 
-def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> SumOf:
+def summand_of(chosen: Choices, origin: Float[Array, " t"]) -> SumOf:
     """Return the summand of the modes of a map, with an origin of the targets."""
     phi: WaveMap = chosen.map  # type: ignore[assignment]
     method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
@@ -278,8 +278,8 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
     sample = without_copies(spec, surveyed.sample)[0]
     tuning = stationary_kernel(spec.features, sample, spec.fit_intercept, by)
-    chosen = surveyed.chosen(tuning)
-    return surveyed.summed(chosen, spec.fit_intercept, blocks, where).solve(spec)
+    chosen = surveyed.choose(tuning)
+    return surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).solve(spec)
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
@@ -291,13 +291,13 @@ def _require_penalty(spec: RidgeSpec) -> None:
 
 
 def chosen_grid_sums(
-    features: FeatureSpec, centred: bool, chosen: Chosen, blocks: Blocks, where: Executor
+    features: FeatureSpec, centred: bool, chosen: Choices, blocks: Blocks, where: Executor
 ) -> GridSums:
     """Return the sums over all rows for a choice that was made on a sample."""
     surveyed = survey(replace(features, method=chosen.choice.method), blocks, where)
     choice = replace(chosen.choice, map=surveyed.map_of(chosen.kernel))
     chosen = replace(chosen, choice=choice)
-    return surveyed.summed(chosen, centred, blocks, where)
+    return surveyed.sum_up(chosen, centred, blocks, where)
 
 
 def stationary_kernel(
@@ -323,7 +323,7 @@ def stationary_kernel(
             return Tuning(known)
         return lengthscale_on_sphere(known, sample, centred, noise=noise, amplitude=amplitude)
     if isinstance(kernel, str):
-        tuning = named_stationary(asked, sample)
+        tuning = choose_family(asked, sample)
         if lengthscale == "loo" or kernel in UNASKED:
             return tuning
         kernel = tuning.kernel
@@ -379,4 +379,4 @@ def _value(state: WaveState, criterion: str) -> float:
     """Return the criterion to minimise: pooled errors, or minus the log evidence."""
     if criterion == "evidence":
         return -float(evidence(state.problem, state).sum())
-    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
+    return float(pool(gcv(state.problem, state)[None], state.problem.power)[0])

@@ -24,7 +24,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import ArcCosine
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.spec import as_kernel
-from bochner.sums.passes import sampled
+from bochner.sums.passes import draw_rows
 
 #: Default widths divided by the number of rows; dense near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)
@@ -179,8 +179,8 @@ def double_descent(
         name = "widths must have one D" if len(alphas) else "alpha must have one penalty"
         raise InvalidInput(f"{who}: {name} or more; got none.")
     one_of(task, who, "task", ("auto", "regression", "classification"))
-    y, y_test, labels = _coded(y, y_test, task)
-    (X, Y), (X_test, Y_test) = _checked(X, y), _checked(X_test, y_test)
+    y, y_test, labels = _code(y, y_test, task)
+    (X, Y), (X_test, Y_test) = _check(X, y), _check(X_test, y_test)
     n, t = Y.shape
     if len(X) < 2 or X_test.shape[1] != X.shape[1] or Y_test.shape[1] != t:
         raise InvalidInput(
@@ -201,7 +201,7 @@ def double_descent(
         method = Fourier(IID(), "phase") if fourier else as_method(features)
         kernel = as_kernel(kernel)
     if isinstance(kernel, str):
-        sample = sampled(Blocks.from_arrays(X), seed)
+        sample = draw_rows(Blocks.from_arrays(X), seed)
         kernel = choose_lengthscale(kernel, sample, seed).kernel
     curves = []
     for width in D:
@@ -213,7 +213,7 @@ def double_descent(
     )
 
 
-def _coded(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
+def _code(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
     """Return y and y_test, labels coded by zeros and ones, and whether they are labels."""
     y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
     kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
@@ -231,7 +231,7 @@ def _coded(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
     return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True
 
 
-def _checked(X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, "n t"]]:
+def _check(X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, "n t"]]:
     """Return rows and targets in float64; refuse NaN, infinity and different lengths."""
     block = next(iter(Blocks.from_arrays(X, y, block_rows=max(1, len(y)))))
     X, y = (to_numpy(a).astype(np.float64, copy=False) for a in (block.X, block.y))

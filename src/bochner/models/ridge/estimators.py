@@ -19,14 +19,14 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._labels import Calibration, LabelEstimator, decided
+from bochner.models._labels import Calibration, LabelEstimator, decide
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
     AddsRows,
     RidgeSpec,
     as_features,
-    named,
+    as_method,
     takes_pieces,
 )
 from bochner.solvers.ridge.solution import as_alpha
@@ -56,8 +56,8 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
         trends = inputs.schema.trends if inputs.schema else ()
         spec = replace(spec, features=replace(spec.features, trends=trends))
-        rows = models.represent(spec, named(self.method), *asked)
-        return models.warned(inputs, spec, *rows)
+        rows = models.represent(spec, as_method(self.method), *asked)
+        return models.warn(inputs, spec, *rows)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
         self._rows_with("partial_fit", type(self).__name__)
@@ -67,7 +67,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         """Solve again from the stored moments and sample, with the current penalty."""
         self._rows_with("solve_again", type(self).__name__)
         spec = self._spec()
-        self.fit_ = models.warned(self._inputs, spec, *self._fitted.representation.solve(spec))
+        self.fit_ = models.warn(self._inputs, spec, *self._fitted.representation.solve(spec))
         return self
 
     @property
@@ -322,5 +322,5 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the labels of each block of rows."""
-        for _, values in self._fitted.predictions(self._as_fitted(blocks)):
-            yield self.classes_[decided(values)]
+        for _, values in self._fitted.predictions(self._encode_as_fit(blocks)):
+            yield self.classes_[decide(values)]

@@ -17,7 +17,7 @@ from bochner.models._base import FitSummary
 from bochner.models._labels import Calibration
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.exact import LeafRows, MatrixRows
-from bochner.models.representations.features import solved_features
+from bochner.models.representations.features import solve_features
 from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
@@ -72,9 +72,9 @@ class RidgeFit(FitSummary):
         value = float(values[where[0]]) if len(where) else float("nan")
         return value if np.isfinite(value) and value >= 0 else None
 
-    def merged(self, fits: list["RidgeFit"]) -> "RidgeFit":
+    def merge_all(self, fits: list["RidgeFit"]) -> "RidgeFit":
         rows = reduce(lambda a, b: a.merge(b), [fit.representation for fit in fits])
-        return warned(self.inputs, self.spec, *rows.solve(self.spec))
+        return warn(self.inputs, self.spec, *rows.solve(self.spec))
 
     def _results(self) -> dict[str, Any]:
         solution, (error, r_squared) = self.solution, self.error
@@ -100,7 +100,7 @@ def fit_features(
 ) -> RidgeFit:
     """Return a fit on features; ``precision`` of the sums. Default: chosen automatically."""
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
-    return warned(inputs, spec, *solved_features(spec, chosen, blocks, precision=precision))
+    return warn(inputs, spec, *solve_features(spec, chosen, blocks, precision=precision))
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
@@ -111,10 +111,10 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
         features = replace(spec.features, kernel=fit.chosen.kernel, learns_metric=False)
         first = Blocks.from_arrays(rows.X, y, rows.w)
         fit = fit_features(replace(spec, features=features), first, fit.inputs, "float64")
-    return warned(fit.inputs, spec, *fit.representation.with_rows_of(blocks).solve(spec))
+    return warn(fit.inputs, spec, *fit.representation.with_rows_of(blocks).solve(spec))
 
 
-def warned(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:
+def warn(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:
     """Return the fit; warn if the outcome is a problem, with the remedy as text."""
     if solution.outcome is Outcome.worst([solution.outcome, Outcome.SINGULAR]):
         warn_user(str(solution.outcome))

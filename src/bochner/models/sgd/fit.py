@@ -33,18 +33,18 @@ from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.models._base import Differentiable, FitSummary, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._labels import LabelEstimator, decided
-from bochner.models._parameters import estimator, shared, spec_of
+from bochner.models._labels import LabelEstimator, decide
+from bochner.models._parameters import estimator, parameters, spec_of
 from bochner.models._rows import TARGETS, KernelSum, row_marks
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel, require_alike
-from bochner.selection.choose import choice_of, choose_kernel
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.choose import choose_kernel, choose_map
+from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
 from bochner.solvers import sgd
 from bochner.solvers.cg import TILE
-from bochner.sums.passes import LOCAL, Executor, indicators, nonempty, require_order, sampled
+from bochner.sums.passes import LOCAL, Executor, draw_rows, indicators, nonempty, require_order
 
 STRATEGIES = (
     "exact_on_the_fly",
@@ -167,7 +167,7 @@ class SgdFit(FitSummary):
 
     inputs: Inputs
     spec: SgdSpec
-    chosen: Chosen  # without a map if coefficients belong to rows
+    chosen: Choices  # without a map if coefficients belong to rows
     strategy: str
     size: float  # mean of k(x, x), for the learning rates
     target_shape: tuple[int, ...]  # shape of one row of y: () or (t,)
@@ -218,7 +218,7 @@ Window = tuple[Reader, Array, Array]  # Reader of rows, targets, weights
 
 def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None = None) -> SgdFit:
     """Return the fit to rows in memory, starting from an earlier fit or from zero."""
-    rows = _gathered(spec, blocks)
+    rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before)
     train, held_out = _split(fit, rows)
     return _over_rows(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held_out)
@@ -226,7 +226,7 @@ def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None
 
 def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
     """Return the fit after one step per batch of these rows, from an earlier fit or from zero."""
-    rows = _gathered(spec, blocks)
+    rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     one_epoch = replace(fit, spec=replace(spec, max_iter=1, tol=None))
@@ -265,7 +265,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
                 read = _reader(fit, X, fit.chosen.map.n_features)
                 yield read, fit.targets(y), w / (weight / n)
 
-    return replace(_walked(fit, windows, fit.chosen.map.n_features), rows=n, weight=weight)
+    return replace(_walk(fit, windows, fit.chosen.map.n_features), rows=n, weight=weight)
 
 
 def _rows(block: Any) -> Any:
@@ -280,7 +280,7 @@ def _of_weight(block: Block) -> Piece:
     return Piece(X, y, w) if w.all() else part(Piece(X, y, w), np.flatnonzero(w))
 
 
-def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
+def _gather(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
     """Return all rows of positive weight of blocks."""
     [block] = blocks.with_rows(count_rows(blocks))
     if has_targets:
@@ -332,11 +332,11 @@ def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None
     width = fit.chosen.map.n_features if support is None else support.shape[0]
     window = _reader(fit, rows.X, width, support), fit.targets(rows.y), w
     judge = _judge(fit, held_out, width, support)
-    fit = replace(_walked(fit, lambda: (window,), width, judge), weight=weight, rows=seen)
+    fit = replace(_walk(fit, lambda: (window,), width, judge), weight=weight, rows=seen)
     return _on_support(fit, support) if fit.is_dual else fit
 
 
-def _walked(
+def _walk(
     fit: SgdFit,
     windows: Callable[[], Iterable[Window]],
     width: int,
@@ -359,7 +359,7 @@ def _walked(
                 for index in map(order.__getitem__, slices(n, size)):
                     diagonal = width - n + index if fit.is_dual else None
                     rows = read(index), y[index], w[index]
-                    walk, lost, mass = sgd.descended(walk, *how, rows, diagonal)
+                    walk, lost, mass = sgd.descend(walk, *how, rows, diagonal)
                     total, weight = total + lost, weight + mass
                 cached += [(read, y, w)] if fit.strategy in CACHED else []
         kept = cached
@@ -420,7 +420,7 @@ def _judge(
         coef, intercept = walk.result
         f = np.concatenate([read(rows) @ coef for rows in parts]) + intercept
         if fit.inputs.classes is not None:
-            return float(np.average(decided(f) == y, weights=w))
+            return float(np.average(decide(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
         left, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
         return float(np.mean(1 - left / np.where(total > 0, total, 1.0)))
@@ -444,11 +444,11 @@ def _start(
     if before is not None:
         require_alike(spec.who, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
-    fit, sample = _begun(spec, blocks, rows, inputs, where)
+    fit, sample = _begin(spec, blocks, rows, inputs, where)
     if spec.strategy != "auto":
         return _with_strategy(fit, spec.strategy, sample)
     if not in_pieces:
-        plan, options = _planned(fit, sample, rows.X, count_rows(blocks))
+        plan, options = _plan(fit, sample, rows.X, count_rows(blocks))
         return replace(options[plan.best], plan=plan)
     with suppress(UnsupportedKernel):  # exact features if they are few
         exact = _with_strategy(fit, EXACT[0], sample)
@@ -457,7 +457,7 @@ def _start(
     return _with_strategy(fit, STRATEGIES[4], sample)
 
 
-def _begun(
+def _begin(
     spec: SgdSpec, blocks: Blocks, rows: Piece, inputs: Inputs, where: Executor = LOCAL
 ) -> tuple[SgdFit, RowSample | None]:
     """Return a fit without steps, with the chosen kernel, and the sample for the choice if any."""
@@ -466,8 +466,8 @@ def _begun(
     open_kernel = not isinstance(asked.kernel, Kernel) or has_free(asked.kernel)
     if open_kernel or (draws and asked.needs_rows):
         n_classes = 0 if inputs.classes is None else len(inputs.classes)
-        sample = sampled(blocks, asked.seed, n_classes, where)
-    search = _searched(spec, sample)
+        sample = draw_rows(blocks, asked.seed, n_classes, where)
+    search = _search(spec, sample)
     first = part(rows, slice(1024))
     size = float(np.average(to_numpy(search.kernel.diag(first.X)), weights=first.w))
     choice = Choice(None, ExactKernel(), (), f"The exact kernel.{search.reason}")
@@ -478,7 +478,7 @@ def _begun(
         t = 1 if len(inputs.classes) == 2 else len(inputs.classes)
     none, b = np.zeros((0, t)), np.zeros(t)
     walk = sgd.Walk(none, b, none, b, rate=spec.schedule(size).eta0)
-    chosen = Chosen(asked.seed, search, choice, precision)
+    chosen = Choices(asked.seed, search, choice, precision)
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
 
@@ -500,12 +500,12 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
         chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
     elif name not in DUAL:
         asked = fit.spec.features
-        choice = choice_of(asked, chosen.kernel, n_inputs, sample, None, None, True)
+        choice = choose_map(asked, chosen.kernel, n_inputs, sample, None, None, True)
         chosen = replace(chosen, choice=choice)
     return replace(fit, strategy=name, chosen=chosen)
 
 
-def _planned(
+def _plan(
     fit: SgdFit, sample: RowSample | None, X: Array, n: int
 ) -> tuple[StrategyPlan, dict[str, SgdFit]]:
     """Return the plan, by the formulas of :meth:`SgdEstimator.plan`, and a fit per strategy."""
@@ -531,7 +531,7 @@ def _planned(
     return StrategyPlan(task, checks.free_bytes() // 2, tuple(costs)), options
 
 
-def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
+def _search(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     """Choose the lengthscale of a kernel by name, at a penalty per row that steps can resolve."""
     # T steps resolve eigenvalues of K/n above 1/(ηT), η ≈ ½, like a penalty of this size.
     asked = spec.features
@@ -543,7 +543,7 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     return choose_kernel(asked.kernel, rows, asked.seed, share, None, asked.effort or "medium")
 
 
-@shared
+@parameters
 class SgdEstimator(Differentiable):
     """An estimator whose ``fit_`` is a :class:`SgdFit`."""
 
@@ -615,10 +615,10 @@ class SgdEstimator(Differentiable):
         """
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
-        rows = _gathered(spec, blocks, has_targets=False)
-        return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
+        rows = _gather(spec, blocks, has_targets=False)
+        return _plan(*_begin(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
-    def _stepped_on(self, *, rows: bool) -> SgdFit:
+    def _fit_on(self, *, rows: bool) -> SgdFit:
         """Return a fit with coefficients of rows (``rows=True``) or features; otherwise raise."""
         fit = self._fitted
         if fit.is_dual != rows:
@@ -641,22 +641,22 @@ class SgdEstimator(Differentiable):
     @property
     def map_(self) -> FeatureMap:
         """The map φ of a strategy with features."""
-        return self._stepped_on(rows=False).chosen.map
+        return self._fit_on(rows=False).chosen.map
 
     @property
     def support_vectors_(self) -> Float[Array, "m d"]:
         """Rows with coefficients (m, d), of a strategy with kernel values."""
-        return self._stepped_on(rows=True).support
+        return self._fit_on(rows=True).support
 
     @property
     def coef_(self) -> Any:
         """Coefficients β, one row per output: (t, D) or (K, D); (D,) for a single target."""
-        return self._by_target(self._stepped_on(rows=False).walk.result[0].T)
+        return self._by_target(self._fit_on(rows=False).walk.result[0].T)
 
     @property
     def dual_coef_(self) -> Any:
         """Coefficients of ``support_vectors_``, (t, m) or (K, m); (m,) for a single target."""
-        return self._by_target(self._stepped_on(rows=True).walk.result[0].T)
+        return self._by_target(self._fit_on(rows=True).walk.result[0].T)
 
     @property
     def intercept_(self) -> Any:

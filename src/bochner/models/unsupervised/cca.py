@@ -23,11 +23,11 @@ from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import KernelTransformer, choose_quickly
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Choices
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.passes import LOCAL, Executor, sampled
+from bochner.sums.passes import LOCAL, Executor, draw_rows
 
 #: Moments of the features of both sides, side by side, for each half of the rows; None if empty.
 Halves = tuple[Moments | None, Moments | None]
@@ -38,8 +38,8 @@ class Correlations(FitSummary):
     """Directions in two feature spaces, and the sums from which they were computed."""
 
     inputs: Inputs
-    chosen: Chosen
-    chosen_y: Chosen
+    chosen: Choices
+    chosen_y: Choices
     halves: Halves
     rows: int  # rows that were read
     alpha: float
@@ -67,8 +67,8 @@ class Correlations(FitSummary):
 class CorrelationsOf:
     """Sums for the moments of the joined features of X and Y, for each half of the rows."""
 
-    x: Chosen
-    y: Chosen
+    x: Choices
+    y: Choices
 
     @property
     def _moments(self) -> MomentsOf:
@@ -91,7 +91,7 @@ class CorrelationsOf:
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         return [self._moments.merge(x, y) for x, y in zip(a, b, strict=True)]
 
-    def over(self, blocks: Blocks, where: Executor = LOCAL) -> Halves:
+    def sum_halves(self, blocks: Blocks, where: Executor = LOCAL) -> Halves:
         """Return the moments of each half of all rows."""
         size = block_rows(self.x.map.n_features + self.y.map.n_features)
         first, second = [
@@ -101,11 +101,11 @@ class CorrelationsOf:
         return first, second
 
 
-def solved(
+def solve(
     count: int,
     alpha: float | None,
     inputs: Inputs,
-    sides: tuple[Chosen, Chosen],
+    sides: tuple[Choices, Choices],
     halves: Halves,
     rows: int,
 ) -> Correlations:
@@ -225,15 +225,15 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         features_y = replace(features, kernel=kernel_y)
         rows = x = y = None
         if features.needs_rows or features_y.needs_rows:
-            rows = sampled(blocks, features.seed, where=where)
+            rows = draw_rows(blocks, features.seed, where=where)
             x = replace(rows, y=rows.y[:, :0])
             y = replace(x, X=rows.y)
         chosen = choose_quickly(features, blocks.n_columns, x)
         chosen = chosen.in_precision(features.precision, blocks.n_rows)
         chosen_y = choose_quickly(features_y, partners, y)
         sides = chosen, replace(chosen_y, precision=chosen.precision)
-        halves = CorrelationsOf(*sides).over(blocks, where)
-        return solved(*numbers, inputs, sides, halves, count_rows(blocks))
+        halves = CorrelationsOf(*sides).sum_halves(blocks, where)
+        return solve(*numbers, inputs, sides, halves, count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to the fit, and solve again; the first call draws the maps."""
@@ -243,14 +243,14 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit = self.fit_
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
-        first, second = map(added, fit.halves, CorrelationsOf(*sides).over(blocks))
-        return solved(*self._numbers(), fit.inputs, sides, (first, second), rows)
+        first, second = map(added, fit.halves, CorrelationsOf(*sides).sum_halves(blocks))
+        return solve(*self._numbers(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments."""
         fit = self._fitted
         sides = fit.chosen, fit.chosen_y
-        self.fit_ = solved(*self._numbers(), fit.inputs, sides, fit.halves, fit.rows)
+        self.fit_ = solve(*self._numbers(), fit.inputs, sides, fit.halves, fit.rows)
         return self
 
     @by_partition

@@ -27,10 +27,10 @@ from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import KernelTransformer, choose_by_rows, diagonal_of
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Choices
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, stepped
-from bochner.sums.passes import LOCAL, Executor, Together, nonempty, sample_of, sampled
+from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, step
+from bochner.sums.passes import LOCAL, Executor, Summands, draw_rows, nonempty, sample_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Clustering(FitSummary):
     """Clusters of features: centres, and the rows assigned to them."""
 
     inputs: Inputs
-    chosen: Chosen
+    chosen: Choices
     weights: Float[Array, " k"]  # Σ w of the rows assigned to each centre so far
     clusters: Clusters  # centres, and the rows of the last fit or call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
@@ -132,14 +132,14 @@ class Clustering(FitSummary):
 
 
 def with_rows(
-    inputs: Inputs, chosen: Chosen, centres: Array, weights: Array, blocks: Blocks
+    inputs: Inputs, chosen: Choices, centres: Array, weights: Array, blocks: Blocks
 ) -> Clustering:
     """Return the clustering with centres moved by each block, and rows assigned in another pass."""
     features = Features(chosen.map, blocks, chosen.precision)
-    sums: Any = Together((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
+    sums: Any = Summands((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
     total: Any = None
     for block in features:
-        centres, weights = stepped(centres, weights, block)
+        centres, weights = step(centres, weights, block)
         total = sums.add(total, block)
     (diagonal, rows), clusters = total, assign(features, centres)
     return Clustering(inputs, chosen, weights, clusters, diagonal, nonempty(rows))
@@ -201,7 +201,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
 
     def _start(
         self, blocks: Blocks, where: Executor = LOCAL
-    ) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
+    ) -> tuple[Choices, RowSample, Float[Array, "k D"]]:
         """Choose parameters, and return centres by k-means++ and Lloyd's algorithm on a sample."""
         from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
 
@@ -210,7 +210,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
             integer(vars(self)[name], "KernelKMeans", name, 1)
         nonnegative(self.tol, "KernelKMeans", "tol")
         chosen, rows = choose_by_rows(spec, blocks, where)
-        rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
+        rows = draw_rows(blocks, chosen.seed, where=where) if rows is None else rows
         if len(rows) < k:
             raise InvalidInput(
                 f"KernelKMeans: n_clusters={k} must be at most the number of sampled rows; got "
@@ -244,7 +244,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         chosen, rows, centres = self._start(blocks, where)
         features = Features(chosen.map, blocks, chosen.precision, where=where)
         summand = CentroidsOf(centres)
-        total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
+        total, diagonal = features.sum(Summands((summand, diagonal_of(chosen.kernel))))
         lloyd = run_lloyd(features, summand.clusters(total), self.max_iter, self.tol)
         if not lloyd.converged:
             warn_user(
@@ -281,7 +281,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the nearest centres of each block of rows."""
         fit = self._fitted
-        for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
+        for block in self._encode_as_fit(blocks).with_rows(fit.chosen.block_rows):
             Z = to_numpy(fit.chosen.rounded.features(block.X))
             nearest = np.argmin(distances(Z, fit.clusters.centres), axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)

@@ -40,17 +40,17 @@ from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import choose, choose_from, drawn
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sampled
+from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, draw_rows, sample_of
 
 
 def choose_by_rows(
     spec: FeatureSpec, blocks: Blocks, where: Executor
-) -> tuple[Chosen, RowSample | None]:
+) -> tuple[Choices, RowSample | None]:
     """Return parameters chosen without targets, and the sample of rows if they depend on it."""
-    rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
+    rows = draw_rows(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
     # Without a penalty the rounding of float32 has little effect
     single = n is None or n * chosen.map.n_features**2 > SMALL
@@ -58,7 +58,7 @@ def choose_by_rows(
     return replace(chosen, precision="float32" if single else "float64"), rows
 
 
-def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
+def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Choices:
     """Choose parameters from a sample; with many rows and columns "auto" compares fast methods."""
     if rows is None:
         return drawn(spec, n_columns)
@@ -104,7 +104,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the new columns of each block."""
-        for X, columns in self._fitted.predictions(self._as_fitted(blocks)):
+        for X, columns in self._fitted.predictions(self._encode_as_fit(blocks)):
             yield from_numpy(columns, like=X)
 
     def _width_spec(self) -> FeatureSpec:
@@ -118,7 +118,7 @@ class FeaturesFit(FitSummary):
     """A feature map, and the inputs for which it was drawn."""
 
     inputs: Inputs
-    chosen: Chosen
+    chosen: Choices
 
     def values(self) -> FeatureMap:  # in the precision and the array library of X
         return self.chosen.map
@@ -222,15 +222,15 @@ class PrincipalComponents(FitSummary):
 
     inputs: Inputs
     spec: PcaSpec
-    chosen: Chosen
-    summed: PcaSums
+    chosen: Choices
+    sums: PcaSums
     eigenvalues: Float[Array, " q"]
     eigenvectors: Float[Array, "D q"]
     inverse: "models.RidgeFit | None" = None  # from scores to rows
 
     def _results(self) -> dict[str, Any]:
         words = f"{written(100 * self.shares)}; per component, of the variance of the kernel"
-        return {"rows": self.summed.moments.rows, "explained_variance,_%": words}
+        return {"rows": self.sums.moments.rows, "explained_variance,_%": words}
 
     @property
     def shares(self) -> Float[Array, " q"]:
@@ -239,34 +239,34 @@ class PrincipalComponents(FitSummary):
     @property
     def trace(self) -> float:
         """Trace of the centred kernel matrix of all rows."""
-        moments = self.summed.moments
+        moments = self.sums.moments
         size = float(moments.feature_mean @ moments.feature_mean)
-        return self.summed.diagonal - moments.weight * size
+        return self.sums.diagonal - moments.weight * size
 
     def values(self) -> Callable[[Array], Float[Array, "b q"]]:
         """Return X ↦ the scores (φ(x) − z̄)·v."""
-        centre = self.summed.moments.feature_mean @ self.eigenvectors
+        centre = self.sums.moments.feature_mean @ self.eigenvectors
         vectors = self.eigenvectors.astype(self.chosen.precision, copy=False)
         return self.chosen.linear(vectors, -centre)
 
-    def merged(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
-        summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
-        return solved(self.spec, self.inputs, self.chosen, summed)
+    def merge_all(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
+        summed = reduce(PcaSums.merge, [fit.sums for fit in fits])
+        return solve(self.spec, self.inputs, self.chosen, summed)
 
 
 def add_up(
-    spec: PcaSpec, chosen: Chosen, blocks: Blocks, where: Executor, start: int = 0
+    spec: PcaSpec, chosen: Choices, blocks: Blocks, where: Executor, start: int = 0
 ) -> PcaSums:
     """Return the sums of all rows; row numbers start at ``start``."""
     moments_of = MomentsOf(chosen.rounded.features, chosen.precision)
     samples = () if spec.inverse is None else (sample_of(chosen.seed, start),)
     sums = (moments_of, diagonal_of(chosen.kernel), *samples)
-    totals = where.sum(Together(sums), blocks.with_rows(chosen.block_rows))
+    totals = where.sum(Summands(sums), blocks.with_rows(chosen.block_rows))
     moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]
     return PcaSums(moments, diagonal, totals[2] if samples else None, count_rows(blocks))
 
 
-def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> PrincipalComponents:
+def solve(spec: PcaSpec, inputs: Inputs, chosen: Choices, summed: PcaSums) -> PrincipalComponents:
     """Return the principal components from the moments, and fit the inverse transform."""
     values, vectors = _leading(summed.moments.gram, spec.n_components)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
@@ -388,7 +388,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PrincipalComponents:
         spec = self._spec()
         chosen, _ = choose_by_rows(spec.features, blocks, where)
-        return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
+        return solve(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
 
     def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and decompose again.
@@ -400,13 +400,13 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PrincipalComponents:
         fit, spec = self.fit_, self._spec()
-        more = add_up(spec, fit.chosen, blocks, LOCAL, fit.summed.rows)
-        return solved(spec, fit.inputs, fit.chosen, fit.summed.merge(more))
+        more = add_up(spec, fit.chosen, blocks, LOCAL, fit.sums.rows)
+        return solve(spec, fit.inputs, fit.chosen, fit.sums.merge(more))
 
     def solve_again(self) -> Self:
         """Decompose the stored moments again, and fit the inverse transform."""
         fit = self._fitted
-        self.fit_ = solved(self._spec(), fit.inputs, fit.chosen, fit.summed)
+        self.fit_ = solve(self._spec(), fit.inputs, fit.chosen, fit.sums)
         return self
 
     @available_if(_has_inverse)
@@ -433,9 +433,9 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         "v, (D, q). The largest entry of each vector is positive, so that signs do not depend on "
         "the order of the rows.",
     )
-    moments_ = learned("summed.moments", "Moments of the features of all rows.")
-    sample_ = learned("summed.sample", "Rows from which the inverse transform was fitted.")
-    rows_seen_ = learned("summed.rows", "Number of rows read.")
+    moments_ = learned("sums.moments", "Moments of the features of all rows.")
+    sample_ = learned("sums.sample", "Rows from which the inverse transform was fitted.")
+    rows_seen_ = learned("sums.rows", "Number of rows read.")
     trace_ = learned("trace", "Trace of the centred kernel matrix, Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².")
     _n_features_out = learned("eigenvalues.size", "Number of columns of ``transform``.")
 

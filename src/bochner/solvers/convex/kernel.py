@@ -38,14 +38,14 @@ from bochner.solvers.convex.problem import (
     Problem,
     State,
     raised_diagonal,
-    solved,
+    solve,
 )
 from bochner.solvers.factorisations import FLOAT32_PENALTY
 
 # --- factors -------------------------------------------------------------------------------------
 
 
-def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
+def _factor(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
     """Return the factor U of √h K √h + αI = UᵀU; α is raised if rounding needs it."""
     root, every = root.astype(K.dtype), np.arange(len(root))
 
@@ -119,10 +119,10 @@ class KernelMatrix(DualRows):
             matrix = self.single if single else K
             if len(rows) < n:
                 matrix = matrix[np.ix_(rows, rows)]
-            last[:] = [(rows, h, _factored(matrix, np.sqrt(h), alpha))]
+            last[:] = [(rows, h, _factor(matrix, np.sqrt(h), alpha))]
         factor, root = last[0][2], np.sqrt(h)[:, None]
         # The change of the coefficients if the intercept decreases by 1
-        unit = root * solved(factor, root.T).T
+        unit = root * solve(factor, root.T).T
         rest = max(float(every.sum() - every[rows].sum()), 0.0) / alpha  # curvature of other rows
 
         def step(gradient: Gradient) -> State:
@@ -133,7 +133,7 @@ class KernelMatrix(DualRows):
             if np.any(c):
                 matrix = self.single if factor.dtype == np.float32 else K
                 image = symmetric_product(matrix, c.astype(matrix.dtype))
-            c[rows] = root * solved(factor, (-r[rows] / root - root * image[rows]).T).T
+            c[rows] = root * solve(factor, (-r[rows] / root - root * image[rows]).T).T
             if problem.fit_intercept:
                 curvature = float(unit.sum()) + rest
                 if curvature > TINY**0.5:  # where no row is active, nothing determines b
@@ -177,7 +177,7 @@ class GaussianRows:
         return np.concatenate([self.kernel(X, self.X[support]) @ coef[support] for X in tiles])
 
 
-def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
+def run_libsvm(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
     """Return LIBSVM's state when dual slopes agree to ``slopes``, or after ``moves`` per row.
 
     y holds numbers, zeros for one class, or −1 and +1 with 0 for unused rows. A ``tol`` below one
@@ -194,14 +194,14 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
         if not (before and np.array_equal(rows, before[0]) and np.array_equal(column.w, before[1])):
             before = rows, column.w, _matrix(column, rows)
         y = y[rows] > 0 if of_classes else y[rows]
-        machine = _fitted(column, rows, before[2], y, slopes, moves)
+        machine = _fit_machine(column, rows, before[2], y, slopes, moves)
         coef[rows[machine.support_], k] = machine.dual_coef_[0]
         intercept[k] = machine.intercept_[0]
         machines.append(machine)
-    return _ended(problem, coef, intercept, machines, tol)
+    return _state_of(problem, coef, intercept, machines, tol)
 
 
-def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
+def run_libsvm_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
     """Return LIBSVM's state of all pairs of classes, in their order, by one call.
 
     If a class has no rows, the other class of the pair wins; if both have none, f is zero.
@@ -212,7 +212,7 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
     pairs = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
     intercept = np.array([float(k in present) - float(l in present) for k, l in pairs])
     if len(present) > 1:
-        machine = _fitted(problem, rows, _matrix(problem, rows), labels, slopes, moves)
+        machine = _fit_machine(problem, rows, _matrix(problem, rows), labels, slopes, moves)
         machines.append(machine)
         support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
         duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
@@ -223,10 +223,10 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
             coef[support[i], place] = sign * duals[i][j - 1]
             coef[support[j], place] = sign * duals[j][i]
             intercept[place] = sign * b
-    return _ended(problem, coef, intercept, machines)
+    return _state_of(problem, coef, intercept, machines)
 
 
-def _fitted(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
+def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
     """Return LIBSVM's machine, fitted to ``rows`` with the kernel matrix ``K``."""
     w = problem.w[rows, 0]
     machine = _machine(problem, w).set_params(tol=slopes, max_iter=moves * len(y))
@@ -238,17 +238,17 @@ def _fitted(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, move
         return machine.fit(K, y, UNBOUNDED * w if problem.loss.has_inactive_rows else w)
 
 
-def _ended(
+def _state_of(
     problem: Problem, coef: Array, intercept: Array, machines: list[Any], tol: float = 1.0
 ) -> State:
     """Return the state of LIBSVM's fitted machines, with its outcome."""
-    at = judged(problem, coef, intercept, tol)
+    at = assess(problem, coef, intercept, tol)
     ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
     ended |= tol < 1.0 and bool(np.all(at.gap <= NEAR * at.value))
     return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
 
 
-def judged(
+def assess(
     problem: Problem, coef: Float[Array, "n t"], intercept: Float[Array, " t"], tol: float = 1.0
 ) -> State:
     """Return the point with its duality gap, converged if gap/objective is at most ``tol``."""
@@ -276,7 +276,7 @@ def _machine(problem: Problem, w: Float[Array, " n"]) -> Any:
 
 
 def _matrix(problem: Problem, rows: Array) -> Any:
-    """Return the kernel matrix of these rows, in the form that :func:`_fitted` takes."""
+    """Return the kernel matrix of these rows, in the form that :func:`_fit_machine` takes."""
     K = problem.rows.K
     if isinstance(K, GaussianRows):
         return GaussianRows(K.kernel, K.X[rows])

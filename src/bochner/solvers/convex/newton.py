@@ -57,7 +57,7 @@ from bochner.solvers.convex.problem import (
     least_length,
     places,
     side_by_side,
-    solved,
+    solve,
     taken_rows,
 )
 from bochner.solvers.factorisations import FLOAT32_PENALTY, raised_factor
@@ -92,7 +92,7 @@ def fastest(problem: Problem) -> Algorithm:
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
     # Kept Hessians are faster up to 2048 features, or 128 where all rows are active
     few = (2048 if local else 128) >= D and problem.y.shape[1] * D**2 <= 1 << 26
-    suits = few and rows.cached and problem.alpha > 0 and not loss.joint
+    suits = few and rows.is_cached and problem.alpha > 0 and not loss.joint
     return "cholesky updates" if suits else "conjugate gradients"
 
 
@@ -116,7 +116,7 @@ def minimise(
     share = 0.1 if loss.nonsmooth or algorithm == "cholesky" else 1.0
     if dual:
         if start is None and loss.has_inactive_rows:
-            start = _thinned(problem, FEWEST_DUAL, tol, max_iter)
+            start = _minimise_few(problem, FEWEST_DUAL, tol, max_iter)
         if problem.y.shape[1] > 1 and not loss.joint:  # one at a time, as a factor is large
             states = []
             for k in np.arange(problem.y.shape[1])[:, None]:
@@ -130,7 +130,7 @@ def minimise(
     elif algorithm == "cholesky updates" and not loss.nonsmooth:
         system = kept_hessians(problem)
         few = max(8 * rows.n_features, FEWEST)
-        start = start or _thinned(problem, few, tol, max_iter) or constant(problem, 0.0)
+        start = start or _minimise_few(problem, few, tol, max_iter) or constant(problem, 0.0)
     elif algorithm == "conjugate gradients":
         system = hessian_products(apart=loss.nonsmooth)
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
@@ -141,11 +141,11 @@ def minimise(
         fitted = start.fitted if dual else images(rows, theta)  # a start may be of other rows
         slope = loss.slope(problem.y, fitted)
         start = State(start.coef, start.intercept, fitted, slope, width=0.1)
-    end = _descended(problem, start, system, tol, share, max_iter)
+    end = _descend(problem, start, system, tol, share, max_iter)
     return replace(end, algorithm=algorithm)
 
 
-def _descended(
+def _descend(
     problem: Problem, at: State, system: Any, tol: float, share: float, max_iter: int
 ) -> State:
     """Take steps until all columns are done; each column of a smooth loss ends by itself."""
@@ -170,10 +170,10 @@ def _descended(
         part, here = problem.at(live), at.at(live)
         slope, step, hessians = system(part, here, local, live, tol)
         gain = -0.5 * slope / local.size  # predicted by the quadratic model
-        loss, fitted = smoothed(part, here)
+        loss, fitted = smooth_loss(part, here)
         length = least_length(replace(part, loss=loss), fitted, here, step)
         hessians = hessians if len(live) == len(threshold) else None
-        moved = replace(here.moved(length, step), hessians=hessians)
+        moved = replace(here.at_step(length, step), hessians=hessians)
         before, local = local.size, loss_at_rows(part, moved)
         if of_kernel and not nonsmooth:  # an older Hessian may predict too little
             gain = np.maximum(gain, (before - local.size) / local.size)
@@ -193,10 +193,10 @@ def _descended(
                 local = loss_at_rows(problem, at)
         else:
             live, local = live[~done], local.at(~done)
-    return valued(problem, replace(at, outcome=outcome, steps=steps))
+    return evaluate(problem, replace(at, outcome=outcome, steps=steps))
 
 
-def valued(problem: Problem, at: State) -> State:
+def evaluate(problem: Problem, at: State) -> State:
     """Return a point with its value and duality gap."""
     local = loss_at_rows(problem, at)
     with np.errstate(over="ignore"):
@@ -210,7 +210,7 @@ def loss_at_rows(problem: Problem, at: State) -> LossAtRows:
     if not loss.nonsmooth:
         with np.errstate(over="ignore", invalid="ignore"):
             return LossAtRows(loss.slope(y, f), loss.curvature(y, f), np.zeros_like(size), size)
-    smooth, c = smoothed(problem, at)
+    smooth, c = smooth_loss(problem, at)
     slope = smooth.slope(y, c)
     nearest = c - at.width * slope
     gaps = loss.value(y, f) - loss.value(y, nearest) - slope * (f - nearest)
@@ -218,7 +218,7 @@ def loss_at_rows(problem: Problem, at: State) -> LossAtRows:
     return LossAtRows(slope, smooth.curvature(y, c), gap / size, size)
 
 
-def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
+def smooth_loss(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
     """Return the loss of a subproblem, and the values f + δu at which it is evaluated."""
     loss = problem.loss
     if not loss.nonsmooth or at.multipliers is None:
@@ -229,7 +229,7 @@ def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
 # --- starts --------------------------------------------------------------------------------------
 
 
-def _thinned(problem: Problem, least: int, tol: float, max_iter: int) -> State | None:
+def _minimise_few(problem: Problem, least: int, tol: float, max_iter: int) -> State | None:
     """Return the minimum for every fourth row of positive weight; None for fewer than ``least``."""
     rows, taken = problem.rows, np.zeros(len(problem.w), bool)
     taken[np.flatnonzero(np.any(problem.w > 0, axis=1))[::EVERY]] = True
@@ -265,7 +265,7 @@ def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
 # --- systems: Hessians as matrices ----------------------------------------------------------------
 
 
-def _completed(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Float[Array, "t p"]:
+def _complete(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Float[Array, "t p"]:
     """Return the gradient of the objective from the gradient of the loss, in place."""
     gradient[:, :-1] += (problem.alpha * at.coef).T
     gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
@@ -279,17 +279,17 @@ def systems_of_rows(
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
     few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # then both take as long
-    if few and problem.rows.cached and np.all(problem.alpha):
+    if few and problem.rows.is_cached and np.all(problem.alpha):
         return hessian_products(apart=True)(problem, at, local, columns, tol)
     gradient, hessians = sums_at(problem, at, slopes, curvatures)
-    gradient = _completed(problem, at, gradient)
+    gradient = _complete(problem, at, gradient)
     # If no row is active, the intercept moves by about this much at most.
     farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
     steps, alphas = np.empty(gradient.shape), np.broadcast_to(problem.alpha, len(gradient))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
         least = abs(gradient[k, -1]) / farthest[k]
         factor = hessian_factor(H, alpha, least, problem.fit_intercept)
-        steps[k] = -solved(factor, gradient[[k]])[0]
+        steps[k] = -solve(factor, gradient[[k]])[0]
     reusable = None if problem.loss.nonsmooth else (curvatures, hessians)
     return _direction(problem, gradient, steps, reusable)
 
@@ -356,7 +356,7 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
         """Return the factor of column k, in float32 if features are and float32 resolves alpha."""
         nonlocal total, last
         if total is None or not np.array_equal(total[1], c):
-            total = _changed(problem.rows, sums[k], c)
+            total = _update(problem.rows, sums[k], c)
             H = total[0]
             trace = float(np.trace(H, dtype=np.float64)) + len(H) * problem.alpha
             single = H.dtype == np.float32 and problem.alpha >= FLOAT32_PENALTY * trace
@@ -369,15 +369,15 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
         problem: Problem, at: State, local: LossAtRows, columns: Array, _tol: float
     ) -> Direction:
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
-        gradient, c = _completed(problem, at, gradient), weighted(problem.w, local.curvature)
+        gradient, c = _complete(problem, at, gradient), weighted(problem.w, local.curvature)
         each = zip(columns.tolist(), c.T, gradient, strict=True)
-        parts = [-solved(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
+        parts = [-solve(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
         return _direction(problem, gradient, np.concatenate(parts))
 
     return steps
 
 
-def _changed(
+def _update(
     rows: Rows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
 ) -> tuple[Array, Array, int]:
     """Return Σ c [z 1]ᵀ [z 1]: updated if few rows changed, otherwise summed again."""
@@ -422,7 +422,7 @@ class Hessian:
         active = np.any(state, axis=1) & np.any(w > 0, axis=1)
         first, share = next(iter(rows)).Z, float(active.mean())
         size = int(active.sum()) * first.shape[1] * first.itemsize
-        if 0 < share <= 0.5 and (rows.cached or size <= 256 << 20):
+        if 0 < share <= 0.5 and (rows.is_cached or size <= 256 << 20):
             rows = FeatureBlock(taken_rows(rows, active))
             state, w = state[active], w[active]
         self.rows, self.state, self.w = rows, state, w
@@ -517,7 +517,7 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
     ) -> Direction:
         nonlocal shared
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
-        gradient, joint = _completed(problem, at, gradient), problem.loss.joint
+        gradient, joint = _complete(problem, at, gradient), problem.loss.joint
         width = at.width if problem.loss.nonsmooth else 1.0
         hessian = Hessian(problem, local.curvature, width)
         parts = shared or from_rows(hessian, apart)
@@ -576,7 +576,7 @@ def conjugate_steps() -> Callable[..., Direction]:
         if before is not None and not always:
             last_gradient, last_slope, last_step = before
             change = slope - _slope_along(last_gradient, newton)
-            conjugate = newton.moved(max(change / min(last_slope, -TINY), 0.0), last_step)
+            conjugate = newton.at_step(max(change / min(last_slope, -TINY), 0.0), last_step)
             step = conjugate if _slope_along(gradient, conjugate) < 0 else newton
         before = gradient, slope, step
         return np.full(len(at.intercept), slope), step, None

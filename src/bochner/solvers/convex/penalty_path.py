@@ -93,18 +93,18 @@ class HeldOutLoss:
     ends: dict[tuple[int, int], State] = field(default_factory=dict)  # minimum per (fold, step)
 
     @cached_property
-    def unfitted(self) -> Any:
-        return np.maximum(self._lost(None), TINY)
+    def constant_loss(self) -> Any:
+        return np.maximum(self._loss(None), TINY)
 
     def __call__(self, step: int) -> float:
         """Return the loss divided by the loss of the best constants, averaged over targets."""
         if step not in self.tried:
-            lost = float(np.mean(np.maximum(self._lost(step), TINY) / self.unfitted))
+            lost = float(np.mean(np.maximum(self._loss(step), TINY) / self.constant_loss))
             progress("Choosing the penalty", f"{self.alpha(step):.3g}, held-out loss {lost:.4g}")
             self.tried[step] = lost
         return self.tried[step]
 
-    def _lost(self, step: int | None) -> Any:
+    def _loss(self, step: int | None) -> Any:
         """Return the loss (of constants for None), infinite if a fit but the first is not done."""
         problem, fitted = self.problem, list[Array]()
         y, w, loss = problem.y, problem.w, problem.loss
@@ -158,7 +158,7 @@ class HeldOutLoss:
         if hasattr(loss, "epsilon"):
             weight = sum(float(self.problem.w[out].sum()) for out in self.folds)
             none = 1e-3 * float(
-                np.mean(np.asarray(loss.epsilon) ** loss.degree * weight / self.unfitted)
+                np.mean(np.asarray(loss.epsilon) ** loss.degree * weight / self.constant_loss)
             )
         alphas = np.array([self.alpha(step) for step in steps]) / inflation
         path = HeldOutPath(alphas, np.array([self(step) for step in steps]), none)

@@ -25,7 +25,7 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner._core.text import Sentence
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.factorisations import raised
+from bochner.solvers.factorisations import retry
 
 TINY = 1e-300  # Least divisor, and least entry of a diagonal
 
@@ -89,7 +89,7 @@ class Optimum:
 #
 # Rows of a problem are a FeatureBlock, a table whose features are computed in blocks, or a kernel
 # matrix. Iteration yields blocks with Z (b, D), y, w (b,) or None, and ``start``, the number of the
-# first row. ``sum`` makes one pass, perhaps in workers. ``cached``: features are computed once.
+# first row. ``sum`` makes one pass, perhaps in workers. ``is_cached``: features are computed once.
 
 Rows = Any
 
@@ -104,7 +104,7 @@ class FeatureBlock:
     start: int = 0
     X: Any = None
 
-    cached: ClassVar[bool] = True
+    is_cached: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
@@ -192,7 +192,7 @@ class OverRows:
     def merge(self, a: Any, b: Any) -> Any:
         return added(a, b)
 
-    def within(self, rows: slice) -> "OverRows":
+    def for_rows(self, rows: slice) -> "OverRows":
         return replace(self, numbers=tuple(a[rows] for a in self.numbers), first=rows.start)
 
 
@@ -280,7 +280,7 @@ class State:
     outcome: Convergence = Convergence.MOST_STEPS
     steps: int = 0
 
-    def moved(self, length: Any, step: "State") -> "State":
+    def at_step(self, length: Any, step: "State") -> "State":
         """Return the point at a step length, one or (t,); its value is not yet computed."""
         return replace(
             self,
@@ -336,11 +336,11 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 
 
 def raised_diagonal(
-    factored: Callable[[float], Array], diagonal: Any, least: float, most: float
+    factor: Callable[[float], Array], diagonal: Any, least: float, most: float
 ) -> Float[Array, "p p"]:
-    """Return ``factored(jitter)`` for the first jitter that succeeds, or the diagonal's factor."""
+    """Return ``factor(jitter)`` for the first jitter that succeeds, or the diagonal's factor."""
     try:
-        return raised(factored, 0.0, least, most)
+        return retry(factor, 0.0, least, most)
     except LinAlgError:
         return np.asfortranarray(np.diag(np.sqrt(diagonal)))
 
@@ -366,7 +366,7 @@ def hessian_factor(
     return raised_diagonal(shifted, diagonal, 1e-14, 1e-5)
 
 
-def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
+def solve(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
     """Return the solutions, one row per row of ``right``."""
     return solve_factored(factor, right.T).T.astype(np.float64)
 

@@ -68,7 +68,7 @@ class KernelRows:
         unstored = isinstance(K, KernelTerms)
         return root * (K.product(root * u) if unstored else symmetric_product(K, root * u))
 
-    def shifted(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
+    def shift(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
         """Return the upper triangle of √w K √w + αI, Fortran-contiguous."""
         n, root = len(self.w), self.root
         A = np.empty((n, n), dtype, order="F")
@@ -115,7 +115,7 @@ class KernelRows:
         """Return the first m rows, without a copy of K."""
         return KernelRows(self.K[:m, :m], self.y[:m], self.w[:m], self.centred)
 
-    def solved(
+    def solve(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> "SolvedRows":
         """Solve at one penalty or one per target; keep 1 − leverage of the last rows."""
@@ -126,13 +126,13 @@ class KernelRows:
         for value in np.unique(each):
             index = np.flatnonzero(each == value)
             part = self if len(index) == t else replace(self, y=self.y[:, index])
-            factor = part.factored(float(value), within, CONVERGES)
+            factor = part.factor(float(value), within, CONVERGES)
             coef[:, index], intercept[index] = factor.coef, factor.intercept
             left_out[:, index], slack[:, index] = factor.left_out(last)
             likelihood[index] = -2 * evidence(part, factor) / nu
         return SolvedRows(coef, intercept, slack, left_out, likelihood)
 
-    def factored(
+    def factor(
         self, alpha: float, within: float = REFINED, most: float = 0.01, single: bool = True
     ) -> "KernelFactor":
         """Return the solution at one penalty with its factor; n³/3 operations.
@@ -145,7 +145,7 @@ class KernelRows:
         if single and len(right) > SINGLE_FROM:
             pair = self._by_single(alpha, right, within, most)
         if pair is None:
-            A = self.shifted(alpha)
+            A = self.shift(alpha)
             factor(A)
             pair = solve_factored(A, right), A
         u, p, intercept = pair[0][:, :-1], pair[0][:, -1], self.mean
@@ -171,7 +171,7 @@ class KernelRows:
 
         A residual at the rounding error of A u counts as zero.
         """
-        A = self.shifted(alpha, np.float32)
+        A = self.shift(alpha, np.float32)
         try:
             factor(A)
         except LinAlgError:
@@ -195,7 +195,7 @@ class KernelRows:
 
     def at(self, alpha: float, full: bool = True) -> "KernelFactor":
         """Return the solution at one penalty, with the inverse M or its upper triangle; O(n³)."""
-        fit = self.factored(alpha, single=False)
+        fit = self.factor(alpha, single=False)
         A = fit.factor
         invert_triangle(A)
         outer_of_rows(A)

@@ -22,7 +22,7 @@ from bochner._core.blas import add_gram, cho_factor, cholesky
 from bochner._core.shapes import Array, Float, Int
 
 
-def reduced_rows(
+def reduce_rows(
     matrix: Callable[[Any], Float[Array, "m m"]],
     Z: Float[Array, "m D"],
     y: Float[Array, "m t"],
@@ -30,7 +30,7 @@ def reduced_rows(
     single: bool,
     marked: Int[Array, " p"],
     alpha: float,
-) -> "Reduced":
+) -> "ReducedGroup":
     """Return the factored rows of a group; raise LinAlgError if rounding makes C not positive.
 
     ``matrix(dtype)`` returns K, Fortran-contiguous, which is overwritten; Z Zᵀ ⪯ K. With ``single``
@@ -61,7 +61,7 @@ def reduced_rows(
     sums[D:] = np.hstack([sums[:D, D:].T, power.T @ power])
     units = solve_triangular(U, units, trans=1, overwrite_b=True, check_finite=False)
     diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
-    return Reduced(sums, solved[:, :D], solved[:, D:].astype(np.float64), marked, diagonal)
+    return ReducedGroup(sums, solved[:, :D], solved[:, D:].astype(np.float64), marked, diagonal)
 
 
 def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":
@@ -94,7 +94,7 @@ class Across:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduced:
+class ReducedGroup:
     """A factored group: its part of the sums, C⁻¹V, C⁻¹[y, s], and (C⁻¹)_ii of marked rows."""
 
     sums: Float[Array, "s s"]  # [V, y, s]ᵀC⁻¹[V, y, s]

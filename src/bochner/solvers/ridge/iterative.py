@@ -38,7 +38,7 @@ from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.search import least_of_parabola
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, choose_alpha, pooled
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, choose_alpha, pool
 
 PROBES = 4  # Number of random vectors for traces
 
@@ -123,7 +123,7 @@ def rows_to_factor(n: int, D: int, n_sample: int) -> int:
 # --- Penalties to begin with ---------------------------------------------------------------------
 
 
-def guessed(problem: WideProblem) -> tuple[float, float, float]:
+def guess(problem: WideProblem) -> tuple[float, float, float]:
     """Return estimates of the best penalty and of its effective dimension, and the tolerance.
 
     The tolerance of the iteration is relative to the spread of the targets. Leave-one-out errors of
@@ -139,7 +139,7 @@ def guessed(problem: WideProblem) -> tuple[float, float, float]:
         (left_out_errors(U @ (shrink * c[:, None]), left) ** 2).sum(axis=0) for c in projected.T
     ]
     power = problem.power / problem.weight
-    errors = pooled(np.stack(each, axis=1) / judges.w.sum(), power)
+    errors = pool(np.stack(each, axis=1) / judges.w.sum(), power)
     ratio, free = problem.rows / m, max(m - problem.centred, 1.0)
     one, two = shrink.sum(axis=0), (shrink**2).sum(axis=0)
     errors = of_more_rows(errors, one, two, free, ratio)
@@ -241,7 +241,7 @@ def solve_wide(
     sides, scale = t + problem.draws.shape[1], problem.spread * np.sqrt(problem.weight)
     for precision in ("float32", "float64"):
         space = GrowingSubspace(problem.multiply, D, sides, precision)
-        states, chosen, tol = _chosen(problem, space, alpha, per_target)
+        states, chosen, tol = _choose_penalty(problem, space, alpha, per_target)
         alphas = np.array(np.broadcast_to(chosen, t))
         systems = ShiftedSystems(problem.cross, alphas, scale)
         solution, first = space.exactly(systems, problem.judges.inverse, tol, MOST_STEPS)
@@ -277,20 +277,20 @@ def solve_wide(
     )
 
 
-def _chosen(
+def _choose_penalty(
     problem: WideProblem, space: GrowingSubspace, alpha: Float[Array, " t"] | str, per_target: bool
 ) -> tuple[list[WideState], Float[Array, " a"], float]:
     """Return the path (or []), one penalty or one per target, and the tolerance."""
     if not np.any(problem.power > 0):
         given = 1e-3 * problem.judges.top if isinstance(alpha, str) else alpha
         return [], np.atleast_1d(given), COARSEST
-    first, dimension, tolerance = guessed(problem)
+    first, dimension, tolerance = guess(problem)
     if not isinstance(alpha, str):
         return [], np.asarray(alpha), tolerance
     at = lambda alpha: state_at(problem, space, alpha, dimension, ROUGHLY * tolerance)
     states, values = _path(problem, at, first, alpha, per_target)
     alphas = np.array([state.alpha for state in states])
-    every = np.column_stack([values, pooled(values, problem.power)])  # last: pooled over targets
+    every = np.column_stack([values, pool(values, problem.power)])  # last: pooled over targets
     best = lambda target: least_of_parabola(alphas, every[:, -1 if target is None else target])
     asked: Any = alpha, per_target, best, best(None)
     return states, choose_alpha(problem.power, *asked)[0], tolerance
@@ -315,7 +315,7 @@ def _path(
     for round_ in range(15):
         errors = [s.loo if criterion == "loo" else gcv(problem, s) for s in states]
         values = np.stack(errors)
-        judged = values.T[power > 0] if per_target else [pooled(values, power)]
+        judged = values.T[power > 0] if per_target else [pool(values, power)]
         smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
         at_end = any(each.argmin() == len(states) - 1 for each in judged)
         if round_ < 14 and any(map(falling, judged)) and smaller >= low:
@@ -338,7 +338,7 @@ def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Pa
         known = np.unique(alphas)
         return Path(known, *np.full((4, len(known)), np.nan))
     each = [(s.loo, gcv(problem, s), s.loo_deviation) for s in states]
-    loo, scores, deviation = (pooled(np.stack(a), problem.power) for a in zip(*each, strict=True))
+    loo, scores, deviation = (pool(np.stack(a), problem.power) for a in zip(*each, strict=True))
     known, dimension = np.array([(s.alpha, s.dimension) for s in states]).T
     unknown = np.full(len(states), np.nan)
     return Path(known, loo, scores, unknown, dimension, len(problem.judges.w), deviation)

@@ -24,7 +24,7 @@ from bochner.solvers.ridge.solution import (
     Path,
     Solution,
     choose_alpha,
-    pooled,
+    pool,
 )
 
 LOWEST, HIGHEST = 1e-12, 10.0  # Range of penalties, relative to the trace of √w K √w
@@ -91,12 +91,12 @@ class Penalties:
             targets = self.rows.power > 0 if target is None else target
             return float(value[targets].sum()), float(slope[targets].sum())
         if target is None:
-            value, slope = (pooled(a[None], self.rows.power) for a in (value, slope))
+            value, slope = (pool(a[None], self.rows.power) for a in (value, slope))
             target = 0
         least = max(float(value[target]), TINY)
         return float(np.log(least)), float(slope[target]) / least
 
-    def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
+    def best_in_bounds(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the best penalty, or that of `likeliest` if "loo" is unreliable.
 
         "loo" is unreliable if the prior variance exceeds ten variances of the target, or if errors
@@ -108,7 +108,7 @@ class Penalties:
             return best
         others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
         gains = (rows.about / others[:, None]) ** 2 - fit.left_out()[0] ** 2
-        gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
+        gain = rows.w * (pool(gains, rows.power) if target is None else gains[:, target])
         gain = gain / max(float(np.abs(gain).max()), TINY)  # Prevents overflow of squares
         significant = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
         reliable = significant and self.amplitude(fit, target) <= 10.0
@@ -158,7 +158,7 @@ class Penalties:
         if fit is None:
             return np.full(len(rows.w), np.inf)
         squares = fit.left_out()[0] ** 2
-        each = pooled(squares, rows.power) if target is None else squares[:, target]
+        each = pool(squares, rows.power) if target is None else squares[:, target]
         return np.sort(rows.w * each)
 
 
@@ -189,7 +189,7 @@ def solve_kernel(
     penalties = Penalties(few, level=level, noise_is_constant=lost is None)
     tried, before = dict[float, SolvedRows](), None
     first = FIRST * few.trace / len(few.w) if start is None else start
-    best = lambda target: penalties.bounded(str(alpha), first, target)
+    best = lambda target: penalties.best_in_bounds(str(alpha), first, target)
     constant = float(np.exp(penalties.bounds[1]))
     chosen, criterion = choose_alpha(few.power, alpha, per_target, best, constant)
     many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if lost is None else len(dense.w)
@@ -197,7 +197,7 @@ def solve_kernel(
     def each(part: KernelRows, alpha: float, last: int) -> float:
         progress(f"Choosing alpha with {len(part.w):,} rows", f"alpha = {alpha:.3g}")
         try:
-            fit = part.solved(alpha, last, REFINED if part is rows else COMPARED)
+            fit = part.solve(alpha, last, REFINED if part is rows else COMPARED)
         except LinAlgError:
             return np.inf
         if part is rows:
@@ -205,7 +205,7 @@ def solve_kernel(
         y, w = part.y[-last:], part.w[-last:]
         if lost is not None:
             return lost(y - fit.left_out, y, w)
-        return float(pooled((w @ fit.left_out**2 / w.sum())[None], part.power)[0])
+        return float(pool((w @ fit.left_out**2 / w.sum())[None], part.power)[0])
 
     settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
     if settles and (many or lost is not None):
@@ -214,14 +214,14 @@ def solve_kernel(
         if lost is not None or not has_all_rows:
             bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
             last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
-            at = _settled(lambda a: each(dense, a, last), at, bounds)
+            at = _settle(lambda a: each(dense, a, last), at, bounds)
         if (lost is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
             # Errors of all rows, for tried penalties only
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
             # On all rows, a quarter of the penalty must lower the loss by 0.2 %.
             step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
             bounds = least, np.log(at)
-            at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
+            at = _settle(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
         chosen = np.array([at])
         penalties.at(at)
     solution = _solution(penalties, chosen, criterion, before)
@@ -229,13 +229,13 @@ def solve_kernel(
         return solution
     if (solved := tried.get(float(np.min(solution.alpha)))) is None:
         progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
-        solved = rows.solved(solution.alpha, known)
+        solved = rows.solve(solution.alpha, known)
     slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
     slack[-known:] = solved.slack
     return replace(solution, coef=solved.coef, intercept=solved.intercept, slack=slack)
 
 
-def _settled(
+def _settle(
     lost: Callable[[float], float],
     alpha: float,
     bounds: tuple[float, float],
@@ -293,9 +293,9 @@ def _path(penalties: Penalties) -> Path:
     )
     likelihood = -0.5 * max(freedom(rows), 1.0) * per_row[:, rows.power > 0].sum(axis=1)
     dimension = np.array([rows.count - rows.centred - fit.free for fit in fits])
-    errors, scores = pooled(loo, rows.power), pooled(gcv, rows.power)
+    errors, scores = pool(loo, rows.power), pool(gcv, rows.power)
     # Divided by the mean, so that squares do not overflow
-    squares = [pooled(fit.left_out()[0] ** 2, rows.power) for fit in fits]
+    squares = [pool(fit.left_out()[0] ** 2, rows.power) for fit in fits]
     units = np.stack([each / max(float(rows.w @ each / rows.weight), TINY) for each in squares], 1)
     deviation = errors * deviation_of(units, units, rows.w, 1.0)
     return Path(alphas, errors, scores, likelihood, dimension, len(rows.w), deviation)

@@ -32,7 +32,7 @@ def least_along(
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
     while count < 14 and (abs(here[1]) > level or True not in ends):
         if len(ends) == 2:
-            x = _between(*ends[False], *ends[True])
+            x = _minimum(*ends[False], *ends[True])
         else:
             x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
         if x in (end[0] for end in ends.values()):
@@ -45,7 +45,7 @@ def least_along(
     return best[1]
 
 
-def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, float]) -> float:
+def _minimum(a: float, left: tuple[float, float], b: float, right: tuple[float, float]) -> float:
     """Return the minimiser of the cubic with these end values and slopes, kept off the ends."""
     width, inside = b - a, 0.5
     if np.all(np.isfinite([*left, *right])):

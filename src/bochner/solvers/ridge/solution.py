@@ -95,7 +95,7 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> 
     return int(np.flatnonzero(errors <= (1 + share) * errors.min() + NO_ERROR * largest)[-1])
 
 
-def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
+def pool(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
     """Return the mean over targets of error/power, times the mean power: no target dominates."""
     varies = power > 0
     if not np.any(varies):
@@ -203,8 +203,8 @@ def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None 
     values = eigen.at(alphas)
     return Path(
         alphas,
-        np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
-        pooled(gcv(eigen, values), eigen.power),
+        np.full(len(alphas), np.nan) if loo is None else pool(loo.each, power),
+        pool(gcv(eigen, values), eigen.power),
         evidence(eigen, values)[:, eigen.power > 0].sum(axis=1),
         (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
         0 if loo is None else loo.rows,
@@ -248,7 +248,7 @@ def solve_ridge(
     rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
     "gcv". If the outcome is FLOAT32_LIMITED, form the moments in float64 and call again.
     """
-    given = None if isinstance(alpha, str) else as_given(alpha, len(eigen.power))
+    given = None if isinstance(alpha, str) else as_alphas(alpha, len(eigen.power))
     alphas = penalties(eigen)
     if given is not None and np.any(given > 0):
         alphas = np.unique(np.append(alphas, given[given > 0]))
@@ -285,7 +285,7 @@ def choose_alpha(
     of constant targets.
     """
     if not isinstance(alpha, str):
-        return as_given(alpha, len(power)), "given"
+        return as_alphas(alpha, len(power)), "given"
     varies = np.flatnonzero(power > 0)
     if not per_target:
         return np.array([best(None) if len(varies) else constant]), alpha
@@ -294,7 +294,7 @@ def choose_alpha(
     return chosen, alpha
 
 
-def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
+def as_alphas(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
     """Return the given penalties as an array: one, or one per target."""
     if isinstance(alpha, tuple) and len(alpha) != targets:
         raise InvalidInput(
