@@ -81,7 +81,7 @@ def _within(
 ) -> Row:
     d = X.shape[1]
     method = bo.FourierGrid(tolerance, ((0.0, 1.0),) * d)
-    row: Row = {"modes": grid_of(kernel, np.zeros(d), np.ones(d), tolerance).waves}
+    row: Row = {"modes": grid_of(kernel, np.zeros(d), np.ones(d), tolerance).n_modes}
     if 250_000 < row["modes"] < 10**8:
         return row | {"refused": "not tried: over 250,000 modes"}
     try:

@@ -16,7 +16,7 @@ from bochner.features.auto import Choice
 from bochner.features.map import Request, parts_of
 from bochner.features.rules import choose
 from bochner.kernels import ArcCosine, Gaussian, Laplace, Linear, Matern, NeuralTangent, Polynomial
-from bochner.kernels.numbers import TunedPositive
+from bochner.kernels.hyperparameters import TunedPositive
 from bochner.kernels.series import RadialKernels
 from bochner.kernels.spectral import Measure, fixed
 

@@ -1,4 +1,4 @@
-"""Fourier grids, harmonics and the globe: waves, sums, fits and plans, each by a slow route too."""
+"""Fourier grids, harmonics and the globe: modes, sums, fits and plans, each by a slow route too."""
 
 import math
 import sys
@@ -20,14 +20,14 @@ from bochner.features.fourier.grid import equispaced_map
 from bochner.kernels import Columns, Gaussian, Matern, OnSphere, Periodic, RationalQuadratic, Zonal
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.models.gaussian_process import grid as process_grid
-from bochner.selection.waves import most_waves, waves_for
-from bochner.solvers import waves
+from bochner.selection.modes import modes_for, most_modes
+from bochner.solvers import modes
 from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, full_of, to_real
-from bochner.solvers.harmonics import from_waves, to_waves
+from bochner.solvers.harmonics import from_modes, to_modes
+from bochner.solvers.modes import ModeProblem
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.problem import evidence
-from bochner.solvers.waves import WaveProblem
-from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, nufft, waves_of
+from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, modes_of, nufft
 
 pytest.importorskip("finufft")
 
@@ -96,7 +96,7 @@ def test_one_row_about_a_known_mean_is_the_exact_law(noise):
     ids=["plane", "long tails", "rough"],
 )
 def test_deviations_have_what_waves_leave_out(d, kernel):
-    """At a tolerance of two hundredths, those of waves alone would be off by more."""
+    """At a tolerance of two hundredths, those of modes alone would be off by more."""
     (X, y), (new, _) = places(1000, d), places(100, d, 1)
     options = dict(noise=0.09, amplitude=1.0, fit_intercept=False)
     model = process(kernel, bo.FourierGrid(0.02), X, y, **options)
@@ -258,7 +258,7 @@ def test_open_noise_and_amplitude_have_the_largest_evidence():
 
 
 def whole_map(kernel, X, tolerance):
-    """All waves that a tolerance takes."""
+    """All modes that a tolerance takes."""
     return bo.draw(kernel, bo.FourierGrid(tolerance), n_features=1 << 20, X=X)
 
 
@@ -312,7 +312,7 @@ def both(X, y, w=None, **given):
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("noise", [0.02, 0.5])
 def test_deviations_are_those_of_the_exact_process_by_rows(noise, centred):
-    """By rows where noise is small and waves would take long, and where waves solve."""
+    """By rows where noise is small and modes would take long, and where modes solve."""
     X, y = table(300, noise=noise)
     new, _ = table(50, seed=1)
     given = {"noise": noise**2, "amplitude": 0.5, "fit_intercept": centred}
@@ -343,7 +343,7 @@ def test_noise_and_amplitude_are_those_of_the_largest_evidence():
 KERNEL_GRIDDED = Gaussian(0.4)
 
 
-def sums_waves(model):
+def sums_modes(model):
     return isinstance(model.choice_.method, bo.FourierGrid | bo.SphericalHarmonics)
 
 
@@ -352,12 +352,12 @@ def few(monkeypatch):
     """More than 250 rows are many."""
     monkeypatch.setattr("bochner.models.route.most_at_once", lambda _: 250)
     monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
-    monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.modes.FEWEST_ROWS", 251)
 
 
 def test_few_columns_and_many_rows_have_a_grid():
     X, _ = table(500)
-    found = waves_for(KERNEL_GRIDDED, X, 100_000)
+    found = modes_for(KERNEL_GRIDDED, X, 100_000)
     assert found.method == bo.FourierGrid(1e-3)
     assert found.map.error <= 1e-3
     assert f"{found.map.n_features:,} Fourier modes" in found.reason
@@ -368,11 +368,11 @@ def test_few_columns_and_many_rows_have_a_grid():
 @pytest.mark.parametrize("n", [200_000, 10**6])
 def test_rough_kernels_have_a_coarser_grid_of_so_many_rows_or_none(n):
     X, lengths = table(500)[0], np.geomspace(0.5, 0.005, 12)
-    found = [waves_for(Matern(1.5, length), X, n) for length in lengths]
+    found = [modes_for(Matern(1.5, length), X, n) for length in lengths]
     tolerances = [choice.method.tolerance if choice else 1.0 for choice in found]
     assert tolerances == sorted(tolerances)
     assert {1e-3, 1e-2} < {*tolerances} <= {1e-3, 1e-2, 3e-2, 1.0}
-    assert all(c.map.n_features <= most_waves(n) for c in found if c)
+    assert all(c.map.n_features <= most_modes(n) for c in found if c)
 
 
 def test_kernels_of_the_globe_have_harmonics():
@@ -380,13 +380,13 @@ def test_kernels_of_the_globe_have_harmonics():
     for method in ("exact", bo.SphericalHarmonics(12)):
         fit = bo.KernelRidge(OnSphere(lengthscale="auto"), method=method, random_state=0).fit(X, y)
         assert 30 < fit.kernel_.kernel.lengthscale < 2000  # degrees, of a smooth function
-    found = waves_for(OnSphere("matern32", 20.0), X, 200_000)
+    found = modes_for(OnSphere("matern32", 20.0), X, 200_000)
     assert isinstance(found.method, bo.SphericalHarmonics)
     assert found.map.error <= 1e-3
     coarser = bo.SphericalHarmonics(found.method.degree - 1)
     assert bo.draw(OnSphere("matern32", 20.0), coarser, n_features=10**6, X=X).error > 1e-3
     assert "rows of the globe are summed as" in found.reason
-    assert waves_for(OnSphere("exponential", 0.5), X, 100_000) is None
+    assert modes_for(OnSphere("exponential", 0.5), X, 100_000) is None
 
 
 def test_what_has_features():
@@ -398,12 +398,12 @@ def test_what_has_features():
         (KERNEL_GRIDDED, sparse.csr_array(table(300)[0]), 10**5),
         (KERNEL_GRIDDED, table(300)[0] * [1, 0], 10**5),
     ):
-        assert waves_for(kernel, X, n) is None
+        assert modes_for(kernel, X, n) is None
 
 
 def test_without_finufft_there_are_features(monkeypatch):
-    monkeypatch.setattr("bochner.selection.waves.find_spec", lambda _: None)
-    assert waves_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
+    monkeypatch.setattr("bochner.selection.modes.find_spec", lambda _: None)
+    assert modes_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
     monkeypatch.setitem(sys.modules, "finufft", None)
     with pytest.raises(MissingDependency, match=r"needs the package finufft.*bochner\[grid\]"):
         bo.KernelRidge(**GRID).fit(*table(300))
@@ -420,7 +420,7 @@ def test_defaults_are_those_of_the_kernel_itself(few, d):
     np.testing.assert_allclose(model.predict(new), given.fit(X, y).predict(new), rtol=1e-12)
     law = {"noise": 0.01, "amplitude": 2.0}
     model = bo.GaussianProcessRegressor(KERNEL_GRIDDED, random_state=0, **law).fit(X, y)
-    assert sums_waves(model)
+    assert sums_modes(model)
     mean, std, _ = exact_process(KERNEL_GRIDDED, X, y, new, **law)
     found = model.predict(new, return_std=True)
     np.testing.assert_allclose(found[0], mean, atol=0.02 if d < 3 else 0.2)
@@ -433,10 +433,10 @@ def test_what_is_asked_of_features_is_given(few):
     linear = {"kernel": bo.kernels.Linear()}
     for asked in ({"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, linear):
         options = {"kernel": KERNEL_GRIDDED, "random_state": 0} | asked
-        assert not sums_waves(bo.KernelRidge(**options).fit(X, y))
+        assert not sums_modes(bo.KernelRidge(**options).fit(X, y))
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
         model = Learner(KERNEL_GRIDDED, random_state=0).partial_fit(X, y)
-        assert not sums_waves(model)
+        assert not sums_modes(model)
 
 
 def test_blocks_choose_as_arrays_do(few):
@@ -459,23 +459,23 @@ def test_a_constant_beside_a_target_has_no_say_in_the_outcome(alpha):
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     """Root mean squares of 256 rows have a deviation of 1/√512; 3.4 of them, 1 in 1,500."""
-    monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.modes.FEWEST_ROWS", 251)
     X, y = table(600, noise=0.3)
     plan = bo.plan(X, y, KERNEL_GRIDDED, widths=[16, 64], random_state=0)
-    (waves,) = (fit for fit in plan.fits if fit.solver == "modes")
-    model = bo.KernelRidge(KERNEL_GRIDDED, method=waves.method, random_state=0).fit(X, y)
-    assert waves.n_features == model.map_.n_features
-    assert waves.kernel_error < 1e-3
+    (modes,) = (fit for fit in plan.fits if fit.solver == "modes")
+    model = bo.KernelRidge(KERNEL_GRIDDED, method=modes.method, random_state=0).fit(X, y)
+    assert modes.n_features == model.map_.n_features
+    assert modes.kernel_error < 1e-3
     one = np.full((600, 600), 1 / 600)  # leave-one-out errors by hand
     centred = (np.eye(600) - one) @ KERNEL_GRIDDED(X) @ (np.eye(600) - one)
     H = one + centred @ np.linalg.inv(centred + model.alpha_ * np.eye(600))
     left_out = (y - H @ y) / (1 - np.diag(H))
-    assert waves.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.15)
-    assert waves.name == f"{waves.n_features:,} Fourier modes of FourierGrid(tolerance=0.001)"
-    assert sums_waves(plan.estimator(waves).fit(X, y))
+    assert modes.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.15)
+    assert modes.name == f"{modes.n_features:,} Fourier modes of FourierGrid(tolerance=0.001)"
+    assert sums_modes(plan.estimator(modes).fit(X, y))
 
 
-# ==== Sums of waves, products with their matrix, solutions, posteriors.
+# ==== Sums of modes, products with their matrix, solutions, posteriors.
 
 EXTENTS = [(6,), (3, 4), (2, 1, 2), (3, 0)]
 
@@ -486,11 +486,11 @@ def test_sums_of_waves_are_those_of_the_definition(extent):
     angles = rng.uniform(-np.pi, np.pi, (50, len(extent)))
     values = rng.standard_normal((2, 50)) + 1j * rng.standard_normal((2, 50))
     k = np.stack(np.meshgrid(*[np.arange(-m, m + 1) for m in extent], indexing="ij"), -1)
-    waves = np.exp(1j * np.tensordot(k, angles, (-1, 1)))
+    modes = np.exp(1j * np.tensordot(k, angles, (-1, 1)))
     found = nufft(angles, values, 1e-12, extent)
-    np.testing.assert_allclose(found, np.tensordot(values, waves.conj(), (1, -1)), atol=1e-9)
+    np.testing.assert_allclose(found, np.tensordot(values, modes.conj(), (1, -1)), atol=1e-9)
     coef = rng.standard_normal(found.shape)
-    back = np.tensordot(coef, waves, (tuple(range(1, coef.ndim)), tuple(range(waves.ndim - 1))))
+    back = np.tensordot(coef, modes, (tuple(range(1, coef.ndim)), tuple(range(modes.ndim - 1))))
     np.testing.assert_allclose(nufft(angles, coef, 1e-12), back, atol=1e-9)
 
 
@@ -532,10 +532,10 @@ def test_the_kernel_is_met_within_the_tolerance(d, kernel, tolerance):
     assert Z.shape[1] == phi.n_features
     worst = np.abs(Z @ Z.T - K).max() / K[0, 0]
     assert worst <= tolerance
-    assert worst >= 1e-5 * tolerance  # not by far more waves than it takes
+    assert worst >= 1e-5 * tolerance  # not by far more modes than it takes
 
 
-#: Highest waves along each column that a tolerance took when they were counted from the spectrum.
+#: Highest modes along each column that a tolerance took when they were counted from the spectrum.
 HIGHEST = [
     (Gaussian(0.1), 1e-2, [11]),
     (Matern(1.5, 0.1), 1e-5, [670]),
@@ -560,11 +560,11 @@ def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest
 
 
 def sums_of(places, extent, X, y, w, centred):
-    """Sums of rows as waves, of two parts; about the mean of the targets where it is taken away."""
+    """Sums of rows as modes, of two parts; about the mean of the targets where it is taken away."""
     third = len(X) // 3
     slices = slice(third), slice(third, None)
     parts = (Block(X[rows], y[rows], w[rows], rows.start or 0) for rows in slices)
-    first, second = (waves_of(places, extent, np.ones(3), 1e-13, part) for part in parts)
+    first, second = (modes_of(places, extent, np.ones(3), 1e-13, part) for part in parts)
     sums = first + second
     return sums.about(sums.origin + sums.total / sums.weight if centred else np.zeros(3))
 
@@ -584,7 +584,7 @@ def problem_of(extent, centred, n=150):
     r[0] /= np.sqrt(2)
     Z = np.hstack([np.cos(1.7 * X @ k.T) * r, (np.sin(1.7 * X @ k.T) * r)[:, 1:]])
     gram = ToeplitzGram(as_complex(sums.gram), v, centred)
-    problem = WaveProblem.of(gram, as_complex(sums.cross), sums.squares, max(w.sum(), n), rng)
+    problem = ModeProblem.of(gram, as_complex(sums.cross), sums.squares, max(w.sum(), n), rng)
     return problem, Z, y, w
 
 
@@ -597,7 +597,7 @@ def problem_of_globe(degree, centred, X=None):
     kernel, method = OnSphere(Matern(0.8, 2.0), 5.0), bo.SphericalHarmonics(degree)
     phi = bo.draw(kernel, method, n_features=(degree + 1) ** 2, X=X)
     gram = phi.gram(as_complex(sums.gram), phi.variances, centred)
-    problem = WaveProblem.of(gram, as_complex(sums.cross), sums.squares, w.sum(), rng)
+    problem = ModeProblem.of(gram, as_complex(sums.cross), sums.squares, w.sum(), rng)
     return problem, phi(X), y, w
 
 
@@ -695,12 +695,12 @@ def test_tapered_kernels_keep_their_weights_for_other_lengthscales():
 
 @pytest.mark.statistical
 def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
-    """128 draws beside 40 waves that are solved for: below 2 % where draws alone have 6 %."""
+    """128 draws beside 40 modes that are solved for: below 2 % where draws alone have 6 %."""
     X, y = places(400, 1)
     new, options = np.linspace(0, 1, 200)[:, None], dict(noise=0.04, amplitude=1.0)
     process = bo.GaussianProcessRegressor(Matern(1.5, 0.3), method=bo.FourierGrid(1e-3), **options)
     _, exact = process.fit(X, y).predict(new, return_std=True)
-    for where in (process_grid, waves):
+    for where in (process_grid, modes):
         monkeypatch.setattr(where, "MOST_EXACT", 10)
     monkeypatch.setattr(process_grid, "MOST_FOR_VARIANCE", 40)
     _, few = process.fit(X, y).predict(new[:10], return_std=True)
@@ -827,11 +827,11 @@ def test_waves_are_the_harmonics_of_the_features(degree):
     zonal = OnSphere(Zonal(tuple(2.0 * np.arange(degree + 1) + 1), power=0))  # a_l = 1
     phi = bo.draw(zonal, bo.SphericalHarmonics(degree), n_features=D, n_inputs=2)
     np.testing.assert_allclose(phi.weights, 1.0, atol=1e-12)
-    waves = full_of(to_waves(coef.T, degree))
+    modes = full_of(to_modes(coef.T, degree))
     k = np.arange(-degree, degree + 1)
     theta = GlobePlaces().angles(X)
     tables = [np.exp(1j * np.outer(theta[:, a], k)) for a in range(2)]
-    values = np.einsum("nk,skm,nm->ns", tables[0], waves, tables[1])
+    values = np.einsum("nk,skm,nm->ns", tables[0], modes, tables[1])
     np.testing.assert_allclose(values.imag, 0.0, atol=1e-11)
     np.testing.assert_allclose(values.real, phi(X) @ coef, atol=1e-11)
 
@@ -839,9 +839,9 @@ def test_waves_are_the_harmonics_of_the_features(degree):
 def test_from_waves_is_the_adjoint():
     L, rng = 8, np.random.default_rng(3)
     a, b = rng.standard_normal((2, 1, (L + 1) ** 2))
-    waves = [to_real(to_waves(c, L), (L, L)) for c in (a, b)]
-    back = from_waves(to_waves(b, L))
-    np.testing.assert_allclose((waves[0] * waves[1]).sum(), (a * back).sum(), rtol=1e-11)
+    modes = [to_real(to_modes(c, L), (L, L)) for c in (a, b)]
+    back = from_modes(to_modes(b, L))
+    np.testing.assert_allclose((modes[0] * modes[1]).sum(), (a * back).sum(), rtol=1e-11)
 
 
 @pytest.mark.main_cases(1)

@@ -22,7 +22,7 @@ from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import Columns, Exp, Free, Gaussian, Laplace, Linear, Matern, Periodic
-from bochner.kernels.numbers import TunedPositive, places_of, with_numbers
+from bochner.kernels.hyperparameters import TunedPositive, places_of, with_numbers
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()

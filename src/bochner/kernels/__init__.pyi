@@ -21,6 +21,7 @@ from bochner.kernels.histogram import AdditiveChi2 as AdditiveChi2
 from bochner.kernels.histogram import Intersection as Intersection
 from bochner.kernels.histogram import JensenShannon as JensenShannon
 from bochner.kernels.histogram import SkewedChi2 as SkewedChi2
+from bochner.kernels.hyperparameters import Free as Free
 from bochner.kernels.kernel import Columns as Columns
 from bochner.kernels.kernel import Constant as Constant
 from bochner.kernels.kernel import Kernel as Kernel
@@ -28,7 +29,6 @@ from bochner.kernels.kernel import Power as Power
 from bochner.kernels.kernel import Product as Product
 from bochner.kernels.kernel import Scaled as Scaled
 from bochner.kernels.kernel import Sum as Sum
-from bochner.kernels.numbers import Free as Free
 from bochner.kernels.series import PowerSeries as PowerSeries
 from bochner.kernels.sphere import OnSphere as OnSphere
 from bochner.kernels.stationary import Cauchy as Cauchy

@@ -12,8 +12,8 @@ from bochner._core.arrays import array_namespace, dense, squared_norms
 from bochner._core.checks import Counted
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.kernels import distances, series
+from bochner.kernels.hyperparameters import TunedNonnegative, TunedPositive
 from bochner.kernels.kernel import Kernel, require_finite
-from bochner.kernels.numbers import TunedNonnegative, TunedPositive
 from bochner.kernels.series import PowerSeries, RadialKernels, Terms
 
 

@@ -11,8 +11,8 @@ from bochner._core.arrays import array_namespace
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
+from bochner.kernels.hyperparameters import TunedPositive
 from bochner.kernels.kernel import Kernel, Transformed
-from bochner.kernels.numbers import TunedPositive
 from bochner.kernels.spectral import SECH, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
 

@@ -14,8 +14,8 @@ from bochner._core import arrays, checks
 from bochner._core.checks import Counted
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.kernels import series, spectral
-from bochner.kernels.numbers import Free, Place, TunedNonnegative, TunedPositive, Value, differences
+from bochner.kernels import hyperparameters, series, spectral
+from bochner.kernels.hyperparameters import Free, Place, TunedNonnegative, TunedPositive, Value
 from bochner.kernels.series import PowerSeries, RadialKernels
 from bochner.kernels.spectral import Frequencies
 
@@ -217,7 +217,7 @@ class Kernel(Value, abc.ABC):
         if needs is None:
             return cache(lambda: self.evaluate(X, Y)), lambda C: self.pullback(X, Y, C)
         K, backward = self.hyperparameter_vjp(X)
-        return K, lambda C: differences(self, X, C, needs, backward(C))
+        return K, lambda C: hyperparameters.differences(self, X, C, needs, backward(C))
 
     def hyperparameter_vjp(self, X: Rows) -> Vjp:
         """Return `vjp` with the gradients in the hyperparameters whose slope has a formula."""
@@ -367,7 +367,7 @@ class Combined(Kernel):
                 return reduce(operator.add, slopes)
             known = reduce(operator.or_, slopes, self.slopes(C, *values))
             is_missing = any(Place(name) not in known for name in self.tunable)
-            return differences(self, X, C, needs, known) if is_missing else known
+            return hyperparameters.differences(self, X, C, needs, known) if is_missing else known
 
         return K, gradients
 
@@ -585,7 +585,7 @@ class Transformed(Kernel):
         K, backward = self._part_vjp("kernel", U, U if Y is X else self.inputs(Y), needs)
         if needs is None:
             return K, lambda C: self.backward(X, backward(C))
-        return K, lambda C: differences(self, X, C, needs, backward(C))
+        return K, lambda C: hyperparameters.differences(self, X, C, needs, backward(C))
 
 
 def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:

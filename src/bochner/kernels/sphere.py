@@ -18,8 +18,8 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import SAME_ROWS
+from bochner.kernels.hyperparameters import Free, free_or
 from bochner.kernels.kernel import Columns, Combined, Constant, Kernel, Transformed
-from bochner.kernels.numbers import Free, free_or
 from bochner.kernels.series import angles, gegenbauers
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern

@@ -18,8 +18,8 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, series, spectral
+from bochner.kernels.hyperparameters import Place, TunedNumbers, TunedPositive
 from bochner.kernels.kernel import Kernel, Scaled, Vjp, require_finite
-from bochner.kernels.numbers import Place, TunedNumbers, TunedPositive
 from bochner.kernels.series import RadialKernels
 
 Lengthscale = float | tuple[float, ...]

@@ -14,8 +14,8 @@ from bochner._core.checks import bounded, each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
+from bochner.kernels.hyperparameters import TUNED, TunedNumbers, TunedPositive, free_or
 from bochner.kernels.kernel import Vjp
-from bochner.kernels.numbers import TUNED, TunedNumbers, TunedPositive, free_or
 from bochner.kernels.series import horner
 
 

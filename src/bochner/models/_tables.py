@@ -23,7 +23,7 @@ from bochner.data.partitions import MAPPED, with_dask_columns
 from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput, InvalidType
-from bochner.features.mercer.sphere import WaveMethod
+from bochner.features.mercer.sphere import ModeMethod
 from bochner.sums.passes import LOCAL, Executor, SumOf
 
 _INFINITE = (
@@ -157,7 +157,7 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
         )
     row, column = np.argwhere(np.isnan(X))[0]
     place = f"row {row}, column {column} (counted from 0)"
-    if method == "grid" or isinstance(method, WaveMethod):
+    if method == "grid" or isinstance(method, ModeMethod):
         raise InvalidInput(f"{who}: coordinates must be known; got NaN in {place}. Drop such rows.")
     if not first:
         raise InvalidInput(

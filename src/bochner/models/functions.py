@@ -13,13 +13,13 @@ from bochner._core.random import seed_of
 from bochner._core.threads import one_thread
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import same_arrays
+from bochner.kernels.hyperparameters import places_of
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import places_of
 from bochner.kernels.stationary import Radial
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import LabelEstimator
+from bochner.selection.hyperparameters import is_composite, tune_hyperparameters
 from bochner.selection.lengthscales import at_median, require_lengthscale, tune_lengthscales
-from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import CRITERIA
 from bochner.sums.moments import require_squares
@@ -112,7 +112,7 @@ def tune(
         else:
             if not places_of(kernel):
                 require_lengthscale(kernel)
-            tuning = tune_numbers(kernel, sample, objective, seed, centred=centred)
+            tuning = tune_hyperparameters(kernel, sample, objective, seed, centred=centred)
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
 

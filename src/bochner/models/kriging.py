@@ -30,8 +30,8 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import OnSphere, as_sphere_kernel, is_on_sphere
 from bochner.models.gaussian_process.observed import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
+from bochner.selection.modes import scaled
 from bochner.selection.spec import NAMED, as_kernel
-from bochner.selection.waves import scaled
 from bochner.sums.passes import draw_rows
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from bochner._core.sizes import LOO_ROWS, MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.features.map import Method
-from bochner.features.mercer.sphere import WaveMethod
+from bochner.features.mercer.sphere import ModeMethod
 from bochner.kernels.windows import windows_of
-from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
+from bochner.models.gaussian_process.grid import ModeProcess, process_on_modes
 from bochner.models.gaussian_process.law import (
     ExactProcess,
     FeatureProcess,
@@ -25,6 +25,7 @@ from bochner.models.gaussian_process.neighbours import (
 )
 from bochner.models.representations.exact import exact_rows, leaf_rows
 from bochner.models.representations.features import is_wide, solve_features, wide_sums
+from bochner.models.representations.modes import chosen_grid_sums, grid_sums
 from bochner.models.representations.representation import (
     DIRECT_ROWS,
     ExactKernel,
@@ -33,7 +34,6 @@ from bochner.models.representations.representation import (
     RidgeSpec,
     without_copies,
 )
-from bochner.models.representations.waves import chosen_grid_sums, grid_sums
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.solution import Solution, given_alpha
@@ -56,7 +56,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     features, n, again = spec.features, blocks.n_rows or 0, precision is None
     any_features = again and any_width and features.precision == "auto"
     alpha = given_alpha(spec.alpha)
-    waves = replace(features, waves=alpha != 0 and not features.of_classes)
+    modes = replace(features, modes=alpha != 0 and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and alpha != 0
     few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
     fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
@@ -68,18 +68,18 @@ def represent(  # noqa: PLR0911  a case for each representation
         case _ if few:
             return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
         case _ if fits_in_memory and features.kernel == "auto":
-            return leaf_rows(replace(spec, features=waves), default_leaves(spec), blocks, where)
-        case _ if isinstance(features.method, WaveMethod):
+            return leaf_rows(replace(spec, features=modes), default_leaves(spec), blocks, where)
+        case _ if isinstance(features.method, ModeMethod):
             return grid_sums(spec, blocks, where)
         case _ if again and is_wide(spec, blocks):
             return wide_sums(spec, blocks, where)
     if any_width and n >= WIDE_ROWS:
         features = replace(features, width=2 * WIDTH)
     if any_features:
-        features = replace(features, waves=waves.waves)
+        features = replace(features, modes=modes.modes)
     compared = lambda rows: without_copies(spec, rows)[0]
     chosen, _ = choose(features, blocks, alpha=alpha, compared=compared, where=where)
-    if features.waves and isinstance(chosen.choice.method, WaveMethod):
+    if features.modes and isinstance(chosen.choice.method, ModeMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
     return solve_features(replace(spec, features=features), chosen, blocks, where, precision)
 
@@ -104,7 +104,7 @@ def process(  # noqa: PLR0911  a case for each representation
 ) -> ProcessLaw:
     """Choose the representation and open parameters of kernel and features; find the law."""
     # ``precision`` is that of all sums where rows cannot be read again: these have features.
-    # ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
+    # ``any_features``: width and precision are left open; "auto" may then sum modes of all rows.
     features, n, few = spec.features, blocks.n_rows, False
     is_open = any_features and precision is None
     if method is None and is_open and n is not None:
@@ -115,16 +115,16 @@ def process(  # noqa: PLR0911  a case for each representation
             return ExactProcess.fit(spec, blocks, where)
         case _ if few:
             return ExactProcess.fit(spec, blocks)  # few rows are sent to this process
-        case _ if isinstance(features.method, WaveMethod):
-            return WaveProcess.fit(spec, blocks, where)
+        case _ if isinstance(features.method, ModeMethod):
+            return ModeProcess.fit(spec, blocks, where)
         case NearestNeighbours():
             return NeighbourProcess.fit(spec, blocks, where)
         case _ if not is_open:
             return FeatureProcess.fit(spec, blocks, where, precision)
     search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-    chosen, _ = choose(replace(features, waves=True), blocks, search=search, where=where)
-    if isinstance(chosen.choice.method, WaveMethod):
-        return chosen_waves(spec, chosen, blocks, where)
+    chosen, _ = choose(replace(features, modes=True), blocks, search=search, where=where)
+    if isinstance(chosen.choice.method, ModeMethod):
+        return process_on_modes(spec, chosen, blocks, where)
     law = chosen_features(spec, chosen, blocks, where)
     if method is not None or not where.in_order:
         return law

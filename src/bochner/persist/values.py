@@ -30,8 +30,8 @@ import bochner
 from bochner._core.shapes import shape_of
 from bochner.errors import InvalidType
 from bochner.features.mercer.products import HermiteMap
+from bochner.kernels.hyperparameters import Free
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import Free
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import FitSummary, KernelEstimator
 from bochner.sums.moments import Accumulator
@@ -74,6 +74,7 @@ RENAMED: dict[str, str] = {
     "WindowsMap": "DerivedMap",
 }
 RENAMED |= {"Chosen": "Choices", "PrincipalComponents.summed": "sums", "Tried": "WidthTrial"}
+RENAMED |= {"FeatureSpec.waves": "modes", "WaveProcess": "ModeProcess", "WaveSums": "ModeSums"}
 
 #: Fields of older files that were removed, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")

@@ -21,16 +21,16 @@ from bochner.features.auto import paired_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import FeatureMap, Method, Request
-from bochner.features.mercer.sphere import WaveMethod
+from bochner.features.mercer.sphere import ModeMethod
 from bochner.features.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.representations.exact import compiled_terms
+from bochner.models.representations.modes import BLOCK_ROWS, summand_of
 from bochner.models.representations.representation import DIRECT_ROWS, ExactKernel, LocalKernel
-from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.chosen import feature_precision
-from bochner.selection.waves import waves_for
+from bochner.selection.modes import modes_for
 from bochner.solvers.gram import MOST_LOW
 from bochner.solvers.ridge.eigen import of_more_rows
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
@@ -207,10 +207,10 @@ def list_fits(
 ) -> list[FitForecast]:
     """Return the fits of the methods (default: the best ones), features first, by rising width."""
     direct = methods is None and task.n_rows <= DIRECT_ROWS
-    grid = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
-    waves = [] if grid is None else [grid.method]
-    waves += [m for m in methods or () if isinstance(m, WaveMethod)]
-    features = None if methods is None else [m for m in methods if m not in waves]
+    grid = modes_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
+    modes = [] if grid is None else [grid.method]
+    modes += [m for m in methods or () if isinstance(m, ModeMethod)]
+    features = None if methods is None else [m for m in methods if m not in modes]
     fits: list[FitForecast] = []
     for method in _methods(task, USUAL if direct else features) if features or not methods else ():
         by_number: dict[int, FitForecast] = {}
@@ -219,7 +219,7 @@ def list_fits(
             by_number.setdefault(fit.n_features, fit)
         fits += by_number.values()
     fits += [direct_fit(task)] if direct else []
-    return fits + [wave_fit(task, method) for method in waves]
+    return fits + [mode_fit(task, method) for method in modes]
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
@@ -382,7 +382,7 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
 # --- Fourier modes -------------------------------------------------------------------------------
 
 
-def wave_fit(task: Task, method: Method) -> FitForecast:
+def mode_fit(task: Task, method: Method) -> FitForecast:
     """Return the planned fit by Fourier modes; its error is by generalised cross-validation."""
     n, m = task.n_rows, len(task.sample)
     trial = task.trial(m, method)

@@ -27,14 +27,14 @@ from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.selection.held_out import FEWEST, MOST_CELLS
+from bochner.selection.hyperparameters import by_left_out
 from bochner.selection.lengthscales import at_median, choose_lengthscale, tune_lengthscales
+from bochner.selection.modes import modes_for
 from bochner.selection.near import scale_lengthscales
-from bochner.selection.numbers import by_left_out
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales, times
 from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
-from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import Penalties
@@ -90,7 +90,7 @@ def choose_from(
     require_squares(spec.who, rows.y, rows.w)
     curves, rows = fit_curves(rows, spec.seed, spec.bends and search is None)
     if curves is not None:
-        spec = replace(spec, waves=False)  # Fourier modes require the original columns
+        spec = replace(spec, modes=False)  # Fourier modes require the original columns
     tuning = search_kernel(spec, rows, share, search)
     choice = choose_map(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
     chosen = Choices(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
@@ -263,8 +263,8 @@ def choose_map(
         return Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
     targets = None
     if rows is not None:
-        if spec.waves and n_rows is not None and (waves := waves_for(kernel, rows.X, n_rows)):
-            return waves
+        if spec.modes and n_rows is not None and (modes := modes_for(kernel, rows.X, n_rows)):
+            return modes
         if by_targets and np.any(np.ptp(rows.y, axis=0)):
             targets = Targets(rows.y, rows.w, n, share)
     return choose_method(spec.method, kernel, ask, targets)

@@ -38,7 +38,7 @@ class FeatureSpec:
     columns: str = "as_given"  # Or "auto": columns may be transformed
     effort: str | None = None  # None is "medium"
     of_classes: bool = False  # Whether targets are classes: kernels are judged by log losses
-    waves: bool = False  # Whether "auto" may take Fourier modes instead of features
+    modes: bool = False  # Whether "auto" may take Fourier modes instead of features
     trends: tuple[int, ...] = ()  # Columns of X that are days of dates
 
     @staticmethod

@@ -73,10 +73,10 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 # --- Products ------------------------------------------------------------------------------------
 
 
-class WaveGram(ABC):
+class ModeGram(ABC):
     """G of Fourier modes, centred at their mean if there is an intercept."""
 
-    waves: Array  # sums of modes over the rows, k ascending, |k_a| ≤ 2 m_a
+    modes: Array  # sums of modes over the rows, k ascending, |k_a| ≤ 2 m_a
     variances: Array  # weights of the modes, or of degrees
     centred: bool
 
@@ -108,7 +108,7 @@ class WaveGram(ABC):
         """Return the half spectra of functions with coefficients c."""
 
     @abstractmethod
-    def preconditioner(self, alpha: float, full: bool = False) -> "WavePreconditioner":
+    def preconditioner(self, alpha: float, full: bool = False) -> "ModePreconditioner":
         """Return a preconditioner of G + αI; with ``full``, the exact dense factorisation."""
 
     @property
@@ -118,19 +118,19 @@ class WaveGram(ABC):
     @property
     def weight(self) -> float:
         """W, the sum of the rows' weights."""
-        return float(self.waves[tuple(length // 2 for length in self.waves.shape)].real)
+        return float(self.modes[tuple(length // 2 for length in self.modes.shape)].real)
 
     @cached_property
     def sums(self) -> Float[Array, " D"]:
         """Weighted sum of each feature over the rows, which an intercept removes."""
-        return self.right_side(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
+        return self.right_side(self.modes[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
 
     @cached_property
     def density(self) -> Array:
         """Density of the rows on a grid; the Toeplitz matrix multiplies by it there."""
-        extent = tuple(length // 2 for length in self.waves.shape)
+        extent = tuple(length // 2 for length in self.modes.shape)
         shape = tuple(next_fast_len(2 * m + 1, real=True) for m in extent)
-        half = pad(half_of(self.waves[None])[0], extent, shape)
+        half = pad(half_of(self.modes[None])[0], extent, shape)
         return irfftn(half, s=shape) * math.prod(shape)
 
     def right_side(self, cross: Array) -> Float[Array, "s D"]:
@@ -153,10 +153,10 @@ class WaveGram(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class WavePreconditioner:
+class ModePreconditioner:
     """M = R Rᵀ: G + αI within blocks of features, and its diagonal for all other features."""
 
-    gram: Any  # G, a WaveGram
+    gram: Any  # G, a ModeGram
     alpha: float
     blocks: list[Int[Array, "k b"]]  # features of a block, or of k blocks with one factor
     factors: list[Float[Array, "b b"]]  # L of M = L Lᵀ within each block
@@ -229,7 +229,7 @@ def factor_shifted(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
 
 
 def conjugate_gradients(
-    low: WavePreconditioner, b: Float[Array, "s D"], error: float, most: int = 2000
+    low: ModePreconditioner, b: Float[Array, "s D"], error: float, most: int = 2000
 ) -> Steps:
     """Solve (G + αI) c = b for several right-hand sides, to a relative ``error``."""
     product = lambda V, _: low.gram(V) + low.alpha * V
@@ -267,8 +267,8 @@ def to_real(half: Array, extent: tuple[int, ...]) -> Float[Array, "s D"]:
     """Return the coefficients of the real features of half spectra: cosines, then sines, by k."""
     at, sign, _, _ = _layout(extent)
     c = np.empty((len(half), 2 * len(at) - 1))
-    for row, wave in zip(c, half.reshape(len(half), -1), strict=True):
-        upper = wave.take(at)
+    for row, mode in zip(c, half.reshape(len(half), -1), strict=True):
+        upper = mode.take(at)
         np.multiply(upper.real, math.sqrt(2), out=row[: len(at)])
         row[0] = upper[0].real
         np.multiply(upper.imag[1:], sign, out=row[len(at) :])
@@ -281,19 +281,19 @@ def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
     shape = (*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1)
     half = np.empty((len(c), math.prod(shape)), dtype=np.complex128)
     upper = np.zeros(len(at), dtype=np.complex128)
-    for row, wave in zip(c, half, strict=True):
+    for row, mode in zip(c, half, strict=True):
         np.multiply(row[: len(at)], math.sqrt(0.5), out=upper.real)
         upper[0] = row[0]
         np.multiply(row[len(at) :], sign / 2, out=upper.imag[1:])
-        wave[at], wave[other] = upper, np.conj(upper[edge])
+        mode[at], mode[other] = upper, np.conj(upper[edge])
     return half.reshape(-1, *shape)
 
 
 @dataclass(frozen=True, eq=False)
-class ToeplitzGram(WaveGram):
+class ToeplitzGram(ModeGram):
     """G = D T D; the variances are v_k, k ascending."""
 
-    waves: Array
+    modes: Array
     variances: Array
     centred: bool
 
@@ -323,7 +323,7 @@ class ToeplitzGram(WaveGram):
 
     def preconditioner(
         self, alpha: float, full: bool = False, most: int = MOST_LOW
-    ) -> WavePreconditioner:
+    ) -> ModePreconditioner:
         """Return M; its dense block has at most ``most`` modes, with W v_k ≥ alpha/5."""
         middle = self.dimension // 2
         weights = self.variances.ravel()[middle + 1 :] * self.weight
@@ -332,7 +332,7 @@ class ToeplitzGram(WaveGram):
         block, K = np.concatenate([at, at[1:] + middle]), self.wave_numbers(at)
         shift = np.array([2 * m for m in self.extent])
         minus, plus = (
-            self.waves[tuple((K[:, None] + sign * K[None] + shift).transpose(2, 0, 1))]
+            self.modes[tuple((K[:, None] + sign * K[None] + shift).transpose(2, 0, 1))]
             for sign in (-1, 1)
         )
         mixed = minus.imag - plus.imag
@@ -347,7 +347,7 @@ class ToeplitzGram(WaveGram):
         G *= roots[:, None] * roots
         if self.centred:
             G -= np.outer(self.sums[block], self.sums[block]) / self.weight
-        return WavePreconditioner(self, alpha, [block[None]], [factor_shifted(G, alpha)])
+        return ModePreconditioner(self, alpha, [block[None]], [factor_shifted(G, alpha)])
 
     def wave_numbers(self, at: Array) -> Int[Array, "b d"]:
         """Return the integer vectors k of the modes at these positions, (b, d)."""
@@ -355,7 +355,7 @@ class ToeplitzGram(WaveGram):
         return np.stack(k, axis=1) - np.array(self.extent)
 
 
-def spread(M: WavePreconditioner) -> Array:
+def spread(M: ModePreconditioner) -> Array:
     """Return the Fourier coefficients, |k_a| ≤ 2 m_a, of φ(x)ᵀM⁻¹φ(x), k ascending; G Toeplitz.
 
     φ is centred if there is an intercept. Takes O(b³ + D log D) for b modes of the block.
@@ -372,7 +372,7 @@ def spread(M: WavePreconditioner) -> Array:
     return roots
 
 
-def _spread_of_block(M: WavePreconditioner) -> Array:
+def _spread_of_block(M: ModePreconditioner) -> Array:
     """Return the coefficients from the dense block: modes j and l contribute to j − l and j + l."""
     gram, block = M.gram, M.blocks[0][0]
     at = block[: (len(block) + 1) // 2]
@@ -386,7 +386,7 @@ def _spread_of_block(M: WavePreconditioner) -> Array:
     sines, mixed = np.zeros_like(pairs), np.zeros_like(pairs)
     sines[1:, 1:] = pairs[1:, 1:] * inverse[count:, count:]
     mixed[:, 1:] = 2 * pairs[:, 1:] * inverse[:count, count:]
-    shape = gram.waves.shape
+    shape = gram.modes.shape
     shift = np.array([length // 2 for length in shape])
     size = math.prod(shape)
     even, odd = np.zeros(size), np.zeros(size)

@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.gram import WaveGram, WavePreconditioner, factor_shifted
+from bochner.solvers.gram import ModeGram, ModePreconditioner, factor_shifted
 
 MOST_LOW = 31  # Largest degree of the dense block: 1,024 harmonics
 TOGETHER = 256  # Number of products per batch, for the dense block
@@ -39,7 +39,7 @@ TOGETHER = 256  # Number of products per batch, for the dense block
 
 
 @lru_cache(maxsize=2)
-def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
+def mode_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     """Return p_lm(k) for each m: a table for even l and one for odd l, k ≥ 0 of the parity of l.
 
     For even m they are real and even in k; for odd m they are −i times the returned real numbers,
@@ -91,11 +91,11 @@ def _cosines(m: int, l: Array) -> Array:
     return np.asarray(l * l + 2 * (l - m))
 
 
-def to_waves(c: Float[Array, "s D"], degree: int) -> Array:
+def to_modes(c: Float[Array, "s D"], degree: int) -> Array:
     """Return the half spectra (s, 2L + 1, L + 1) of functions with real coefficients c."""
     L = degree
     torus = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
-    for m, tables in enumerate(wave_tables(L)):
+    for m, tables in enumerate(mode_tables(L)):
         for parity, table in enumerate(tables):
             at = _cosines(m, np.arange(_first(m, parity), L + 1, 2))
             part = np.zeros((len(at), len(c), 2))  # real and imaginary parts
@@ -106,24 +106,24 @@ def to_waves(c: Float[Array, "s D"], degree: int) -> Array:
             sums = table.T @ part.reshape(len(at), 2 * len(c))
             torus[m, parity::2] = sums.view(np.complex128)
     torus[1::2] *= -1j
-    waves = np.empty((len(c), 2 * L + 1, L + 1), dtype=np.complex128)
-    waves[:, : L + 1] = torus.transpose(2, 1, 0)
-    waves[:, :L:-1] = (_signs(L) * torus.transpose(1, 0, 2)[1:]).transpose(2, 0, 1)
-    return waves
+    modes = np.empty((len(c), 2 * L + 1, L + 1), dtype=np.complex128)
+    modes[:, : L + 1] = torus.transpose(2, 1, 0)
+    modes[:, :L:-1] = (_signs(L) * torus.transpose(1, 0, 2)[1:]).transpose(2, 0, 1)
+    return modes
 
 
-def from_waves(waves: Array) -> Float[Array, "s D"]:
-    """Return the coefficients of real features: the adjoint of :func:`to_waves`."""
-    L = waves.shape[2] - 1
-    by_order = waves[:, : L + 1].transpose(2, 1, 0).copy()
-    by_order[:, 1:] += (_signs(L) * waves[:, :L:-1].transpose(1, 2, 0)).transpose(1, 0, 2)
+def from_modes(modes: Array) -> Float[Array, "s D"]:
+    """Return the coefficients of real features: the adjoint of :func:`to_modes`."""
+    L = modes.shape[2] - 1
+    by_order = modes[:, : L + 1].transpose(2, 1, 0).copy()
+    by_order[:, 1:] += (_signs(L) * modes[:, :L:-1].transpose(1, 2, 0)).transpose(1, 0, 2)
     by_order[1::2] *= 1j
-    c = np.empty((len(waves), (L + 1) ** 2))
-    for m, tables in enumerate(wave_tables(L)):
+    c = np.empty((len(modes), (L + 1) ** 2))
+    for m, tables in enumerate(mode_tables(L)):
         for parity, table in enumerate(tables):
             at = _cosines(m, np.arange(_first(m, parity), L + 1, 2))
             part = np.ascontiguousarray(by_order[m, parity::2]).view(np.float64)
-            real, imaginary = (table @ part).reshape(len(at), len(waves), 2).T
+            real, imaginary = (table @ part).reshape(len(at), len(modes), 2).T
             c[:, at] = math.sqrt(2) * real if m else real
             if m:
                 c[:, at + 1] = -math.sqrt(2) * imaginary
@@ -138,10 +138,10 @@ def _signs(degree: int) -> Float[Array, "m 1"]:
 
 
 @dataclass(frozen=True, eq=False)
-class HarmonicGram(WaveGram):
+class HarmonicGram(ModeGram):
     """G of spherical harmonics; modes of colatitude and longitude, with variances a_l."""
 
-    waves: Array
+    modes: Array
     variances: Array
     centred: bool
 
@@ -169,12 +169,12 @@ class HarmonicGram(WaveGram):
         return out
 
     def real(self, half: Array) -> Float[Array, "s D"]:
-        return from_waves(half)
+        return from_modes(half)
 
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
-        return to_waves(self.roots * c, self.degree)
+        return to_modes(self.roots * c, self.degree)
 
-    def preconditioner(self, alpha: float, full: bool = False) -> WavePreconditioner:
+    def preconditioner(self, alpha: float, full: bool = False) -> ModePreconditioner:
         """Return M with a block for each order, or one block of the first degrees.
 
         Blocks of orders take O(L⁴) time and store L³/3 numbers: half a second for degree 180, and
@@ -187,15 +187,15 @@ class HarmonicGram(WaveGram):
                 cosines = _cosines(m, l)
                 blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
             factors = [factor_shifted(G, alpha) for G in self.order_blocks]
-            return WavePreconditioner(self, alpha, blocks, factors)
+            return ModePreconditioner(self, alpha, blocks, factors)
         large = np.flatnonzero(self.variances * self.weight >= 0.2 * alpha)
         low = self.degree if full else int(min(large.max(initial=0), MOST_LOW))
         return self.low_degrees(alpha, low)
 
-    def low_degrees(self, alpha: float, low: int) -> WavePreconditioner:
+    def low_degrees(self, alpha: float, low: int) -> ModePreconditioner:
         """Return M with one block of the degrees up to ``low``."""
         block = np.arange((low + 1) ** 2)[None]
-        return WavePreconditioner(self, alpha, [block], [factor_shifted(self.block(low), alpha)])
+        return ModePreconditioner(self, alpha, [block], [factor_shifted(self.block(low), alpha)])
 
     @cached_property
     def by_order(self) -> bool:
@@ -208,7 +208,7 @@ class HarmonicGram(WaveGram):
     def zonal(self) -> tuple[Float[Array, "k k"], Float[Array, "k k"]]:
         """Matrices of p_lm(k) for the density of rows averaged over longitude: m even, odd."""
         L = self.degree
-        mean = self.waves[2 * L :, 2 * L].real
+        mean = self.modes[2 * L :, 2 * L].real
         k = np.arange(L + 1)
         near, far = mean[np.abs(k[:, None] - k)], mean[k[:, None] + k]
         half = np.where(k == 0, 0.5, 1.0)
@@ -218,7 +218,7 @@ class HarmonicGram(WaveGram):
     def order_blocks(self) -> tuple[Float[Array, "l l"], ...]:
         """G among the harmonics of each order m, with the density of `zonal`."""
         blocks = []
-        for m, tables in enumerate(wave_tables(self.degree)):
+        for m, tables in enumerate(mode_tables(self.degree)):
             p = np.zeros((self.degree + 1 - m, self.degree + 1))
             for parity, table in enumerate(tables):
                 p[_first(m, parity) - m :: 2, parity::2] = table
@@ -231,7 +231,7 @@ class HarmonicGram(WaveGram):
 
     def _cut(self, extent: int) -> Array:
         middle = slice(2 * self.degree - extent, 2 * self.degree + extent + 1)
-        return self.waves[middle, middle]
+        return self.modes[middle, middle]
 
     def block(self, degree: int) -> Float[Array, "b b"]:
         """Return G among the real features of degrees up to ``degree``; the result is cached."""

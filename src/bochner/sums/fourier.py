@@ -33,21 +33,21 @@ def nufft(
     point, (s, n), with an error relative to ‖c‖.
     """
     values = np.ascontiguousarray(values, dtype=np.complex128)
-    waves = [] if extent is None else [tuple(2 * m + 1 for m in extent)]
-    shape = (len(values), *(waves[0] if waves else (len(angles),)))
+    modes = [] if extent is None else [tuple(2 * m + 1 for m in extent)]
+    shape = (len(values), *(modes[0] if modes else (len(angles),)))
     if not len(angles):
         return np.zeros(shape, dtype=np.complex128)
     finufft = package("finufft", "A fit on Fourier modes", "'bochner[grid]'")
-    transform = getattr(finufft, f"nufft{angles.shape[1]}d{1 if waves else 2}")
+    transform = getattr(finufft, f"nufft{angles.shape[1]}d{1 if modes else 2}")
     columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
     # bounds of the relative error that finufft accepts
     eps = min(max(error, 1e-14), 1e-4)
-    sign = -1 if waves else 1
-    return transform(*columns, values, *waves, eps=eps, isign=sign).reshape(shape)
+    sign = -1 if modes else 1
+    return transform(*columns, values, *modes, eps=eps, isign=sign).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
-class WaveSums:
+class ModeSums:
     """Mergeable sums of Fourier modes over (X, y, w).
 
     Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
@@ -61,7 +61,7 @@ class WaveSums:
     gram: Array  # real and imaginary parts of t(k), k ascending
     cross: Array  # real and imaginary parts of b(k), per target
 
-    def about(self, origin: Float[Array, " t"]) -> "WaveSums":
+    def about(self, origin: Float[Array, " t"]) -> "ModeSums":
         """Return the same sums with another origin of the targets."""
         step = self.origin - origin
         cross = self.cross + step.reshape(-1, *(1,) * (self.cross.ndim - 1)) * _inner(
@@ -75,7 +75,7 @@ class WaveSums:
             cross=cross,
         )
 
-    def __add__(self, other: "WaveSums") -> "WaveSums":
+    def __add__(self, other: "ModeSums") -> "ModeSums":
         if self.cross.shape != other.cross.shape:
             raise IncompatibleModels(
                 "Sums of Fourier modes must have the same targets and frequencies; got shapes "
@@ -168,9 +168,9 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
 # --- The sums ------------------------------------------------------------------------------------
 
 
-def waves_of(
+def modes_of(
     places: Places, extent: tuple[int, ...], origin: Float[Array, " t"], error: float, block: Block
-) -> WaveSums:
+) -> ModeSums:
     """Return the sums of a block by type-1 non-uniform FFTs.
 
     ``extent`` is m; ``error`` is the relative error of the transforms.
@@ -182,11 +182,11 @@ def waves_of(
         X, y, w = X[w > 0], y[w > 0], w[w > 0]
     places.require_served(X)
     angles, y = places.angles(X), y.T - origin[:, None]
-    gram, cross = _waves(angles, w, y, extent, error)
-    return WaveSums(len(w), float(w.sum()), origin, y @ w, y**2 @ w, gram, cross)
+    gram, cross = _modes(angles, w, y, extent, error)
+    return ModeSums(len(w), float(w.sum()), origin, y @ w, y**2 @ w, gram, cross)
 
 
-def _waves(
+def _modes(
     angles: Array, w: Array, y: Array, extent: tuple[int, ...], error: float
 ) -> tuple[Array, Array]:
     """Return t and b; one complex transform serves the weights and a target, or two targets."""
@@ -206,13 +206,13 @@ def _waves(
     return _as_real(gram), _as_real(cross)
 
 
-def as_complex(waves: Array) -> Array:
+def as_complex(modes: Array) -> Array:
     """Return sums of modes as complex numbers."""
-    return np.ascontiguousarray(waves).view(np.complex128)[..., 0]
+    return np.ascontiguousarray(modes).view(np.complex128)[..., 0]
 
 
-def _as_real(waves: Array) -> Array:
-    return np.ascontiguousarray(waves).view(np.float64).reshape(*waves.shape, 2)
+def _as_real(modes: Array) -> Array:
+    return np.ascontiguousarray(modes).view(np.float64).reshape(*modes.shape, 2)
 
 
 def _split(both: Array) -> tuple[Array, Array]:
@@ -221,11 +221,11 @@ def _split(both: Array) -> tuple[Array, Array]:
     return (both + mirrored) / 2, (both - mirrored) / 2j
 
 
-def _inner(waves: Array, shape: tuple[int, ...], last: int = 1) -> Array:
+def _inner(modes: Array, shape: tuple[int, ...], last: int = 1) -> Array:
     """Return the central part of this shape; the ``last`` axes are not cut."""
-    starts = [(long - short) // 2 for long, short in zip(waves.shape, shape, strict=False)]
+    starts = [(long - short) // 2 for long, short in zip(modes.shape, shape, strict=False)]
     cut = tuple(slice(a, a + length) for a, length in zip(starts, shape, strict=True))
-    return waves[cut if last == 0 else (*cut, slice(None))]
+    return modes[cut if last == 0 else (*cut, slice(None))]
 
 
 def corners(X: Float[Array, "n d"]) -> Float[Array, "2 d"]:

@@ -150,7 +150,7 @@ class EquispacedMap(FeatureMap):
         return K
 
     @cached_property
-    def _waves(self) -> Array:
+    def _frequencies(self) -> Array:
         """Integer vectors j of the features, (F, d)."""
         axes = [np.arange(-m, m + 1, dtype=np.float64) for m in self.shape]
         lattice = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
@@ -159,7 +159,7 @@ class EquispacedMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         theta, F = self.places.angles(dense(X)), len(self.weights)
         xp = array_namespace(theta)
-        turns = np.ascontiguousarray(self._waves.T / (2 * math.pi))
+        turns = np.ascontiguousarray(self._frequencies.T / (2 * math.pi))
         Z = waves(theta, moved(turns, like=theta), 1.0)
         roots = np.sqrt(2 * np.concatenate([self.weights, self.weights[1:]]))
         roots[0] = math.sqrt(self.weights[0])
@@ -169,7 +169,7 @@ class EquispacedMap(FeatureMap):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, Z, F = array_namespace(X), self.features(X), len(self.weights)
         turned = Z[:, 1:F] * C[:, F:] - Z[:, F:] * C[:, 1:F]
-        G = turned @ moved(self._waves[1:] * self.spacing, like=X)
+        G = turned @ moved(self._frequencies[1:] * self.spacing, like=X)
         moving = xp.abs(self.places.angles(X)) < math.pi  # rows far outside are clipped
         return xp.where(moving, G, xp.zeros_like(G))
 
@@ -211,7 +211,7 @@ class Frequencies:
     tapered: bool = False
 
     @property
-    def waves(self) -> int:
+    def n_modes(self) -> int:
         """Number of modes D."""
         return math.prod(2 * m + 1 for m in self.extent)
 
@@ -259,7 +259,7 @@ def grid_of(
 
     extent = [_extent(kernel, spacing, a, values_along, tolerance)[0] for a in range(d)]
     grid = Frequencies(spacing, tuple(extent), images)
-    return grid if short is None or short.waves >= grid.waves else short
+    return grid if short is None or short.n_modes >= grid.n_modes else short
 
 
 def _taper(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
@@ -278,7 +278,7 @@ def _taper(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Fre
             continue
         before = grid
         # Negative weights are at low frequencies: check the lowest 2¹⁶ modes.
-        share = min(1.0, ((1 << 16) / grid.waves) ** (1 / d))
+        share = min(1.0, ((1 << 16) / grid.n_modes) ** (1 / d))
         lowest = tuple(math.ceil(share * m) for m in grid.extent)
         weights = equispaced.equispaced_weights(kernel, grid.spacing, lowest, lengths)
         if -np.minimum(weights, 0.0).sum() <= 0.05 * tolerance * weights.sum():
@@ -411,9 +411,9 @@ def equispaced_map(
     images = max(grid.images for grid in grids)
     grid = Frequencies(spacing, extent, images, grids[-1].tapered)
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
-    too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
+    too_many = grid.n_modes > 1 << 30 or max(grid.extent) >= most
     # Memory of an implicit fit: sums, their FFT, and ten vectors.
-    size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
+    size = grid.n_modes * (48 * 2 ** len(grid.extent) + 320)
     along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
     what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} modes,"
     remedy = (
@@ -433,14 +433,14 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
     else:
         lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
     grid, width = grid_of(kernel, lower, upper, method.tolerance), ask.n_features
-    if grid.waves > width:
+    if grid.n_modes > width:
         fine, coarse = math.log(method.tolerance), math.log(0.5)
         for _ in range(12):
             middle = (fine + coarse) / 2
-            fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
+            fits = grid_of(kernel, lower, upper, math.exp(middle)).n_modes <= width
             fine, coarse = (fine, middle) if fits else (middle, coarse)
         grid = grid_of(kernel, lower, upper, math.exp(coarse))
-    while grid.waves > width:  # n_features is too small for any tolerance
+    while grid.n_modes > width:  # n_features is too small for any tolerance
         longest = int(np.argmax(grid.extent))
         grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
     return _make_map(kernel, lower, upper, grid)

@@ -278,8 +278,8 @@ class SphericalMap(FeatureMap):
 
 
 #: Methods of fits on Fourier modes, which do not compute features, and the maps of these methods.
-WaveMethod = FourierGrid | SphericalHarmonics
-WaveMap = EquispacedMap | SphericalMap
+ModeMethod = FourierGrid | SphericalHarmonics
+ModeMap = EquispacedMap | SphericalMap
 
 
 def spherical_map(kernel: Kernel, degree: int) -> SphericalMap:

@@ -27,32 +27,32 @@ from bochner.data.sample import RowSample
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process import law
-from bochner.models.representations import waves
+from bochner.models.representations import modes
 from bochner.models.representations.representation import without_copies
 from bochner.selection.chosen import Choices
 from bochner.selection.lengthscales import EVIDENCE, ROWS
+from bochner.selection.modes import RANGE, lengthscales_on_modes, scaled
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
-from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
 from bochner.solvers.gram import (
     MOST_FOR_VARIANCE,
+    ModePreconditioner,
     ToeplitzGram,
-    WavePreconditioner,
     conjugate_gradients,
     spread,
+)
+from bochner.solvers.modes import (
+    MOST_EXACT,
+    draws,
+    exact_block,
+    maximise_mode_evidence,
+    modes_of_samples,
+    spread_by_draws,
+    square_sums,
 )
 from bochner.solvers.ridge.kernel_path import choose_penalty
 from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Evidence
-from bochner.solvers.waves import (
-    MOST_EXACT,
-    draws,
-    exact_block,
-    maximise_wave_evidence,
-    spread_by_draws,
-    square_sums,
-    waves_of_samples,
-)
 from bochner.sums.fourier import nufft
 from bochner.sums.passes import LOCAL, Executor
 
@@ -62,25 +62,25 @@ PATHS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class WaveProcess(law.ProcessLaw):
+class ModeProcess(law.ProcessLaw):
     """Posterior law of f on Fourier modes of a grid, or on spherical harmonics."""
 
     spec: law.GaussianProcessSpec
-    representation: waves.GridSums
+    representation: modes.GridSums
     coef: Float[Array, "D t"]  # β
     evidence: Evidence
 
-    block_rows = waves.BLOCK_ROWS
+    block_rows = modes.BLOCK_ROWS
     chosen = property(attrgetter("representation.chosen"))
 
     @classmethod
     def fit(
         cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
-    ) -> "WaveProcess":
+    ) -> "ModeProcess":
         """Survey the rows, choose open parameters, sum the modes over all rows, and solve."""
-        surveyed = waves.survey(spec.features, blocks, where)
+        surveyed = modes.survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-        tuning = waves.stationary_kernel(spec.features, surveyed.sample, *asked)
+        tuning = modes.stationary_kernel(spec.features, surveyed.sample, *asked)
         start, many = _penalty(tuning, surveyed.sample), len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
         named = isinstance(kernel, str) and kernel not in UNASKED
@@ -88,7 +88,7 @@ class WaveProcess(law.ProcessLaw):
         if by_all and many and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refine(spec, surveyed, tuning, start, blocks, where)
         sums = surveyed.sum_up(surveyed.choose(tuning), spec.fit_intercept, blocks, where)
-        return WaveProcess.solve(spec, sums, start)
+        return ModeProcess.solve(spec, sums, start)
 
     @property
     def intercept(self) -> Float[Array, " t"]:
@@ -96,14 +96,14 @@ class WaveProcess(law.ProcessLaw):
         return self.representation.intercept(self.coef)
 
     def moments(self, X: Array) -> Both:
-        mean, rows, exact = self.means(X), waves.as_rows(X), self.by_rows
+        mean, rows, exact = self.means(X), modes.as_rows(X), self.by_rows
         # With many rows, draws are faster
         if exact is None or len(rows) * len(exact.representation) ** 2 > 1e11:
             sums = self.representation
             if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # by a solution for each row
                 variance = np.einsum("iit->it", self._covariance(X))
             else:
-                variance = np.maximum(sums.of_waves(self._waves)(X), 0.0) + self._of_intercept
+                variance = np.maximum(sums.of_modes(self._modes)(X), 0.0) + self._of_intercept
             return mean, variance + self.left_out_variance
         parts = [exact.variance(rows[i : i + 1024]) for i in range(0, max(len(rows), 1), 1024)]
         return mean, np.concatenate(parts)
@@ -134,16 +134,16 @@ class WaveProcess(law.ProcessLaw):
         return self.evidence.noise - (0.0 if given else self.left_out_variance)
 
     @cached_property
-    def _waves(self) -> Array:
+    def _modes(self) -> Array:
         """Fourier modes of the variance of f, for each target."""
-        return np.stack([s2 * self._variance_waves(i) for i, s2 in enumerate(self.evidence.noise)])
+        return np.stack([s2 * self._variance_modes(i) for i, s2 in enumerate(self.evidence.noise)])
 
     @property
     def _of_intercept(self) -> Float[Array, " t"]:
         sums = self.representation
         return self.evidence.noise / sums.sums.weight * sums.fit_intercept
 
-    def _variance_waves(self, i: int) -> Array:
+    def _variance_modes(self, i: int) -> Array:
         gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
         exact, rng = exact_block(gram, alpha), stream(self.chosen.seed, "deviations")
         if isinstance(gram, ToeplitzGram):
@@ -157,7 +157,7 @@ class WaveProcess(law.ProcessLaw):
         else:
             paths = exact.inverse_root(np.eye(gram.dimension), transposed=True)
             squares = square_sums(gram, paths)
-        return waves_of_samples(squares, tuple(2 * m for m in gram.extent))
+        return modes_of_samples(squares, tuple(2 * m for m in gram.extent))
 
     def _draw(self, i: int, count: int, rng: np.random.Generator) -> Array:
         """Return draws of covariance (G + αI)⁻¹."""
@@ -171,20 +171,20 @@ class WaveProcess(law.ProcessLaw):
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f; the part above the modes is independent between places."""
         if self.by_rows is not None:
-            return self.by_rows.covariance(waves.as_rows(X))
+            return self.by_rows.covariance(modes.as_rows(X))
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of the part of f on the modes, by one linear solve per row."""
         sums, gram = self.representation, self.representation.problem.gram
-        given = np.ones((1, 1)), waves.TRANSFORMED * sums.tolerance, sums.map.shape
-        angles = sums.map.places.angles(waves.as_rows(X))
+        given = np.ones((1, 1)), modes.TRANSFORMED * sums.tolerance, sums.map.shape
+        angles = sums.map.places.angles(modes.as_rows(X))
         phi = np.concatenate([gram.right_side(nufft(each[None], *given)) for each in angles])
         phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
-            c = conjugate_gradients(low, phi, waves.SOLVED * sums.tolerance).solution
+            c = conjugate_gradients(low, phi, modes.SOLVED * sums.tolerance).solution
             covariances.append(self.evidence.noise[i] * phi @ c.T)
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
@@ -194,8 +194,8 @@ class WaveProcess(law.ProcessLaw):
 
     @staticmethod
     def solve(
-        spec: law.GaussianProcessSpec, sums: waves.GridSums, start: float | None = None
-    ) -> "WaveProcess":
+        spec: law.GaussianProcessSpec, sums: modes.GridSums, start: float | None = None
+    ) -> "ModeProcess":
         """Return the law from sums over all rows; ``start`` is a penalty near the best one."""
         sums = replace(sums, fit_intercept=spec.fit_intercept)
         given = spec.noise, spec.amplitude
@@ -207,13 +207,13 @@ class WaveProcess(law.ProcessLaw):
         # Above this condition number conjugate gradients take longer than a factor of 2,048 rows.
         if rows is not None and start is not None and low is not None and low.condition > 2.0:
             return _solve_by_rows(spec, sums, rows, start / rows.unit)
-        problem, error = sums.problem, waves.SOLVED * sums.tolerance
-        evidence, states = maximise_wave_evidence(problem, *given, start)
+        problem, error = sums.problem, modes.SOLVED * sums.tolerance
+        evidence, states = maximise_mode_evidence(problem, *given, start)
         parts = []
         for i, state in enumerate(states):
             one = replace(problem.target(i), probes=problem.probes[:0])
             parts.append(one.at(state.alpha, error).c.T)
-        return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
+        return ModeProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
     def left_out(self, sample: RowSample) -> Both:
         """Return leave-one-out errors of training rows, and standard deviations of their y."""
@@ -247,21 +247,21 @@ class WaveProcess(law.ProcessLaw):
         return lambda X: (values(X) + offset).reshape(-1, t, n)
 
 
-def _steps(low: WavePreconditioner, z: Array) -> int:
+def _steps(low: ModePreconditioner, z: Array) -> int:
     """Return the number of Lanczos steps for draws."""
     solved = conjugate_gradients(low, low.root(z[:1]), 1e-3)  # The relative error of draws
     return solved.products + 10
 
 
-def chosen_waves(
+def process_on_modes(
     spec: law.GaussianProcessSpec, chosen: Choices, blocks: Blocks, where: Executor
-) -> WaveProcess:
+) -> ModeProcess:
     """Return the law on modes chosen from a sample, from their sums over all rows."""
-    sums = waves.chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
-    return WaveProcess.solve(spec, sums, _penalty(chosen.search, sums.sample))
+    sums = modes.chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
+    return ModeProcess.solve(spec, sums, _penalty(chosen.search, sums.sample))
 
 
-def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
+def few_rows(sums: modes.GridSums, noise: float | None) -> law.KeptRows | None:
     """Return all rows in random order, if all are in the sample and there are many more modes."""
     # The kernel matrix of the rows is cheaper from 4 modes per row on. It replaces modes with an
     # error of the kernel of at most 0.01 k(x, x).
@@ -271,15 +271,15 @@ def few_rows(sums: waves.GridSums, noise: float | None) -> law.KeptRows | None:
     if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
-    rows = replace(rows, X=waves.as_rows(rows.X))
+    rows = replace(rows, X=modes.as_rows(rows.X))
     rows, unit = without_copies(None, rows) if noise is None else (rows, 1.0)
     options = vars(rows) | {"w": rows.w * unit, "unit": unit, "target_shape": sums.target_shape}
     return law.KeptRows(**options, rows=len(sample))
 
 
 def _solve_by_rows(
-    spec: law.GaussianProcessSpec, sums: waves.GridSums, rows: law.KeptRows, start: float | None
-) -> WaveProcess:
+    spec: law.GaussianProcessSpec, sums: modes.GridSums, rows: law.KeptRows, start: float | None
+) -> ModeProcess:
     """Return the law of largest evidence from the kernel matrix of the rows."""
     exact = law.solve_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
     known, phi, gram = exact.evidence, sums.map, sums.problem.gram
@@ -289,7 +289,7 @@ def _solve_by_rows(
     modes = [nufft(angles, c[None], 1e-13, phi.shape) for c in exact.coef.T]
     coef = gram.right_side(np.concatenate(modes)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
-    process = WaveProcess(spec, sums, coef, evidence)
+    process = ModeProcess(spec, sums, coef, evidence)
     process.__dict__["by_rows"] = exact
     return process
 
@@ -303,7 +303,7 @@ def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
 
 def refine(
     spec: law.GaussianProcessSpec,
-    surveyed: waves.Survey,
+    surveyed: modes.Survey,
     tuning: Tuning,
     alpha: float | None,
     blocks: Blocks,
@@ -319,7 +319,7 @@ def refine(
             ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
             chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
             summed = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where)
-        kernel, alpha, inside = lengthscales_on_waves(
+        kernel, alpha, inside = lengthscales_on_modes(
             tuning.kernel, summed.problem_of, summed.map, spec.noise, spec.amplitude, alpha
         )
         tuning = replace(tuning, kernel=kernel)

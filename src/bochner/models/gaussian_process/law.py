@@ -36,8 +36,8 @@ from bochner.models.representations.representation import (
 )
 from bochner.selection.choose import Search, choose, choose_for_matrix
 from bochner.selection.chosen import Choices, FeatureSpec
+from bochner.selection.hyperparameters import by_evidence
 from bochner.selection.lengthscales import choose_lengthscale
-from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows

@@ -36,10 +36,10 @@ from bochner.models.gaussian_process.law import (
     ProcessLaw,
     log_density,
 )
+from bochner.models.representations.modes import as_rows, stationary_kernel
 from bochner.models.representations.representation import require_alike
-from bochner.models.representations.waves import as_rows, stationary_kernel
 from bochner.selection.chosen import Choices
-from bochner.selection.waves import FEWEST_ROWS, scaled
+from bochner.selection.modes import FEWEST_ROWS, scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
 

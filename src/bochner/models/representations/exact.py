@@ -34,6 +34,7 @@ from bochner.models._labels import Calibration, calibrate, decide, log_loss_of_s
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.features import sum_features
+from bochner.models.representations.modes import GridSums, as_rows, chosen_grid_sums
 from bochner.models.representations.representation import (
     ExactKernel,
     LocalKernel,
@@ -46,12 +47,11 @@ from bochner.models.representations.representation import (
     require_kernel_fit,
     without_copies,
 )
-from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection import near
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Choices, Function
+from bochner.selection.modes import modes_for
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.waves import waves_for
 from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
 from bochner.solvers.factorisations import retry
 from bochner.solvers.ridge.dual import KernelRows
@@ -422,7 +422,7 @@ def leaf_rows(
     rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
-    if (chosen := _waves(spec, rows, start)) is not None:
+    if (chosen := _modes(spec, rows, start)) is not None:
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
@@ -475,7 +475,7 @@ def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
     """Return the kernel of a local fit, or of the Fourier modes that replace it."""
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
-    if (chosen := _waves(spec, rows, start)) is not None:
+    if (chosen := _modes(spec, rows, start)) is not None:
         return chosen.kernel
     tuning, curves = among_near_rows(spec, rows, start)[0], start[1]
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
@@ -544,19 +544,19 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
 
 
-def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None:
+def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None:
     """Return the choice of Fourier modes for the kernel at the scale of all rows; None if many."""
     tuning, curves, sample = start
-    few = lambda kernel: waves_for(kernel, sample.X, len(rows.w))
+    few = lambda kernel: modes_for(kernel, sample.X, len(rows.w))
     as_given = tuning.matrix is None and curves is None
-    if not (spec.features.waves and as_given and few(tuning.kernel)):
+    if not (spec.features.modes and as_given and few(tuning.kernel)):
         return None
     seed = spec.features.seed
     noted, _ = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec))
-    waves = few(noted.kernel)
-    if waves is None:
+    modes = few(noted.kernel)
+    if modes is None:
         return None
-    return Choices(seed, noted, replace(waves, reason=waves.reason + tuning.reason))
+    return Choices(seed, noted, replace(modes, reason=modes.reason + tuning.reason))
 
 
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:

@@ -40,7 +40,7 @@ from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel, require_alike
 from bochner.selection.choose import choose_kernel, choose_map
 from bochner.selection.chosen import Choices, FeatureSpec
-from bochner.selection.numbers import by_left_out
+from bochner.selection.hyperparameters import by_left_out
 from bochner.selection.record import Tuning
 from bochner.solvers import sgd
 from bochner.solvers.cg import TILE

@@ -26,7 +26,7 @@ TINY = float(np.finfo(float).tiny)  # Floor for divisors
 
 # A problem has ``weight`` (W = Σ w), ``count`` (n, see above) and ``centred`` (whether an intercept
 # is fitted). Classes: :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows`,
-# :class:`bochner.solvers.waves.WaveProblem` and :class:`~.iterative.WideProblem`.
+# :class:`bochner.solvers.modes.ModeProblem` and :class:`~.iterative.WideProblem`.
 #
 # A smoother is the solution at one penalty, or along a path of penalties (the first axis). It has
 # ``alpha``, ``rss`` (Σ w (y − ŷ)²) and ``quadratic_form`` (q) of each target, ``free``

@@ -19,7 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.composed import given_box
 from bochner.features.fourier.grid import FourierGrid, equispaced_map
-from bochner.features.mercer.sphere import SphericalHarmonics, WaveMap, WaveMethod, spherical_map
+from bochner.features.mercer.sphere import ModeMap, ModeMethod, SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.sphere import as_sphere_kernel
 from bochner.models.error_law import LeftOutRows
@@ -32,11 +32,12 @@ from bochner.models.representations.representation import (
 )
 from bochner.selection.choose import choose_family
 from bochner.selection.chosen import Choices, FeatureSpec, Function
+from bochner.selection.hyperparameters import by_evidence, by_left_out
 from bochner.selection.lengthscales import lengthscale_on_sphere
-from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.gram import full_of
+from bochner.solvers.modes import ModeProblem, ModeState, scan
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import (
     Outcome,
@@ -46,8 +47,7 @@ from bochner.solvers.ridge.solution import (
     given_alpha,
     pool,
 )
-from bochner.solvers.waves import WaveProblem, WaveState, scan
-from bochner.sums.fourier import WaveSums, as_complex, corners_of, nufft, waves_of
+from bochner.sums.fourier import ModeSums, as_complex, corners_of, modes_of, nufft
 from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, nonempty, sample_of
 
 
@@ -71,13 +71,13 @@ class GridSums(Representation):
     who: str  # Class name of the estimator, for messages
     chosen: Choices  # Its map has the modes
     fit_intercept: bool
-    sums: WaveSums
+    sums: ModeSums
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...]
 
     lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK | {
-        "moments_": "a fit that sums waves makes no features; its sums are "
+        "moments_": "a fit that sums modes makes no features; its sums are "
         "fit_.representation.sums."
     }
 
@@ -87,7 +87,7 @@ class GridSums(Representation):
         sums, t = self.sums, len(self.sums.origin)
         if sums.gram.shape != (*shapes[0], 2) or sums.cross.shape != (t, *shapes[1], 2):
             raise InvalidInput(
-                f"GridSums: sums must be those of the map's waves, {extent} each way; got "
+                f"GridSums: sums must be those of the map's modes, {extent} each way; got "
                 f"arrays of {sums.gram.shape} and {sums.cross.shape}."
             )
 
@@ -111,16 +111,16 @@ class GridSums(Representation):
         return sums.origin + sums.total / sums.weight
 
     @cached_property
-    def problem(self) -> WaveProblem:
+    def problem(self) -> ModeProblem:
         return self.problem_of(self.map.variances)
 
-    def problem_of(self, variances: Array) -> WaveProblem:
+    def problem_of(self, variances: Array) -> ModeProblem:
         """Return the problem with these weights of the modes."""
         sums = self.sums.about(self.target_mean)
         gram = self.map.gram(as_complex(sums.gram), variances, self.fit_intercept)
         count = max(sums.weight, float(sums.rows))
         rng = stream(self.chosen.seed, "probes")
-        return WaveProblem.of(gram, as_complex(sums.cross), sums.squares, count, rng)
+        return ModeProblem.of(gram, as_complex(sums.cross), sums.squares, count, rng)
 
     def intercept(self, coef: Float[Array, "D t"]) -> Float[Array, " t"]:
         """Return b = ȳ − φ̄·β, or zero without an intercept."""
@@ -131,17 +131,17 @@ class GridSums(Representation):
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ φ(X) β."""
-        return self.of_waves(full_of(self.problem.gram.spectrum(coef.T)))
+        return self.of_modes(full_of(self.problem.gram.spectrum(coef.T)))
 
     def values(self, solution: Any) -> Function:
         linear, slopes = self.linear(solution.coef), partial(self._slopes, solution.coef)
         return Function(lambda X: linear(X) + solution.intercept, slopes)
 
-    def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
+    def of_modes(self, modes: Array) -> Callable[[Array], Float[Array, "b s"]]:
         """Return the functions of spectra; two share a transform, as real and imaginary part."""
-        count = len(waves)
-        pairs = waves[::2].copy()
-        pairs[: count // 2] += 1j * waves[1::2]
+        count = len(modes)
+        pairs = modes[::2].copy()
+        pairs[: count // 2] += 1j * modes[1::2]
 
         def at(X: Array) -> Float[Array, "b s"]:
             angles = self.map.places.angles(as_rows(X))
@@ -159,7 +159,7 @@ class GridSums(Representation):
     def solve(self, spec: RidgeSpec) -> tuple["GridSums", Solution]:
         _require_penalty(spec)
         sums = replace(self, fit_intercept=spec.fit_intercept)
-        return sums, solve_waves(spec, sums)
+        return sums, solve_modes(spec, sums)
 
     block_rows = BLOCK_ROWS
 
@@ -177,12 +177,12 @@ class GridSums(Representation):
 
     def _slopes(self, coef: Float[Array, "D t"], X: Array) -> Float[Array, "b d t"]:
         """Return gradients at X: the modes i k ∂θ/∂x e^{i k·θ}."""
-        waves = full_of(self.problem.gram.spectrum(coef.T))
+        modes = full_of(self.problem.gram.spectrum(coef.T))
         slopes = []
         for a, rate in enumerate(self.map.places.rates):
-            k = np.arange(waves.shape[1 + a]) - waves.shape[1 + a] // 2
-            along = (1j * rate * k).reshape(-1, *(1,) * (waves.ndim - 2 - a))
-            slopes.append(self.of_waves(waves * along)(X))
+            k = np.arange(modes.shape[1 + a]) - modes.shape[1 + a] // 2
+            along = (1j * rate * k).reshape(-1, *(1,) * (modes.ndim - 2 - a))
+            slopes.append(self.of_modes(modes * along)(X))
         return np.stack(slopes, axis=1)
 
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
@@ -224,17 +224,17 @@ class Survey:
 
     method = property(attrgetter("features.method"))
 
-    def map_of(self, kernel: Kernel, ends: tuple[Kernel, ...] = ()) -> WaveMap:
+    def map_of(self, kernel: Kernel, ends: tuple[Kernel, ...] = ()) -> ModeMap:
         """Return the map of a kernel; with ``ends``, a coarser map for both of these kernels."""
         if isinstance(self.method, SphericalHarmonics):
             return spherical_map(kernel, self.method.degree)
         tolerance = max(3e-3 if ends else 0.0, self.method.tolerance)
         return equispaced_map(kernel, self.lower, self.upper, tolerance, ends)
 
-    def choose(self, tuning: Tuning, phi: WaveMap | None = None) -> Choices:
+    def choose(self, tuning: Tuning, phi: ModeMap | None = None) -> Choices:
         """Return the choice for a kernel, with the map ``phi`` (default: the map of the method)."""
         phi = self.map_of(tuning.kernel) if phi is None else phi
-        many = f"{phi.n_features:,} waves are within {phi.error:.2g} of the kernel"
+        many = f"{phi.n_features:,} modes are within {phi.error:.2g} of the kernel"
         reason = f"{self.method}: as asked; {many}."
         return Choices(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
@@ -265,10 +265,10 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Survey:
 
 def summand_of(chosen: Choices, origin: Float[Array, " t"]) -> SumOf:
     """Return the summand of the modes of a map, with an origin of the targets."""
-    phi: WaveMap = chosen.map  # type: ignore[assignment]
-    method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
+    phi: ModeMap = chosen.map  # type: ignore[assignment]
+    method: ModeMethod = chosen.choice.method  # type: ignore[assignment]
     error = min(TRANSFORMED * method.tolerance, 1e-8)  # limits the penalties that are resolved
-    return SumOf(partial(waves_of, phi.places, phi.shape, origin, error))
+    return SumOf(partial(modes_of, phi.places, phi.shape, origin, error))
 
 
 def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
@@ -285,7 +285,7 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
 def _require_penalty(spec: RidgeSpec) -> None:
     if given_alpha(spec.alpha) == 0:
         raise InvalidInput(
-            f"{spec.features.who}: alpha must be above 0 where waves are summed, which are more "
+            f"{spec.features.who}: alpha must be above 0 where modes are summed, which are more "
             'than rows determine; got 0. Pass a small alpha, or alpha="evidence".'
         )
 
@@ -333,10 +333,10 @@ def stationary_kernel(
     return by_evidence(kernel, sample, asked.seed, centred=centred, **given)
 
 
-def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
+def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
     """Choose the penalty unless it is given, and solve."""
     problem, alpha = sums.problem, "gcv" if spec.alpha == "loo" else spec.alpha
-    paths, outcomes = list[list[WaveState]](), [Outcome.SOLVED]
+    paths, outcomes = list[list[ModeState]](), [Outcome.SOLVED]
 
     def best(target: int | None) -> float:
         one = problem if target is None else problem.target(target)
@@ -361,7 +361,7 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     if worst > error:
         outcome = Outcome.NOT_CONVERGED
     done = (
-        f"{problem.gram.dimension:,} waves, {steps} steps of conjugate gradients to a relative "
+        f"{problem.gram.dimension:,} modes, {steps} steps of conjugate gradients to a relative "
         f"error of {worst:.1g}."
     )
     path = paths[0] if paths else []
@@ -375,7 +375,7 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     return Solution(coef, sums.intercept(coef), used, outcome, known, criterion, (done,))
 
 
-def _value(state: WaveState, criterion: str) -> float:
+def _value(state: ModeState, criterion: str) -> float:
     """Return the criterion to minimise: pooled errors, or minus the log evidence."""
     if criterion == "evidence":
         return -float(evidence(state.problem, state).sum())

@@ -29,8 +29,8 @@ from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import Steps, inner
 from bochner.solvers.gram import (
-    WaveGram,
-    WavePreconditioner,
+    ModeGram,
+    ModePreconditioner,
     conjugate_gradients,
     full_of,
     pad,
@@ -49,10 +49,10 @@ LEAST, MOST = 1e-11, 1e2  # Range of penalties, relative to W k(0)
 
 
 @dataclass(frozen=True, eq=False)
-class WaveProblem:
+class ModeProblem:
     """Sums over the rows that determine the coefficients of Fourier modes."""
 
-    gram: WaveGram
+    gram: ModeGram
     b: Float[Array, "t D"]  # Σ w (y − ȳ) of each feature
     power: Float[Array, " t"]  # Σ w (y − ȳ)²
     count: float  # n: the larger of the number of rows and their weight
@@ -60,16 +60,16 @@ class WaveProblem:
 
     @staticmethod
     def of(
-        gram: WaveGram,
+        gram: ModeGram,
         cross: Array,
         power: Float[Array, " t"],
         count: float,
         rng: np.random.Generator,
-    ) -> "WaveProblem":
+    ) -> "ModeProblem":
         """Return the problem of the sums ``cross``, k ascending, with random probes."""
         z = rng.standard_normal((PROBES, gram.dimension))
         z *= np.sqrt(gram.dimension / inner(z, z))[:, None]
-        return WaveProblem(gram, gram.right_side(cross), power, count, z)
+        return ModeProblem(gram, gram.right_side(cross), power, count, z)
 
     @property
     def weight(self) -> float:
@@ -84,10 +84,10 @@ class WaveProblem:
         """W k(0)."""
         return self.gram.weight * self.gram.size
 
-    def target(self, i: int) -> "WaveProblem":
+    def target(self, i: int) -> "ModeProblem":
         return replace(self, b=self.b[i : i + 1], power=self.power[i : i + 1])
 
-    def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
+    def at(self, alpha: float, error: float = ROUGH) -> "ModeState":
         """Solve at penalty α for targets and probes."""
         D = self.gram.dimension
         low = self.gram.preconditioner(alpha, full=D < 2048)  # takes 0.3 s
@@ -95,15 +95,15 @@ class WaveProblem:
             low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
-        return WaveState(self, low, krylov, draws)
+        return ModeState(self, low, krylov, draws)
 
 
 @dataclass(frozen=True, eq=False)
-class WaveState:
+class ModeState:
     """Solutions at one penalty, and the terms of the criteria."""
 
-    problem: WaveProblem
-    low: WavePreconditioner
+    problem: ModeProblem
+    low: ModePreconditioner
     krylov: Steps  # of the targets, then of the probes
     draws: Array  # Rz
 
@@ -184,9 +184,9 @@ class WaveState:
 # --- Penalties -----------------------------------------------------------------------------------
 
 
-def maximise_wave_evidence(
-    problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None = None
-) -> tuple[Evidence, list[WaveState]]:
+def maximise_mode_evidence(
+    problem: ModeProblem, noise: float | None, amplitude: float | None, start: float | None = None
+) -> tuple[Evidence, list[ModeState]]:
     """Return the maximum of the evidence of each target, near ``start``, and the states there."""
     parts = [problem.target(i) for i in range(len(problem.power))]
     ends = [_best(part, noise, amplitude, start) for part in parts]
@@ -201,17 +201,17 @@ def maximise_wave_evidence(
 
 
 def _best(
-    problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None
-) -> tuple[WaveState, EvidenceOutcome]:
+    problem: ModeProblem, noise: float | None, amplitude: float | None, start: float | None
+) -> tuple[ModeState, EvidenceOutcome]:
     at, bounds = cache(problem.at), (problem.scale * LEAST, problem.scale * MOST)
     first = problem.scale * 1e-3 if start is None else start
     alpha, outcome = likeliest_alpha(problem, at, (noise, amplitude), bounds, first, LEVEL)
     return at(alpha), outcome
 
 
-def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
+def scan(problem: ModeProblem, value: Callable[[ModeState], float]) -> list[ModeState]:
     """Return all states of a search for the minimum of ``value``: decades, then Brent's method."""
-    states: dict[float, WaveState] = {}
+    states: dict[float, ModeState] = {}
 
     def value_at(decades: float) -> float:
         if decades not in states:
@@ -226,7 +226,7 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
 # --- The posterior -------------------------------------------------------------------------------
 
 
-def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
+def draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     """Return samples of covariance A⁻¹, A = G + αI: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos, z white noise.
 
     Batches take at most 256 MB.
@@ -264,7 +264,7 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     return low.inverse_root(y, transposed=True)
 
 
-def spread_by_draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
+def spread_by_draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     """Return the Fourier coefficients, |k_a| ≤ 2 m_a, of φ(x)ᵀ(G + αI)⁻¹φ(x), by random draws.
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same z, Var p is Var q plus the mean of
@@ -279,10 +279,10 @@ def spread_by_draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
         ((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum()
     )  # minimises the relative variance
     wide = tuple(2 * m for m in gram.extent)
-    return waves_of_samples((pp - share * qq) / s, wide) + share * spread(low)
+    return modes_of_samples((pp - share * qq) / s, wide) + share * spread(low)
 
 
-def square_sums(gram: WaveGram, paths: Array) -> Array:
+def square_sums(gram: ModeGram, paths: Array) -> Array:
     """Return Σ_s f_s(x)² as samples on a grid, f_s the function with coefficients ``paths[s]``.
 
     The samples resolve modes up to 2m. With an intercept, f_s is centred over the rows.
@@ -298,12 +298,12 @@ def square_sums(gram: WaveGram, paths: Array) -> Array:
     return squares
 
 
-def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
+def modes_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
     """Return the Fourier coefficients, |k_a| ≤ extent_a, of real samples on a grid, k ascending."""
     half = rfftn(samples) / samples.size
     return full_of(unpad(half, extent)[None])[0]
 
 
-def exact_block(gram: WaveGram, alpha: float) -> WavePreconditioner | None:
+def exact_block(gram: ModeGram, alpha: float) -> ModePreconditioner | None:
     """Return the exact factorisation of G + αI; None for more than MOST_EXACT features."""
     return None if gram.dimension > MOST_EXACT else gram.preconditioner(alpha, full=True)

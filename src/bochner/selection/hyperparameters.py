@@ -20,8 +20,8 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
+from bochner.kernels.hyperparameters import Free, Place, free_places, places_of, with_numbers
 from bochner.kernels.kernel import Constant, Kernel, Product, Scaled, Sum, has_free
-from bochner.kernels.numbers import Free, Place, free_places, places_of, with_numbers
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, SpectralMixture
 from bochner.kernels.windows import windows_of
@@ -59,7 +59,7 @@ RANGES = {
 
 
 @dataclass(frozen=True, eq=False)
-class NumberRange:
+class SearchRange:
     """Starts and bounds of the logarithm of a number."""
 
     near: tuple[float, float]  # Interval of the starts, unless they are in ``starts``
@@ -80,7 +80,7 @@ class NumberRange:
             return float(self.starts[min(int(share * len(self.starts)), len(self.starts) - 1)])
         return self.near[0] + share * (self.near[1] - self.near[0])
 
-    def restrict_to(self, free: Free) -> "NumberRange":
+    def restrict_to(self, free: Free) -> "SearchRange":
         """Return the range restricted to the user's bounds and start."""
         low, high = self.bounds
         user_start = None if free.start is None else float(np.log(free.start))
@@ -91,10 +91,10 @@ class NumberRange:
         low = min(low, high)
         first, last = np.clip(self.near, low, high).tolist()
         starts = None if self.starts is None else np.clip(self.starts, low, high)
-        return NumberRange((first, last), (low, high), user_start, starts, self.unit)
+        return SearchRange((first, last), (low, high), user_start, starts, self.unit)
 
 
-def tune_numbers(
+def tune_hyperparameters(
     kernel: Kernel,
     sample: RowSample,
     criterion: Criterion,
@@ -122,7 +122,7 @@ def tune_numbers(
     rows, places = ProcessRows.of(sample, centred, **given), free_places(open_kernel)
     if rows is None:
         return Tuning(_at_starts(open_kernel), criterion=criterion.name)
-    end = _search(OnNumbers(open_kernel, rows, criterion), seed)
+    end = _search(OnHyperparameters(open_kernel, rows, criterion), seed)
     tuned, weights = end.kernel, _weights_of(open_kernel)
     if (
         rows.amplitude is None and weights is not None
@@ -183,13 +183,13 @@ def by_left_out(
     """Return a kernel with its free numbers tuned by leave-one-out errors."""
     if sample is None or not has_free(kernel):
         return Tuning(kernel)
-    return tune_numbers(kernel, sample, LOO, seed, centred=centred, share=share)
+    return tune_hyperparameters(kernel, sample, LOO, seed, centred=centred, share=share)
 
 
 def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **given: Any) -> Tuning:
     """Return the kernel of largest evidence over lengthscales; if composite, over its numbers."""
     if is_composite(kernel):
-        return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
+        return tune_hyperparameters(kernel, sample, EVIDENCE, seed, **given)
     return tune_lengthscales(kernel, sample, **given)
 
 
@@ -200,7 +200,7 @@ def is_composite(kernel: Kernel) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class OnNumbers(Objective):
+class OnHyperparameters(Objective):
     """A criterion as a function of the free numbers of ``start`` and of λ."""
 
     start: Kernel
@@ -208,8 +208,8 @@ class OnNumbers(Objective):
     criterion: Criterion
 
     @cached_property
-    def numbers(self) -> dict[Place, NumberRange]:
-        ranges: dict[Place, NumberRange] = {}
+    def numbers(self) -> dict[Place, SearchRange]:
+        ranges: dict[Place, SearchRange] = {}
         for place in free_places(self.start):
             about = _owner_of(self.start, place, self.rows.X)
             ranges[place] = _suggest(place, *about, self.rows).restrict_to(place.get(self.start))
@@ -250,7 +250,7 @@ class OnNumbers(Objective):
         return [np.append(np.array(x) / self.units, float(share)) for x, share in pairs]
 
 
-def _search(of: OnNumbers, seed: int) -> Evaluation:
+def _search(of: OnHyperparameters, seed: int) -> Evaluation:
     """Return the best optimum: many starts on few rows, then the best on more rows."""
     few = replace(of, rows=of.rows.first(FEW))
     by_value = lambda points: sorted(points, key=lambda point: point.value)
@@ -270,7 +270,7 @@ def _search(of: OnNumbers, seed: int) -> Evaluation:
 # --- Ranges of numbers ---------------------------------------------------------------------------
 
 
-def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
+def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchRange:
     """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
     waves = isinstance(leaf, SpectralMixture)  # its numbers are per component
     columns = X if place.column is None or waves else X[:, [place.column]]
@@ -295,13 +295,13 @@ def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberR
     return _range_of(*RANGES.get(place.name, RANGES["shape"]))
 
 
-def _range_of(near: float, far: float, low: float, high: float, **others: Any) -> NumberRange:
+def _range_of(near: float, far: float, low: float, high: float, **others: Any) -> SearchRange:
     """Return the range with starts from near to far and bounds low and high, as logarithms."""
     near, far, low, high = (float(np.log(x)) for x in (near, far, low, high))
-    return NumberRange((near, far), (low, high), **others)
+    return SearchRange((near, far), (low, high), **others)
 
 
-def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
+def _lengths(X: Array, rows: ProcessRows) -> SearchRange:
     """Return the range of a lengthscale: multiples of the median distance of rows."""
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
@@ -311,7 +311,7 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     return _range_of(max(near, least), far, least, high)
 
 
-def _period(X: Array, rows: ProcessRows) -> NumberRange:
+def _period(X: Array, rows: ProcessRows) -> SearchRange:
     """Return the range of a period: up to the span of X, with starts at spectral peaks."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)

@@ -19,21 +19,21 @@ from bochner.features.auto import Choice
 from bochner.features.composed import box_of_rows
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, equispaced_map, grid_of
 from bochner.features.map import Method
-from bochner.features.mercer.sphere import SphericalHarmonics, WaveMap, spherical_map
+from bochner.features.mercer.sphere import ModeMap, SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 from bochner.selection.rows import rounded, times
+from bochner.solvers.modes import ModeProblem, ModeState, maximise_mode_evidence
 from bochner.solvers.ridge.problem import evidence, freedom
-from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
 FEWEST_ROWS = 8193  # With fewer rows the exact kernel, or its features, take seconds
 #: Errors of the kernel relative to k(x, x); the first that few enough modes reach is used.
 TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 
-def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
+def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
     """Return the Fourier grid of a kernel for ``n_rows`` rows like X; None to use features."""
-    d, most = X.shape[1], most_waves(n_rows)
+    d, most = X.shape[1], most_modes(n_rows)
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
@@ -50,25 +50,25 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     return Choice(phi, method, (), reason)
 
 
-def most_waves(n_rows: int) -> int:
+def most_modes(n_rows: int) -> int:
     """Return the largest number of modes that replaces features."""
     if n_rows < 1 << 17:
         return 2047  # with a Cholesky factor
     return min(1 << 18, n_rows // 4)
 
 
-def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[WaveMap, Method, str] | None:
+def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[ModeMap, Method, str] | None:
     lower, upper = box_of_rows(X)
     for tolerance in TOLERANCES:
         grid = grid_of(kernel, lower, upper, tolerance)
-        if grid.waves <= most:
-            many = f"{grid.waves:,} Fourier modes"
+        if grid.n_modes <= most:
+            many = f"{grid.n_modes:,} Fourier modes"
             phi = equispaced_map(kernel, lower, upper, tolerance)
             return phi, FourierGrid(tolerance), many
     return None
 
 
-def _harmonics(kernel: Kernel, most: int) -> tuple[WaveMap, Method, str] | None:
+def _harmonics(kernel: Kernel, most: int) -> tuple[ModeMap, Method, str] | None:
     degrees = np.arange(int(most**0.5))
     kept = np.cumsum((2 * degrees + 1) * degree_variances(kernel, len(degrees) - 1))
     left = 1 - kept / float(kernel.diag(np.zeros((1, 2)))[0])
@@ -92,10 +92,10 @@ def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
     return kernel.replace(lengthscale=times(kernel.lengthscale, factors))
 
 
-def lengthscales_on_waves(
+def lengthscales_on_modes(
     kernel: Any,
-    problem_of: Callable[[Array], WaveProblem],
-    phi: WaveMap,
+    problem_of: Callable[[Array], ModeProblem],
+    phi: ModeMap,
     noise: float | None,
     amplitude: float | None,
     alpha: float | None,
@@ -106,7 +106,7 @@ def lengthscales_on_waves(
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
-        known, _ = maximise_wave_evidence(problem_of(phi.variances_of(kernel)), noise, amplitude)
+        known, _ = maximise_mode_evidence(problem_of(phi.variances_of(kernel)), noise, amplitude)
         alpha = float(np.exp(np.log(known.alpha).mean()))
     reach = np.append(np.full(q, np.log(RANGE)), np.log(4))
     reach[-1] *= noise is None or amplitude is None
@@ -147,7 +147,7 @@ def lengthscales_on_waves(
 
 
 def _information(
-    state: WaveState, rates: list[Array], noise: float | None, amplitude: float | None
+    state: ModeState, rates: list[Array], noise: float | None, amplitude: float | None
 ) -> Float[Array, "p p"]:
     """Return the approximate Fisher information of log lengthscales and log penalty.
 
@@ -159,11 +159,11 @@ def _information(
     fixed = noise is not None and amplitude is None  # a² = σ²/α
     of_signal = [*rates, np.full_like(share, -1.0 if fixed else 0.0), np.ones_like(share)]
     of_noise = np.array([0.0] * len(rates) + [0.0 if fixed else 1.0, 1.0])
-    waves = np.stack(
+    modes = np.stack(
         [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
     )
     rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
-    information = waves @ waves.T + rows * np.outer(of_noise, of_noise)
+    information = modes @ modes.T + rows * np.outer(of_noise, of_noise)
     information *= 0.5 * len(state.problem.power)
     kept, rest = information[:-1, :-1], information[:-1, -1]
     if both:  # the amplitude is profiled
@@ -171,7 +171,7 @@ def _information(
     return kept + 1e-3 * np.eye(len(kept))
 
 
-def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:
+def _rates(kernel: Any, phi: ModeMap, logs: Float[Array, " q"]) -> list[Array]:
     """Return ∂log v/∂log ℓ of each lengthscale per coefficient; zero where v vanishes."""
     rates = []
     for step in STEP * np.eye(len(logs)):
