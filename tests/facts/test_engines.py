@@ -237,7 +237,7 @@ def test_what_fails_on_a_worker_is_told_with_its_rows(dask):
     def lost(_):  # of this test, so that workers need not import this file
         raise OSError("the disk is gone")
 
-    rows = blocks().recoded(lost)
+    rows = blocks().recode(lost)
     told = r"rows \d+,?\d* to .* of arrays.*OSError: the disk is gone"
     with dask.passes("", rows) as executor, pytest.raises(EngineError, match=told):
         executor.sum(sample_of(0), rows)
@@ -262,7 +262,7 @@ def test_what_workers_lack_is_named(engine, monkeypatch):
     monkeypatch.setattr("bochner.engines.clusters.TRIES", 1)
     lacks = r"able to add up rows .* (No module named 'package_of|.*deseriali).*Install on"
     with pytest.raises(EngineError, match=lacks):
-        ridge(engine, blocks().recoded(Lacking()))
+        ridge(engine, blocks().recode(Lacking()))
 
 
 @pytest.mark.main_cases(1)
@@ -281,7 +281,7 @@ def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
         once = lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
         engine.client.run_on_scheduler(once)
     with pytest.raises(EngineError, match=r"rows [\d,]+ to [\d,]+.* memory"):
-        ridge(engine, blocks().recoded(dies))
+        ridge(engine, blocks().recode(dies))
     if isinstance(engine, bo.engines.Dask):
         engine.client.wait_for_workers(2, timeout=60)
     np.testing.assert_array_equal(ridge(engine).coef_, coef_here())

@@ -253,8 +253,8 @@ def test_a_killed_fit_goes_on_to_the_bits_of_other_blocks(model, rows, tmp_path)
 
     where = bo.engines.Local(checkpoint=tmp_path / "run", every=1.0)
     with pytest.raises(Killed):
-        learner().fit_blocks(blocks.changed(stopping), where=where)
-    done = learner().fit_blocks(blocks.changed(stopping), where=where)
+        learner().fit_blocks(blocks.map(stopping), where=where)
+    done = learner().fit_blocks(blocks.map(stopping), where=where)
     np.testing.assert_array_equal(done.coef_, model.coef_)
 
 

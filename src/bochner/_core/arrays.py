@@ -22,7 +22,7 @@ from bochner.errors import InvalidInput, InvalidType
 is_sparse = scipy.sparse.issparse
 
 
-def is_recorded(X: object) -> bool:
+def is_symbolic(X: object) -> bool:
     """Whether X is a symbolic array of a graph that is being exported, without values."""
     return hasattr(X, "graph")
 
@@ -81,12 +81,12 @@ def in_precision(A: Array, dtype: Any) -> Array:
 in_float64 = partial(in_precision, dtype="float64")
 
 
-def moved(A: np.ndarray, like: Any) -> Any:
+def adapt(A: np.ndarray, like: Any) -> Any:
     """Return the NumPy array A in the library, precision and device of ``like``."""
     return from_numpy(A.astype(precision(like), copy=False), like=like)
 
 
-def taken(A: Array, places: np.ndarray, axis: int) -> Array:
+def take(A: Array, places: np.ndarray, axis: int) -> Array:
     """Return the rows (axis 0) or columns (axis 1) of A with the numbers ``places``."""
     if is_sparse(A):
         return A[:, places] if axis else A[places]
@@ -196,7 +196,7 @@ def slices(n: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def joined(parts: Sequence[Array]) -> Array:
+def concat(parts: Sequence[Array]) -> Array:
     """Concatenate arrays of one library by rows."""
     if len(parts) == 1:
         return parts[0]
@@ -225,11 +225,11 @@ def unit_of(largest: float) -> float:
     return 2.0 ** np.clip(math.frexp(largest)[1] - 1, -1000, 1000) if largest > 0 else 1.0
 
 
-def added(a: Any, b: Any) -> Any:
+def add(a: Any, b: Any) -> Any:
     """Return a + b, added in place to the arrays of a; None is the sum of no rows."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, tuple):
-        return tuple(map(added, a, b))
+        return tuple(map(add, a, b))
     a += b
     return a

@@ -24,7 +24,7 @@ Check = Callable[[Any, str, str], Any]
 LARGEST = 1e150
 
 
-def unpacked(value: object) -> Any:
+def unpack(value: object) -> Any:
     """Return arrays and NumPy scalars as (nested) lists and Python numbers; others unchanged."""
     return value.tolist() if hasattr(value, "tolist") else value
 
@@ -39,7 +39,7 @@ def finite(
     below: float = math.inf,
 ) -> float:
     """Return ``value`` as a float (the same object if it is a float); errors name its ``kind``."""
-    plain = unpacked(value)
+    plain = unpack(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
         raise InvalidType(
             f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
@@ -58,7 +58,7 @@ share = partial(finite, kind="a number above 0 and below 1", above=0, below=1)
 
 def integer(value: object, who: str, name: str, least: int = 0) -> int:
     """Return ``value`` as an int, ``least`` or above."""
-    plain = unpacked(value)
+    plain = unpack(value)
     if isinstance(plain, bool) or not isinstance(plain, Integral):
         raise InvalidType(
             f"{who}: {name} must be an integer, {least} or above; got {value!r} of type "
@@ -74,7 +74,7 @@ counted = partial(integer, least=1)
 
 def integers(value: object, who: str, name: str) -> tuple[int, ...]:
     """Return a tuple of different non-negative ints (a lone integer is a tuple of one)."""
-    plain = unpacked(value)
+    plain = unpack(value)
     items = tuple(plain) if isinstance(plain, list | tuple | range) else (plain,)
     result = tuple(integer(v, who, f"{name}[{i}]") for i, v in enumerate(items))
     if not result or len(set(result)) < len(result):
@@ -106,7 +106,7 @@ def each(check: Check) -> Check:
     """Return the check of a field that is a sequence of one item or more; it becomes a tuple."""
 
     def checked(value: object, who: str, name: str) -> tuple[Any, ...]:
-        items = unpacked(value)
+        items = unpack(value)
         if not isinstance(items, list | tuple) or not items:
             raise InvalidInput(
                 f"{who}: {name} must be a sequence of one item or more; got {value!r}."
@@ -120,7 +120,7 @@ def one_or_each(check: Check) -> Check:
     """Return the check of one number for all columns of the data, or of one per column."""
 
     def checked(value: object, who: str, name: str) -> Any:
-        plain = unpacked(value)
+        plain = unpack(value)
         return (each(check) if isinstance(plain, list | tuple) else check)(plain, who, name)
 
     return checked

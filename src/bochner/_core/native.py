@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, from_numpy, taken
+from bochner._core.arrays import array_namespace, device, from_numpy, take
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -235,7 +235,7 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
         Z = xp.reshape(hadamard(Z), (n, blocks * p))
         if step == 0 and len(chains.orders):
             places = chains.orders.astype(np.int64) + p * np.arange(blocks)[:, None]
-            Z = taken(Z, places.reshape(-1), axis=1)
+            Z = take(Z, places.reshape(-1), axis=1)
         Z = Z * xp.reshape(diagonal, (1, blocks * p))
     return Z[:, : chains.m]
 

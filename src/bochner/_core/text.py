@@ -40,21 +40,21 @@ def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     # other facts say the same in words
     for_programs = ("raw_columns", "kernel_chosen", "precision", "seed", "rmse", "r_squared")
     pairs = [(name, value) for name, value in facts.items() if name not in for_programs]
-    lines = [(name, written(value)) for name, value in pairs if f"{name}_words" not in facts]
+    lines = [(name, as_text(value)) for name, value in pairs if f"{name}_words" not in facts]
     label = lambda name: name.removeprefix("n_").removesuffix("_words").replace("_", " ")
     return [(label(name), words) for name, words in lines if words]
 
 
-def written(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a fact as text: floats to four digits, at most MOST_ITEMS items of a list."""
     if value is None:
         return ""
     if hasattr(value, "tolist"):
-        return written(value.tolist())
+        return as_text(value.tolist())
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {written(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {as_text(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(written, value[:MOST_ITEMS])) + ", …" * (len(value) > MOST_ITEMS)
+        return ", ".join(map(as_text, value[:MOST_ITEMS])) + ", …" * (len(value) > MOST_ITEMS)
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)

@@ -15,7 +15,7 @@ from scipy.special import gammaln, logsumexp, xlogy
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float, Rows
-from bochner.certificates.pencil import required_rows, values_of
+from bochner.certificates.pencil import require_rows, values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
@@ -278,7 +278,7 @@ def _rahimi_recht(
 
 def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
     """Return two or more rows, checked, as a float64 NumPy array."""
-    return np.asarray(to_numpy(required_rows(who, X)), dtype=np.float64)
+    return np.asarray(to_numpy(require_rows(who, X)), dtype=np.float64)
 
 
 # --- The whole matrix: matrix Bernstein with the intrinsic dimension -----------------------------

@@ -267,7 +267,7 @@ def certify(
     e, penalty = measured["epsilon"], measured["alpha_measured"] * m / n
     halving = None
     if e > 0 and below:
-        errors = eigenvalues(pencil.whitened(pencil.factor(K, penalty), E))
+        errors = eigenvalues(pencil.whiten(pencil.factor(K, penalty), E))
         halving = D + max(1, int(np.sum(errors < -e / 2)))
     elif e > 0 and rest is not None and float(rest.sum()) <= SMALL_BIAS * e * penalty:
         halving = 4 * D  # the bias is at most Σ rest/penalty on the rows measured

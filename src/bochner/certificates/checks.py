@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import taken, to_numpy
+from bochner._core.arrays import take, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Others, Rows
 from bochner._core.text import TableResult
-from bochner.certificates.pencil import required_rows
+from bochner.certificates.pencil import require_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel, require_kernel
@@ -121,7 +121,7 @@ def _check(laws: Laws, phi: Any, kernel: Any, X: Float[np.ndarray, "n d"]) -> Ch
 def _sample(X: Rows, rng: np.random.Generator) -> Others:
     """Return at most 200 random rows in float64."""
     chosen = np.sort(rng.permutation(X.shape[0])[:200])
-    return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
+    return to_numpy(take(X, chosen, axis=0)).astype(np.float64)
 
 
 def _within(number: float, tolerance: float) -> Verdict:
@@ -254,7 +254,7 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
     require_kernel(kernel, "check_kernel")
     rng = stream(seed_of(random_state), "check_kernel")
     if X is not None:
-        rows = _sample(required_rows("check_kernel", X, 1), rng)
+        rows = _sample(require_rows("check_kernel", X, 1), rng)
     else:
         rows = rng.standard_normal((60, 3))
         try:
@@ -356,7 +356,7 @@ def check_features(
         )
     rng = stream(seed_of(random_state), "check_features")
     if X is not None:
-        rows = _sample(required_rows("check_features", X), rng)
+        rows = _sample(require_rows("check_features", X), rng)
     elif (d := getattr(phi, "n_inputs", None)) is not None:
         rows = rng.standard_normal((60, d))
     else:

@@ -18,9 +18,9 @@ from bochner._core.shapes import Array, Float, Rows
 from bochner._core.text import TableResult, axes_for
 from bochner._core.threads import one_thread
 from bochner.certificates import bounds
-from bochner.certificates.pencil import eigen, required_rows
+from bochner.certificates.pencil import eigen, require_rows
 from bochner.certificates.risks import cost_ends
-from bochner.errors import InvalidInput, UnsupportedKernel, attempted
+from bochner.errors import InvalidInput, UnsupportedKernel, attempt
 from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.composed import Compressed, Projected
 from bochner.features.fourier.fourier import Fourier
@@ -145,7 +145,7 @@ def compare(
     """
     require_kernel(kernel, "compare")
     width = integer(n_features, "compare", "n_features", 1)
-    X = required_rows("compare", X, 8)
+    X = require_rows("compare", X, 8)
     X = X if is_sparse(X) else to_numpy(X)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "compare", "n_sample", 2)
@@ -175,7 +175,7 @@ def all_methods(d: int) -> tuple[Method, ...]:
 def _row(method: Method, kernel: Kernel, ask: Request, X: Array, K: Array) -> Bunch:
     start = time.perf_counter()
     ask = replace(ask, n_features=width_of(method, ask.n_features))
-    phi = attempted(draw_map, method, kernel, ask)
+    phi = attempt(draw_map, method, kernel, ask)
     if isinstance(phi, InvalidInput):
         numbers = dict.fromkeys(NUMBERS, np.nan)
         return Bunch(method=method, n_features=0, **numbers, refused=str(phi))
@@ -363,7 +363,7 @@ def _entries(
         yield "Chebyshev, TensorSketch", bound_for(TensorSketch()), TensorSketch(), relative
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         products = Maclaurin("geometric")
-        bound = attempted(bound_for, products)
+        bound = attempt(bound_for, products)
         if isinstance(bound, bounds.Bound):  # the terms of its series fall
             yield "matrix Bernstein, Maclaurin", bound, products, operator
 
@@ -373,7 +373,7 @@ def _entries(
 
     theorems = {"lemma 7": bounds.zonal_bound, "theorems 11 and 12": bounds.ball_bound}
     for name, bound_of in theorems.items():
-        made = attempted(with_cut, bound_of)
+        made = attempt(with_cut, bound_of)
         if isinstance(made, tuple):  # of this kernel, and of degrees that can be summed
             zonal, cut = made
             radial = "optimal" if all(c.order == 1 for c in zonal.cuts) else "monomial"

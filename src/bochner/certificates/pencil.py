@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from bochner._core.arrays import as_matrix, in_float64, taken, to_numpy
+from bochner._core.arrays import as_matrix, in_float64, take, to_numpy
 from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.random import Seed, seed_of, stream
@@ -35,7 +35,7 @@ def sides(
     """
     L = factor(K, penalty)
     if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos, O(m³/3 + 600 m²)
-        values, vectors = eigh(whitened(L, E), check_finite=False)
+        values, vectors = eigh(whiten(L, E), check_finite=False)
         ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
     else:
         # SciPy's BLAS only: threads of alternating BLAS libraries wait for one another.
@@ -58,7 +58,7 @@ def factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
     return lower_factor(shifted)
 
 
-def whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
+def whiten(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return L⁻¹ E L⁻ᵀ."""
     return symmetric(solve_lower(L, solve_lower(L, E).T))
 
@@ -197,7 +197,7 @@ def distance(
 # --- The sample of a certificate: K and E = Z Zᵀ − K of m rows, in float64 ------------------------
 
 
-def required_rows(who: str, X: Any, least: int = 2) -> Rows:
+def require_rows(who: str, X: Any, least: int = 2) -> Rows:
     """Return X, checked; raise an error if it has fewer than ``least`` rows."""
     X = as_matrix(X, who)
     if X.shape[0] < least:
@@ -208,9 +208,9 @@ def required_rows(who: str, X: Any, least: int = 2) -> Rows:
 
 def rows_of(X: Any, n_sample: int, random_state: Seed) -> Others:
     """Return at most ``n_sample`` random rows of X, checked, in random order."""
-    X = required_rows("certify", X)
+    X = require_rows("certify", X)
     chosen = stream(seed_of(random_state), "certificate").permutation(X.shape[0])[:n_sample]
-    return taken(X, chosen, axis=0)
+    return take(X, chosen, axis=0)
 
 
 def sample(
@@ -385,7 +385,7 @@ def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray,
     """Yield the features of a block of rows at a time, in float64."""
     if not isinstance(phi, FeatureMap):
         raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
-    X = required_rows(who, X, 1)
+    X = require_rows(who, X, 1)
     for start in range(0, X.shape[0], BLOCK):
         yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from bochner._core.arrays import as_array, as_matrix, taken, to_numpy
+from bochner._core.arrays import as_array, as_matrix, take, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import integer, nonnegative, positive
 from bochner._core.random import Seed, seed_of, stream
@@ -157,7 +157,7 @@ def risk(
     y = y.reshape(n, -1)
     if n > n_sample:
         chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
-        X, y = taken(X, chosen, axis=0), y[chosen]
+        X, y = take(X, chosen, axis=0), y[chosen]
     y = y - y.mean(axis=0)
     (K, E, D), m = sample(phi, X, kernel), len(y)
     penalty = alpha * m / n

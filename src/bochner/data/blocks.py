@@ -342,7 +342,7 @@ class Blocks:
         """
         return self.watch(Bar(self))
 
-    def changed(self, change: Callable[[Block], Block]) -> "Blocks":
+    def map(self, change: Callable[[Block], Block]) -> "Blocks":
         """Return the same blocks, each replaced by ``change(block)`` after earlier changes."""
         return replace(self, changes=(*self.changes, change))
 
@@ -356,20 +356,20 @@ class Blocks:
             rows = part(targets, slice(block.start, block.start + block.X.shape[0]))
             return block._replace(y=rows.y, w=rows.w)
 
-        return self.changed(replace_targets)
+        return self.map(replace_targets)
 
-    def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
+    def recode(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
-        return self.changed(lambda block: block._replace(y=code(block.y)))
+        return self.map(lambda block: block._replace(y=code(block.y)))
 
-    def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
+    def reweigh(self, weigh: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with weights multiplied by ``weigh(y)``."""
 
         def multiply(block: Block) -> Block:
             factors = weigh(block.y)
             return block._replace(w=factors if block.w is None else block.w * factors)
 
-        return replace(self.changed(multiply), weigh=weigh)
+        return replace(self.map(multiply), weigh=weigh)
 
     def cells(self) -> "Blocks":
         """Return the same rows of a table before they are encoded; arrays are unchanged."""

@@ -48,7 +48,7 @@ class CellSums:
             sums={j: total + other.sums[j] for j, total in self.sums.items()},
         )
 
-    def sampled(self, j: int) -> Float[Array, " m"]:
+    def sample_cells(self, j: int) -> Float[Array, " m"]:
         """Return the cells of column j in the sample, without missing ones."""
         cells = self.sample.X[:, j]
         finite = cells[np.isfinite(cells)]
@@ -175,11 +175,11 @@ def _encoder(draft: Encoder, j: int, cells: CellSums) -> Encoder | str:
     gaps = bool(cells.missing[j])
     if isinstance(draft, Levels) and not draft.is_ordered:
         return _of_levels(draft, j, cells, gaps)
-    middle = float(np.median(cells.sampled(j)))
+    middle = float(np.median(cells.sample_cells(j)))
     if isinstance(draft, Levels):
         return ordinal(draft.name, draft.levels, middle / max(1, len(draft.levels) - 1), gaps)
     if isinstance(draft, Times):
-        parts = parts_for(cells.sampled(j), "trend" not in draft.parts)
+        parts = parts_for(cells.sample_cells(j), "trend" not in draft.parts)
         return replace(draft, parts=parts, origin=middle, fill=middle, indicator=gaps)
     assert isinstance(draft, Numbers)
     return replace(draft, fill=middle, indicator=gaps)

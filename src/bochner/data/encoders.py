@@ -52,11 +52,11 @@ class Encoder(ABC):
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X, (n, p), of cells (n,)."""
-        columns = self._encoded(cells)
+        columns = self._encode(cells)
         return np.column_stack([columns, np.isnan(cells)]) if self.indicator else columns
 
     @abstractmethod
-    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+    def _encode(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X without the indicator."""
 
     def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
@@ -81,7 +81,7 @@ class Numbers(Encoder):
     def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
         return numbers_of(self.name, column, np.dtype(np.float64), where, self.comma)
 
-    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+    def _encode(self, cells: np.ndarray) -> np.ndarray:
         gaps = np.isnan(cells)
         return (np.where(gaps, self.fill, cells) if gaps.any() else cells)[:, None]
 
@@ -143,7 +143,7 @@ class Levels(Encoder):
         rows = np.where(cells < 0, len(self.levels) + 1, cells)
         return np.where(np.isnan(cells), len(self.levels), rows).astype(np.intp)
 
-    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+    def _encode(self, cells: np.ndarray) -> np.ndarray:
         return self.rows.take(self.places(cells), axis=0)
 
     def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
@@ -227,7 +227,7 @@ class Times(Encoder):
         read = partial(seconds_of, form=form)
         return _by_text(self.name, column, read, f"times as {form}", where)
 
-    def _encoded(self, cells: np.ndarray) -> np.ndarray:
+    def _encode(self, cells: np.ndarray) -> np.ndarray:
         seconds = np.where(np.isnan(cells), self.fill, cells)
         return np.column_stack(self.columns(seconds))
 

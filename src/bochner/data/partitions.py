@@ -123,7 +123,7 @@ def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:
     return table.assign(**columns)
 
 
-def _dask_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+def _map_dask(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return ``call(rows)`` of each partition as a dask Series, DataFrame or Array."""
     is_array = hasattr(table, "rechunk")
     with warnings.catch_warnings():
@@ -168,7 +168,7 @@ def _ray_readers(table: Any) -> list[Reader]:
     return readers_of(partitions, keys, arrow_columns(schema, label), label)
 
 
-def _ray_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+def _map_ray(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return the dataset with the results of ``call`` on its batches as additional columns."""
     more = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
     return table.map_batches(more, batch_format="pyarrow")
@@ -203,7 +203,7 @@ def _spark_readers(table: Any) -> list[Reader]:
     return readers_of(partitions, keys, columns, label)
 
 
-def _spark_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+def _map_spark(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return the data frame with the results of ``call`` as additional columns."""
     pyarrow = package("pyarrow", "predict")
     types = package("pyspark.sql.pandas.types", "predict")
@@ -244,7 +244,7 @@ def table_of(streams: list[bytes]) -> Any:
 READERS = {"dask": _dask_readers, "ray": _ray_readers, "pyspark": _spark_readers}
 
 #: Functions that apply a function to each partition of a table or array; results have a name.
-MAPPED = {"dask": _dask_mapped, "ray": _ray_mapped, "pyspark": _spark_mapped}
+MAPPED = {"dask": _map_dask, "ray": _map_ray, "pyspark": _map_spark}
 
 
 def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:

@@ -13,9 +13,9 @@ from bochner._core.arrays import (
     array_namespace,
     as_array,
     as_floating,
+    concat,
     is_sparse,
-    joined,
-    taken,
+    take,
     to_numpy,
 )
 from bochner._core.checks import LARGEST
@@ -142,8 +142,8 @@ def part(piece: Any, rows: slice | np.ndarray) -> Piece:
     if isinstance(rows, slice):
         X = X[rows] if is_sparse(X) else X[rows, ...]
         return Piece(X, None if y is None else y[rows, ...], None if w is None else w[rows])
-    y = None if y is None else taken(y, rows, axis=0)
-    return Piece(taken(X, rows, axis=0), y, None if w is None else taken(w, rows, axis=0))
+    y = None if y is None else take(y, rows, axis=0)
+    return Piece(take(X, rows, axis=0), y, None if w is None else take(w, rows, axis=0))
 
 
 def join(pieces: Sequence[Any]) -> Piece:
@@ -151,7 +151,7 @@ def join(pieces: Sequence[Any]) -> Piece:
     if len(pieces) == 1:
         return Piece(pieces[0].X, pieces[0].y, pieces[0].w)
     columns = zip(*((piece.X, piece.y, piece.w) for piece in pieces), strict=True)
-    return Piece(*(None if column[0] is None else joined(column) for column in columns))
+    return Piece(*(None if column[0] is None else concat(column) for column in columns))
 
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
@@ -398,7 +398,7 @@ def form_of(piece: Piece) -> str:
     return f"{kind}, {targets}, {weights}"
 
 
-def required_targets(who: str, y: Any) -> Any:
+def require_targets(who: str, y: Any) -> Any:
     """Return ``y``, targets or their shape; raise an error if it is None."""
     if y is None:
         raise InvalidInput(

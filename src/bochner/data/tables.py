@@ -192,7 +192,7 @@ class Tables(Source):
         parts, before = [], 0
         for reader in self.readers:
             count = reader.n_rows or 0
-            gaps = within(reader.absent, reader.first, count) - reader.first
+            gaps = between(reader.absent, reader.first, count) - reader.first
             rows = count - len(gaps)
             low, high = max(start - before, 0), min(stop - before, rows)
             if low < high:
@@ -297,7 +297,7 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
         )
 
 
-def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
+def between(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
     """Return those of ascending ``numbers`` that are in [first, first + count)."""
     return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
 
@@ -305,7 +305,7 @@ def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
 def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
     """Return a frame, which begins with row ``start``, without absent rows; and its row numbers."""
     count = frame.num_rows
-    numbers, gaps = range(start, start + count), within(absent, start, count)
+    numbers, gaps = range(start, start + count), between(absent, start, count)
     if not len(gaps):
         return frame, numbers
     kept = np.setdiff1d(np.asarray(numbers), gaps, assume_unique=True)

@@ -1,6 +1,6 @@
 """An ONNX graph, and arrays that record operations as nodes of the graph.
 
-Kernels and maps are functions of arrays of any library. Called with a :class:`Traced` array
+Kernels and maps are functions of arrays of any library. Called with a :class:`Symbol`
 instead of rows, they record their formula as a graph for any number of rows. Code that reads
 values, such as a choice between two formulas, has no graph and raises an error. Values are assumed
 to be finite.
@@ -73,7 +73,7 @@ def _in_numpy(*_: Any, **__: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Traced(NDArrayOperatorsMixin):
+class Symbol(NDArrayOperatorsMixin):
     """Output of a node of a graph, as an array; operators are functions of the graph."""
 
     graph: "Graph"
@@ -91,7 +91,7 @@ class Traced(NDArrayOperatorsMixin):
         return len(self.shape)
 
     @property
-    def T(self) -> "Traced":
+    def T(self) -> "Symbol":
         return self.graph.permute_dims(self, (1, 0))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -108,7 +108,7 @@ class Traced(NDArrayOperatorsMixin):
 
     __hash__ = object.__hash__  # which the == of the mixin removes
 
-    def __getitem__(self, key: Any) -> "Traced":
+    def __getitem__(self, key: Any) -> "Symbol":
         """Return slices, single entries (which lose their axis) and new axes."""
         keys, full = list(key) if isinstance(key, tuple) else [key], slice(None)
         place = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
@@ -140,13 +140,13 @@ class Traced(NDArrayOperatorsMixin):
         for op, numbers in (("Squeeze", single), ("Unsqueeze", new_axes)):
             if numbers:
                 name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
-        return Traced(graph, name, tuple(sizes), self.dtype)
+        return Symbol(graph, name, tuple(sizes), self.dtype)
 
 
 def _elementwise(op: str, dtype: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:
     """Return the elementwise function of one or two arrays for an operator of ONNX."""
 
-    def function(self: "Graph", *arrays: Any) -> Traced:
+    def function(self: "Graph", *arrays: Any) -> Symbol:
         inputs = self._in_one_type(*arrays)
         shape = _broadcast(*(a.shape for a in inputs))
         return self._of(op, inputs, shape, dtype or inputs[0].dtype, **attributes)
@@ -157,11 +157,11 @@ def _elementwise(op: str, dtype: np.dtype | None = None, **attributes: Any) -> C
 def _reduction(op: str) -> Callable[..., Any]:
     def function(
         self: "Graph",
-        a: Traced,
+        a: Symbol,
         axis: int | tuple[int, ...] | None = None,
         keepdims: bool = False,
         dtype: Any = None,  # noqa: ARG001  always float64
-    ) -> Traced:
+    ) -> Symbol:
         numbers = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
         axes = sorted(i % a.ndim for i in numbers)
         if _free([a.shape[i] for i in axes]):
@@ -194,12 +194,12 @@ class Graph:
         self._inputs: dict[str, Any] = {}
         self.transposes: dict[str, str] = {}  # names of transposes, and of their matrices
 
-    def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> "Traced":
+    def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> "Symbol":
         """Add and return an input of ``columns`` columns and any number of rows."""
         self._inputs[name] = self._onnx.helper.make_tensor_value_info(
             name, self.element(dtype), ["rows", columns], text
         )
-        return Traced(self, name, (ANY, columns), dtype)
+        return Symbol(self, name, (ANY, columns), dtype)
 
     def node(self, op: str, *inputs: str, also: int = 0, **attributes: Any) -> str:
         """Add a node and return the name of its first output."""
@@ -219,7 +219,7 @@ class Graph:
             self._constants[key] = self._onnx.numpy_helper.from_array(A, name)
         return self._constants[key].name
 
-    def model(self, name: str, outputs: Mapping[str, "Traced"]) -> Any:
+    def model(self, name: str, outputs: Mapping[str, "Symbol"]) -> Any:
         """Return the model with these outputs, checked by onnx; each has one row per input row."""
         helper = self._onnx.helper
         nodes = [helper.make_node("Identity", [value.name], [n]) for n, value in outputs.items()]
@@ -268,22 +268,22 @@ class Graph:
 
     # --- making arrays ---------------------------------------------------------------------------
 
-    def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Traced:
-        """Return a constant; traced arrays as they are."""
-        if isinstance(values, Traced):
+    def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Symbol:
+        """Return a constant; symbolic arrays as they are."""
+        if isinstance(values, Symbol):
             return values
         A = np.asarray(values, dtype)
         A = A.astype(_STORED.get(A.dtype.kind, A.dtype))
-        return Traced(self, self.constant(A), A.shape, A.dtype)
+        return Symbol(self, self.constant(A), A.shape, A.dtype)
 
-    def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:
+    def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Symbol:
         """Return an array filled with one number; the number of rows is symbolic."""
         shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
         if not _free(shape):
             return self.asarray(np.full(shape, float(value)))
         return self.spread(self.asarray(float(value)), shape)
 
-    def spread(self, a: Traced, shape: tuple[int, ...]) -> Traced:
+    def spread(self, a: Symbol, shape: tuple[int, ...]) -> Symbol:
         """Return ``a`` broadcast to a shape that contains the symbolic number of rows."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("numbers that are the same for several copies of the rows")
@@ -291,7 +291,7 @@ class Graph:
         rows = self.node("Shape", first, start=0, end=1)  # all inputs have as many rows
         sizes = [rows if _free([s]) else self.constant([s]) for s in shape]
         target = self.node("Concat", *sizes, axis=0)
-        return Traced(self, self.node("Expand", a.name, target), shape, a.dtype)
+        return Symbol(self, self.node("Expand", a.name, target), shape, a.dtype)
 
     zeros, ones = partialmethod(full, value=0.0), partialmethod(full, value=1.0)
     full_like = lambda self, a, value: self.full(a.shape, value)
@@ -299,7 +299,7 @@ class Graph:
     ones_like = lambda self, a: self.full(a.shape, 1.0)
     eye = lambda self, n, **_: self.asarray(np.eye(n))
 
-    def astype(self, a: Traced, dtype: Any, copy: Any = False) -> Traced:
+    def astype(self, a: Symbol, dtype: Any, copy: Any = False) -> Symbol:
         """Return ``a`` as numbers of this type."""
         dtype = np.dtype(dtype)
         if a.dtype == dtype:
@@ -330,35 +330,35 @@ class Graph:
     asin = lambda self, a: self.atan2(a, self.sqrt(1.0 - a * a))
     isfinite = lambda *_: True  # rows are assumed finite
 
-    def log1p(self, a: Traced) -> Traced:
+    def log1p(self, a: Symbol) -> Symbol:
         """Return log(1 + a) by Kahan's formula, which corrects the rounding of 1 + a."""
         total = a + 1.0
         rounded = total - 1.0
         is_zero = rounded == 0.0
         return self.where(is_zero, a, self.log(total) * a / self.where(is_zero, 1.0, rounded))
 
-    def atan2(self, y: Traced, x: Traced) -> Traced:
+    def atan2(self, y: Symbol, x: Symbol) -> Symbol:
         """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by its tangent."""
         rough = self.astype(y / x, np.float32)
         a = self.astype(self._of("Atan", [rough], rough.shape, rough.dtype), FLOAT)
         sin, cos = self.sin(a), self.cos(a)
         return a + (y * cos - x * sin) / (x * cos + y * sin)
 
-    def clip(self, a: Traced, min: Any = None, max: Any = None) -> Traced:
+    def clip(self, a: Symbol, min: Any = None, max: Any = None) -> Symbol:
         a = a if min is None else self.maximum(a, min)
         return a if max is None else self.minimum(a, max)
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
-        if not isinstance(condition, Traced):  # a condition on finite numbers
+        if not isinstance(condition, Symbol):  # a condition on finite numbers
             return a if condition else b
         parts = [condition, *self._in_one_type(a, b)]
         return self._of("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
 
-    all = any = lambda _, condition: _by_value() if isinstance(condition, Traced) else condition
+    all = any = lambda _, condition: _by_value() if isinstance(condition, Symbol) else condition
 
     # --- products and sums -----------------------------------------------------------------------
 
-    def matmul(self, a: Any, b: Any) -> Traced:
+    def matmul(self, a: Any, b: Any) -> Symbol:
         a, b = self._in_one_type(a, b)
         flags = [int(matrix.name in self.transposes) for matrix in (a, b)]
         if any(flags) and a.ndim == b.ndim == 2:  # onnxruntime to 1.22 fails otherwise
@@ -367,13 +367,13 @@ class Graph:
         else:
             name = self.node("MatMul", a.name, b.name)
         if b.ndim == 1:
-            return Traced(self, name, a.shape[:-1], a.dtype)
+            return Symbol(self, name, a.shape[:-1], a.dtype)
         stack = _broadcast(a.shape[:-2], b.shape[:-2])
-        return Traced(self, name, (*stack, a.shape[-2], b.shape[-1]), a.dtype)
+        return Symbol(self, name, (*stack, a.shape[-2], b.shape[-1]), a.dtype)
 
     sum, max, min = map(_reduction, ("ReduceSum", "ReduceMax", "ReduceMin"))
 
-    def prod(self, a: Traced, axis: int) -> Traced:
+    def prod(self, a: Symbol, axis: int) -> Symbol:
         axis %= a.ndim
         parts = ((*[slice(None)] * axis, i) for i in range(a.shape[axis]))
         return reduce(self.multiply, (a[part] for part in parts))
@@ -382,18 +382,18 @@ class Graph:
     argmax = lambda self, a, axis: self._of("ArgMax", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
     argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
 
-    def sort(self, a: Traced, axis: int = -1) -> Traced:
+    def sort(self, a: Symbol, axis: int = -1) -> Symbol:
         """Return each row in rising order."""
         count = self.asarray(np.array([a.shape[1]], np.int64))
         return self._of("TopK", [a, count], a.shape, a.dtype, also=1, axis=1, largest=0)
 
     # --- shapes ----------------------------------------------------------------------------------
 
-    def permute_dims(self, a: Traced, axes: Sequence[int]) -> Traced:
+    def permute_dims(self, a: Symbol, axes: Sequence[int]) -> Symbol:
         shape = tuple(a.shape[i] for i in axes)
         return self._of("Transpose", [a], shape, a.dtype, perm=list(axes))
 
-    def reshape(self, a: Traced, shape: Sequence[int]) -> Traced:
+    def reshape(self, a: Symbol, shape: Sequence[int]) -> Symbol:
         """Return the same numbers in another shape; the number of rows stays symbolic."""
         shape = tuple(shape) if _free(a.shape) else tuple(int(s) for s in shape)
         if _free(a.shape) and not _free(shape):
@@ -401,7 +401,7 @@ class Graph:
         sizes = self.asarray(np.array([-1 if _free([s]) else s for s in shape], np.int64))
         return self._of("Reshape", [a, sizes], shape, a.dtype)
 
-    def concat(self, arrays: Sequence[Any], axis: int = 0) -> Traced:
+    def concat(self, arrays: Sequence[Any], axis: int = 0) -> Symbol:
         """Return arrays side by side; an array without a row axis is repeated for each row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
@@ -415,16 +415,16 @@ class Graph:
             parts = [p if _free(p.shape) else self.spread(p, with_size(size)) for p, size in pairs]
         return self._of("Concat", parts, with_size(sum(sizes)), parts[0].dtype, axis=axis)
 
-    def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:
+    def stack(self, arrays: Sequence[Symbol], axis: int = 0) -> Symbol:
         axis %= arrays[0].ndim + 1
         return self.concat([a[(*[slice(None)] * axis, None)] for a in arrays], axis)
 
-    def searchsorted(self, a: Any, values: Any) -> Traced:
+    def searchsorted(self, a: Any, values: Any) -> Symbol:
         """Return how many of the numbers of ``a`` are below each value."""
         below = self.asarray(a) < self.asarray(values)[..., None]
         return self.sum(self.astype(below, INTEGER), axis=-1)
 
-    def take(self, a: Any, places: Any, axis: int = 0) -> Traced:
+    def take(self, a: Any, places: Any, axis: int = 0) -> Symbol:
         a, places = self.asarray(a), self.asarray(places)
         if _free([a.shape[axis]]):
             raise Unwritable("to choose rows by their number")
@@ -432,12 +432,12 @@ class Graph:
         return self._of("Gather", [a, places], shape, a.dtype, axis=axis)
 
     def _of(
-        self, op: str, inputs: Sequence[Traced], shape: Any, dtype: np.dtype, **attributes: Any
-    ) -> Traced:
+        self, op: str, inputs: Sequence[Symbol], shape: Any, dtype: np.dtype, **attributes: Any
+    ) -> Symbol:
         name = self.node(op, *(a.name for a in inputs), **attributes)
-        return Traced(self, name, shape, dtype)
+        return Symbol(self, name, shape, dtype)
 
-    def _in_one_type(self, *values: Any) -> list[Traced]:
+    def _in_one_type(self, *values: Any) -> list[Symbol]:
         """Return the values as arrays of one type."""
         arrays = list(map(self.asarray, values))
         same = len({a.dtype for a in arrays}) == 1

@@ -14,7 +14,7 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, Rows, Traced, Unwritable
+from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, Rows, Symbol, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
@@ -125,11 +125,11 @@ def to_onnx(
 # --- Inputs of a graph: one matrix of numbers, or columns of numbers, text and times --------------
 
 
-def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
+def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Symbol:
     """Add the inputs of a graph, and return the numeric columns that they become."""
     schema = inputs.schema
 
-    def matrix(columns: int, text: str) -> Traced:
+    def matrix(columns: int, text: str) -> Symbol:
         return graph.astype(graph.input("X", dtype, columns, f"rows of {columns} {text}"), FLOAT)
 
     if schema is None or schema.features_only() == Schema(schema.columns):
@@ -144,7 +144,7 @@ def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
     return graph.concat(parts, axis=1)
 
 
-def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
+def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Symbol:
     """Return the cells of a column: numbers, seconds, or places of texts among its levels.
 
     A missing value has the place after the last level, an unseen value the place after that.
@@ -163,10 +163,10 @@ def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
         values_int64s=list(range(len(keys))),
         default_int64=len(encoder.levels) + 1,
     )
-    return Traced(graph, place, (ANY, 1), INTEGER)
+    return Symbol(graph, place, (ANY, 1), INTEGER)
 
 
-def _columns(encoder: Encoder, cells: Traced) -> Traced:
+def _columns(encoder: Encoder, cells: Symbol) -> Symbol:
     """Return the numeric columns that encode the cells of one column."""
     xp = cells.graph
     if isinstance(encoder, Levels):
@@ -180,12 +180,12 @@ def _columns(encoder: Encoder, cells: Traced) -> Traced:
     return xp.concat([*columns, *[xp.astype(missing, FLOAT)] * encoder.indicator], axis=1)
 
 
-# --- Outputs for traced rows, by name ------------------------------------------------------------
+# --- Outputs for symbolic rows, by name -----------------------------------------------------------
 
-Outputs = dict[str, Traced]
+Outputs = dict[str, Symbol]
 
 
-def outputs(model: Any, X: Traced) -> Outputs:
+def outputs(model: Any, X: Symbol) -> Outputs:
     """Return the outputs of a map or learner for rows X, by name."""
     if isinstance(model, FeatureMap):
         return {"features": model.features(X)}
@@ -207,7 +207,7 @@ def outputs(model: Any, X: Traced) -> Outputs:
     return model._outputs_of(f)
 
 
-def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
+def _leaves(rows: LeafRows, X: Symbol) -> Iterator[tuple[int, Any]]:
     """Yield the number of each leaf of a tree, with an indicator column of its rows."""
     xp, tree = X.graph, rows.tree
     kernel, X = rows.chosen.kernel.unwrap(X)
@@ -228,7 +228,7 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
 # --- Gaussian processes --------------------------------------------------------------------------
 
 
-def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
+def _of_process(fit: ProcessFit, X: Symbol) -> Outputs:
     xp = X.graph
     match fit.law:
         case FeatureProcess() as law:

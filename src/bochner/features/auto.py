@@ -14,7 +14,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
 from bochner._core.text import HtmlResult, html_table, paragraph
-from bochner.errors import InvalidInput, UnsupportedKernel, attempted
+from bochner.errors import InvalidInput, UnsupportedKernel, attempt
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of
@@ -264,7 +264,7 @@ def _candidates(
     for number, option in enumerate(options, start=1):
         progress("Comparing features: method", str(option), number, len(options))
         narrow = replace(ask, n_features=width_of(option, ask.n_features))
-        phi = attempted(draw, option, kernel, narrow)
+        phi = attempt(draw, option, kernel, narrow)
         if isinstance(phi, InvalidInput):
             refused.append(phi)
             continue

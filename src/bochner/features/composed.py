@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from bochner._core import arrays
-from bochner._core.arrays import array_namespace, dense, moved, slices, taken
+from bochner._core.arrays import adapt, array_namespace, dense, slices, take
 from bochner._core.checks import Counted, word
 from bochner._core.native import signed_walsh
 from bochner._core.shapes import Array, Float, Int
@@ -169,9 +169,9 @@ class SketchedProduct(FeatureMap):
         return Z
 
     def _sample_products(self, left: Float[Array, "n D1"], right: Float[Array, "n D2"]) -> Array:
-        first = taken(signed_walsh(left, self.left_signs), self.rows[0], axis=1)
+        first = take(signed_walsh(left, self.left_signs), self.rows[0], axis=1)
         first *= self.n_features**-0.5
-        first *= taken(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
+        first *= take(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
         return first
 
 
@@ -436,17 +436,17 @@ class ProjectedMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         def transform(X: Float[Array, "n d"]) -> Float[Array, "n D"]:
             P, V = self.projection, self.directions
-            Z = self.inner.features(X if P is None else X @ moved(P, like=X))
+            Z = self.inner.features(X if P is None else X @ adapt(P, like=X))
             return Z if V is None else times(Z, V)
 
         return with_far_rows(self, X, transform)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         P, V = self.projection, self.directions
-        C = C if V is None else C @ moved(V.T, like=X)
+        C = C if V is None else C @ adapt(V.T, like=X)
         if P is None:
             return self.inner.pullback(X, C)
-        return self.inner.pullback(X @ moved(P, like=X), C) @ moved(P.T, like=X)
+        return self.inner.pullback(X @ adapt(P, like=X), C) @ adapt(P.T, like=X)
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ class FeatureMap(ABC):
     ) -> Float[Array, "n d t"]:
         """Return the gradient of φ(x)·β for each checked row x and each column β of ``coef``."""
         xp, shape = arrays.array_namespace(X), (X.shape[0], self.n_features)
-        columns = (xp.broadcast_to(arrays.moved(beta, like=X), shape) for beta in coef.T)
+        columns = (xp.broadcast_to(arrays.adapt(beta, like=X), shape) for beta in coef.T)
         return xp.stack([self.pullback(X, C) for C in columns], axis=2)
 
     def _check_rows(self, X: Tabular) -> Float[Array, "n d"]:
@@ -320,7 +320,7 @@ def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]
     """Return A W in the library and dtype of A."""
     if isinstance(A, np.ndarray):
         return product(A, W)
-    return A @ arrays.moved(W, like=A)
+    return A @ arrays.adapt(W, like=A)
 
 
 def in_double(X: Array) -> tuple[Any, Array]:

@@ -17,7 +17,7 @@ from typing import Annotated, get_args
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, device, is_sparse, moved, taken
+from bochner._core.arrays import adapt, array_namespace, dense, device, is_sparse, take
 from bochner._core.checks import MaybeSwitch, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
@@ -235,7 +235,7 @@ class NeuralMap(FeatureMap):
             if self.steps:
                 V = self.steps[h]
                 transform = signed_walsh(_concatenate_scaled(tangent, _weights(h)), self.signs[h])
-                picks = taken(transform, self.picks[h], axis=1)
+                picks = take(transform, self.picks[h], axis=1)
                 tangent += [A, xp.sign(times(below, V)) * picks * (2 * V.shape[1]) ** -0.5]
             if not self.steps or h + 1 < len(self.ramps):  # not used after the last layer
                 below = xp.concat([0.5**0.5 * below, A], axis=1)
@@ -354,13 +354,13 @@ class PositiveMap(FeatureMap):
         return self.frequencies.shape[1] * (2 if self.form == "hyperbolic" else 1)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        projected = X @ moved(self.frequencies, like=X)
+        projected = X @ adapt(self.frequencies, like=X)
         xp = array_namespace(projected)
         if is_sparse(X):
             sums = X.multiply(X).tocsr().astype(np.float64) @ (self.scales**2)[:, None]
         else:
             wide = xp.astype(X, xp.float64)
-            sums = (wide * wide) @ moved(self.scales**2, like=wide)[:, None]
+            sums = (wide * wide) @ adapt(self.scales**2, like=wide)[:, None]
         # −c|s ∘ x|² − ½ log D, (n, 1), summed in float64
         offset = xp.astype(-self.half * sums - 0.5 * math.log(self.n_features), projected.dtype)
         if self.form == "plain":
@@ -377,8 +377,8 @@ class PositiveMap(FeatureMap):
         M, m = C * self.features(X), self.frequencies.shape[1]
         total = array_namespace(M).sum(M, axis=1)[:, None]
         signed = M if self.form == "plain" else M[:, :m] - M[:, m:]
-        shrinking = moved(2 * self.half * self.scales**2, like=X) * X * total
-        return signed @ moved(self.frequencies.T, like=X) - shrinking
+        shrinking = adapt(2 * self.half * self.scales**2, like=X) * X * total
+        return signed @ adapt(self.frequencies.T, like=X) - shrinking
 
 
 def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Request) -> PositiveMap:

@@ -398,20 +398,20 @@ class NystromMap(FeatureMap):
         return self if jitter == self.jitter else replace(self, jitter=jitter, roots={})
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        C = self.kernel.evaluate(X, arrays.moved(self.landmarks, like=X))
+        C = self.kernel.evaluate(X, arrays.adapt(self.landmarks, like=X))
         return self.whiten(C, arrays.precision(C)) if self.whitened else C
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if self.whitened:
-            C = C @ arrays.moved(self.root(arrays.precision(X)).T, like=X)
-        return self.kernel.pullback(X, arrays.moved(self.landmarks, like=X), C)
+            C = C @ arrays.adapt(self.root(arrays.precision(X)).T, like=X)
+        return self.kernel.pullback(X, arrays.adapt(self.landmarks, like=X), C)
 
     def whiten(self, C: Float[Array, "n D"], dtype: np.dtype) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ by the root of this precision; a NumPy array C is overwritten."""
         root = self.root(dtype)
         if isinstance(C, np.ndarray):
             return triangular_product(C, root.T)
-        return C @ arrays.moved(root, like=C)
+        return C @ arrays.adapt(root, like=C)
 
 
 @dataclass(frozen=True, eq=False)

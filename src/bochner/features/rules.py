@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import as_matrix, is_sparse, moved, slices, to_numpy
+from bochner._core.arrays import adapt, as_matrix, is_sparse, slices, to_numpy
 from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import integer, require_room
 from bochner._core.names import WORDS, suggest_object
 from bochner._core.native import power_of_two
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel, attempted
+from bochner.errors import InvalidInput, UnsupportedKernel, attempt
 from bochner.features import composed, networks, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
@@ -116,7 +116,7 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
     if all(phi.below_kernel for phi in maps):
         root = int(max(left, 1) ** (1 / max(others, 1)) + 1e-9)
         even = max(root - root % method.granularity, method.granularity)
-        narrow = attempted(draw_factors, even)  # fails if exact parts of a factor are wider
+        narrow = attempt(draw_factors, even)  # fails if exact parts of a factor are wider
         if isinstance(narrow, tuple) and prod(phi.n_features for phi in narrow) <= ask.n_features:
             return _tensor(kernel, narrow)
     return _draw_sketch(kernel, maps, ask)
@@ -174,7 +174,7 @@ def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) ->
         rows = ask.rows('Projected(how="pca")', "principal axes")
         P = composed.axes_of_rows(rows, scales, plain.spectral(d) is not None, size)
     P = np.ascontiguousarray(scales[:, None] * P)
-    X = None if ask.X is None else ask.X @ moved(P, like=ask.X)
+    X = None if ask.X is None else ask.X @ adapt(P, like=ask.X)
     inner = draw_map(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
     return composed.ProjectedMap(kernel, inner, P)
 
@@ -496,7 +496,7 @@ def draw(
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return the map of all features of a kernel with at most 2²⁰; refuse other kernels."""
     ask = Request(n_inputs, sketch.MOST_EXACT, 0)
-    phi = attempted(draw_map, products.Explicit(), kernel, ask)
+    phi = attempt(draw_map, products.Explicit(), kernel, ask)
     if isinstance(phi, FeatureMap) and phi.n_features <= ask.n_features and phi.below_kernel:
         return phi
     raise UnsupportedKernel(

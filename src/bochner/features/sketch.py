@@ -78,7 +78,7 @@ def unit_rows(
             column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
             scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
     else:
-        scaled = X if (scales == 1).all() else X * arrays.moved(scales, like=X)[None, :]
+        scaled = X if (scales == 1).all() else X * arrays.adapt(scales, like=X)[None, :]
         if constant:
             xp = arrays.array_namespace(X)
             scaled = xp.concat([scaled, X[:, :1] * 0 + constant], axis=1)
@@ -107,9 +107,9 @@ class Terms:
         """Return directions, (n, d), the weight of each power, (n, k), and the exact features."""
         U, lengths = unit_rows(X, self.scales, self.constant)
         xp = arrays.array_namespace(lengths)
-        degrees = arrays.moved(self.degrees.astype(np.float64), like=lengths)
+        degrees = arrays.adapt(self.degrees.astype(np.float64), like=lengths)
         exponents = degrees[None, :] * xp.log(lengths)[:, None]
-        exponents = exponents + arrays.moved(self.logs, like=lengths)[None, :]
+        exponents = exponents + arrays.adapt(self.logs, like=lengths)[None, :]
         if self.gaussian:  # one exponent in float64
             exponents = exponents - 0.5 * (lengths * lengths)[:, None]
         with np.errstate(over="ignore", under="ignore"):
@@ -340,9 +340,9 @@ class MaclaurinMap(FeatureMap):
         U, weights, parts = self.terms.split(X)
         start = 0
         for i, size in enumerate(self.counts.tolist(), start=self.terms.exact):
-            product = weights[:, i : i + 1] * arrays.moved(np.ones((1, size)), like=weights)
+            product = weights[:, i : i + 1] * arrays.adapt(np.ones((1, size)), like=weights)
             for _ in range(self.terms.degrees[i]):
-                signs = arrays.moved(self.signs[:, start : start + size], like=U)
+                signs = arrays.adapt(self.signs[:, start : start + size], like=U)
                 product, start = product * (U @ signs), start + size
             parts.append(product)
         return arrays.array_namespace(weights).concat(parts, axis=1)
@@ -421,7 +421,7 @@ class SketchMap(FeatureMap):
                 start += block.width
 
         side_by_side([partial(fill, part) for part in parts], most=len(parts))
-        return arrays.moved(Z, like=X)
+        return arrays.adapt(Z, like=X)
 
 
 @dataclass(frozen=True, eq=False)

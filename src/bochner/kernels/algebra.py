@@ -12,7 +12,7 @@ import numpy as np
 
 from bochner._core import arrays
 from bochner._core.blas import mirror
-from bochner._core.checks import each, finite, integers, optional, unpacked
+from bochner._core.checks import each, finite, integers, optional, unpack
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances, spectral
@@ -121,7 +121,7 @@ class Custom(Kernel):
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
         blocks = (X[rows, :] for rows in arrays.slices(max(X.shape[0], 1), 64))
         squares = [self.evaluate(rows, rows) for rows in blocks]
-        return arrays.joined(
+        return arrays.concat(
             [arrays.array_namespace(K).reshape(K, (-1,))[:: K.shape[0] + 1] for K in squares]
         )
 
@@ -130,7 +130,7 @@ def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...]
     """Return the matrix as a tuple of rows; refuse one that is not positive semi-definite."""
     A: Any = np.empty(0)
     with suppress(TypeError, ValueError):
-        A = np.array(unpacked(matrix), dtype=np.float64)
+        A = np.array(unpack(matrix), dtype=np.float64)
     if not (A.ndim == 2 and A.size and A.shape[0] == A.shape[1] and np.isfinite(A).all()):
         raise InvalidInput(
             f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
@@ -191,10 +191,10 @@ class Mahalanobis(Transformed):
                 f"{len(self.root)} for {X.shape[1]} columns."
             )
         rows = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
-        return rows @ arrays.moved(self.root, like=X)
+        return rows @ arrays.adapt(self.root, like=X)
 
     def backward(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        return G @ arrays.moved(self.root.T, like=G)
+        return G @ arrays.adapt(self.root.T, like=G)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         if isinstance(self.kernel, Stationary):
@@ -310,7 +310,7 @@ def _interpolate(
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Return the piecewise linear function at x and its slope, which is zero beyond the ends."""
     xp = arrays.array_namespace(x)
-    p, v = (arrays.moved(np.array(curve), like=x) for curve in (points, values))
+    p, v = (arrays.adapt(np.array(curve), like=x) for curve in (points, values))
     at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
     low, high = xp.take(p, at - 1), xp.take(p, at)
     step = xp.where(high > low, high - low, xp.ones_like(high))  # equal once rounded to float32

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from bochner._core import checks
-from bochner._core.arrays import array_namespace, dense, moved, to_numpy
+from bochner._core.arrays import adapt, array_namespace, dense, to_numpy
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
@@ -213,7 +213,7 @@ def waves(
     """
     (conditions, shift), xp, i = how, array_namespace(u), np.arange(1, m + 1)
     sines = conditions == "dirichlet"
-    column = lambda values: moved(np.ascontiguousarray(values)[:, None], like=u)
+    column = lambda values: adapt(np.ascontiguousarray(values)[:, None], like=u)
     # Neumann and periodic functions are cosines; a sine is a cosine shifted by π/2.
     late = np.where((conditions == "periodic") & (i % 2 == 1) & (i > 1), 0.5 * math.pi, 0.0)
     rates = math.pi * (i - shift if sines else half_turns(conditions, m))
@@ -353,15 +353,15 @@ class GreenFunction(Kernel):
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         left, right = map(self._rows, (X, Y))
         if self.has_closed_form:
-            return moved(self._term(left, right.T), like=X)
+            return adapt(self._term(left, right.T), like=X)
         Z = self.features(left)
-        return moved(Z @ (Z if Y is X else self.features(right)).T, like=X)
+        return adapt(Z @ (Z if Y is X else self.features(right)).T, like=X)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         rows = self._rows(X)
         if self.has_closed_form:
-            return moved(self._term(rows, rows)[:, 0], like=X)
-        return moved(np.square(self.features(rows)).sum(axis=1), like=X)
+            return adapt(self._term(rows, rows)[:, 0], like=X)
+        return adapt(np.square(self.features(rows)).sum(axis=1), like=X)
 
     def _term(self, x: Array, y: Array) -> Array:
         """Return the closed form elementwise, by exponentials that do not overflow for large κ."""

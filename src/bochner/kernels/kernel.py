@@ -621,10 +621,10 @@ class Columns(Transformed):
 
     def inputs(self, X: Rows) -> Float[Array, "n c"]:
         require_columns("Columns", self.columns, X)
-        return arrays.taken(X, np.array(self.columns), axis=1)
+        return arrays.take(X, np.array(self.columns), axis=1)
 
     def backward(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        return G @ arrays.moved(np.eye(X.shape[1])[list(self.columns)], like=G)
+        return G @ arrays.adapt(np.eye(X.shape[1])[list(self.columns)], like=G)
 
     def spectral(self, d: int) -> Frequencies | None:
         embedded = lambda _m, _rng, each: np.eye(d)[:, list(self.columns)] @ each()

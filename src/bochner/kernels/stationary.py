@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, device, is_sparse, moved, slices
+from bochner._core.arrays import adapt, array_namespace, device, is_sparse, slices
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -417,7 +417,7 @@ def _divide(kernel: Stationary, X: Array) -> Array:
         if is_sparse(X):
             scaled = X.multiply((1.0 / scale)[None]).tocsr().astype(X.dtype)
         else:
-            scaled = X / moved(scale, like=X)
+            scaled = X / adapt(scale, like=X)
     remedy = "Rescale the columns of X, or choose a lengthscale near the distances between rows."
     cause = f" with lengthscale {kernel.lengthscale!r}. {remedy}"
     return require_finite(scaled, type(kernel).__name__, "X divided by lengthscale", cause)

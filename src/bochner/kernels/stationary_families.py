@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln, ive, kve
 
-from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
+from bochner._core.arrays import adapt, array_namespace, device, in_float64, to_numpy
 from bochner._core.checks import bounded, each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
@@ -55,7 +55,7 @@ class Matern(stationary.Radial):
             xp, parts = array_namespace(s), _gaussians(self.smoothness)
             mixture = lambda s: sum(w * xp.exp(-0.5 * rate * s) for w, rate in parts)
             return mixture(s) / mixture(xp.zeros((), dtype=s.dtype, device=device(s)))
-        return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
+        return adapt(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
     def with_slope(self, s: Array) -> tuple[Array, Array]:
         if not self.smooth:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, is_sparse, moved, squared_norms, to_numpy
+from bochner._core.arrays import adapt, array_namespace, is_sparse, squared_norms, to_numpy
 from bochner._core.checks import Counted, bounded, each, finite, integer, nonnegative
 from bochner._core.names import NamedArguments
 from bochner._core.native import power_of_two
@@ -494,7 +494,7 @@ class GeneralizedZonal(Kernel):
     def _factors(self, radii: Array, like: Array) -> list[Array]:
         """Return h_0, h_1, ... at the radii, in the library and dtype of ``like``."""
         t = to_numpy(radii).astype(np.float64)
-        return [moved(self.radial(l, t), like=like) for l in range(len(self.radial_functions))]
+        return [adapt(self.radial(l, t), like=like) for l in range(len(self.radial_functions))]
 
 
 def _cosines(U: Rows, V: Others) -> Pairs:

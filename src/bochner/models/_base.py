@@ -24,10 +24,10 @@ from bochner import __version__
 from bochner._core.arrays import (
     are_numbers,
     array_namespace,
+    concat,
     dense,
     from_numpy,
     is_sparse,
-    joined,
     refuse_dates,
     refuse_masked,
     to_numpy,
@@ -331,7 +331,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             )
         blocks = Blocks.from_arrays(X, y, sample_weight)
         if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
-            blocks = blocks.changed(lambda block: block._replace(X=dense(block.X)))
+            blocks = blocks.map(lambda block: block._replace(X=dense(block.X)))
         return blocks, inputs
 
     def _check(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
@@ -498,7 +498,7 @@ class Differentiable(KernelEstimator):
             if isinstance(self, ClassifierMixin):
                 shape = G.shape[2:] if G.shape[2:] != (1,) else ()
             parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
-        return joined(parts)
+        return concat(parts)
 
     def _gradients(self, blocks: Blocks) -> Gradients:
         """Yield X and the gradients at X for each block."""
@@ -527,7 +527,7 @@ class WithoutTarget(KernelEstimator):
 
     def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
         blocks, inputs = super()._read(*rows, **options)
-        return blocks.recoded(lambda _: None), inputs
+        return blocks.recode(lambda _: None), inputs
 
 
 def read_as(

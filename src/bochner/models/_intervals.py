@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from bochner._core.arrays import array_namespace, from_numpy, joined, to_numpy
+from bochner._core.arrays import array_namespace, concat, from_numpy, to_numpy
 from bochner._core.checks import integer, share
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
@@ -33,7 +33,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
-        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+        return concat(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the predictions of each block of rows."""
@@ -102,7 +102,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             shape = self.target_shape_ if centre.shape[1] == np.prod(self.target_shape_) else ()
             ends = centre, np.minimum(low, high), np.maximum(low, high)
             parts.append([from_numpy(a.reshape(len(a), *shape), like=block.X) for a in ends])
-        prediction, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
+        prediction, lower, upper = (concat(list(part)) for part in zip(*parts, strict=True))
         return prediction, lower, upper
 
     @by_jobs

@@ -20,7 +20,7 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.encoders import is_number
 from bochner.data.schema import Inputs, listed
-from bochner.data.sources import required_targets, weights_of
+from bochner.data.sources import require_targets, weights_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
 from bochner.models._tables import by_partition, in_one_sentence
@@ -139,7 +139,7 @@ class LabelsOf:
     who: str
 
     def add(self, total: tuple[Array, int] | None, block: Any) -> tuple[Array, int]:
-        y = required_targets(self.who, block.y)
+        y = require_targets(self.who, block.y)
         if y.ndim != 1:
             raise InvalidInput(
                 f"{self.who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
@@ -234,7 +234,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
                 warn_of_rare(who, y, known)
         elif not (text and np.array_equal(labels, known)):
             label = lambda y: labels[y.astype(int)] if text else to_numpy(y)
-            X = X.recoded(lambda y: codes_of(who, label(y), known))
+            X = X.recode(lambda y: codes_of(who, label(y), known))
         blocks, inputs = super()._read(X, y, sample_weight, first=first, where=where, classes=known)
         inputs = replace(inputs, classes=known)
         return self._weigh(blocks, inputs, where), inputs
@@ -295,7 +295,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
                 f'{who}: class_weight must be None, "balanced" or a dict of class: weight; got '
                 f"{given!r}."
             )
-        return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
+        return blocks.reweigh(lambda y: factors[to_numpy(y).astype(np.int64)])
 
 
 # --- Probabilities from decision values, which never disagree with the decision -------------------

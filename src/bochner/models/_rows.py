@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_recorded, is_sparse, numpy_rows, slices, to_numpy
+from bochner._core.arrays import dense, is_sparse, is_symbolic, numpy_rows, slices, to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.random import mix_bits, stream
 from bochner._core.shapes import Array, Float
@@ -136,8 +136,8 @@ class KernelSum:
         return transform_rows(self.kernel, self.X)
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
-        """Return f at rows, tile by tile; for traced rows (ONNX) in one call."""
-        if is_recorded(X):
+        """Return f at rows, tile by tile; for symbolic rows (ONNX) in one call."""
+        if is_symbolic(X):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept
         (kernel, S), X = self.transformed_rows, transform_rows(self.kernel, numpy_rows(X))[1]

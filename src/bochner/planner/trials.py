@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import moved
+from bochner._core.arrays import adapt
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
@@ -121,9 +121,9 @@ class Task:
     def rows(self, n: int) -> tuple[Any, ...]:
         """Return X, y and weights of n rows of the sample, or all of them."""
         sample = self.sample.lowest(n)
-        X, y, w = moved(sample.X, like=self.like), sample.y, sample.w
+        X, y, w = adapt(sample.X, like=self.like), sample.y, sample.w
         y = y[:, 0] if y.shape[1] == 1 else y
-        return X, moved(y, like=self.like), None if np.all(w == 1) else moved(w, like=self.like)
+        return X, adapt(y, like=self.like), None if np.all(w == 1) else adapt(w, like=self.like)
 
     def trial(self, n: int, method: Method, width: int = WIDEST, **parameters: Any) -> FitTrial:
         """Return a timed fit to n rows; equal arguments are fitted only once."""

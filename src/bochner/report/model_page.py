@@ -9,7 +9,7 @@ from sklearn.metrics import PredictionErrorDisplay
 
 import bochner as bo
 from bochner._core.shapes import Array
-from bochner._core.text import facts_in_words, rounded, written
+from bochner._core.text import as_text, facts_in_words, rounded
 from bochner.certificates.certificate import errors_table
 from bochner.models.displays import CALIBRATIONS
 from bochner.report.quality import MEASURES
@@ -63,7 +63,7 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
             yield number(errors[f"{key}rmse"], 3), "", f"{prefix}RMSE of {name}"
             yield number(share, 3), "%", f"of the variance explained, {prefix}R²"
     if "n_features" in r.fit:
-        yield written(r.fit["n_features"]), "", "features D"
+        yield as_text(r.fit["n_features"]), "", "features D"
     if r.certificate is not None:
         yield number(r.certificate.epsilon, 2), "ε", "distance from the exact kernel, relative"
     if r.spectrum is not None and r.spectrum.alpha > 0:

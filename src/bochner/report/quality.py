@@ -119,7 +119,7 @@ def seen_of(model: KernelEstimator, examined: Examined, table: bo.Blocks) -> Bun
     """
     kind, n_examined = kind_of(model), len(examined.index)
     seen = Bunch(n_rows=examined.n_rows, n_examined=n_examined, counts={}, worst=(), columns=())
-    seen.measure, values = _ranked(model, examined)
+    seen.measure, values = _rank(model, examined)
     if seen.measure:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
@@ -138,7 +138,7 @@ def seen_of(model: KernelEstimator, examined: Examined, table: bo.Blocks) -> Bun
     return seen
 
 
-def _ranked(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
+def _rank(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
     """Return the name of the ranking of rows ("" if none), and the value of each row."""
     kind, out, y = kind_of(model), examined.outputs, examined.y
     if kind == "outliers":
@@ -275,10 +275,10 @@ def quality_of(
     quality = Bunch(errors=errors, left_out=0, residuals=None, calibration=None, confusion=None)
     if sample.y is None or kind not in ("regression", "classification"):
         return quality
-    rows, shown = bo.Blocks.from_arrays(sample.X), sample
+    rows, plotted = bo.Blocks.from_arrays(sample.X), sample
     calibration = partial(bo.CalibrationDisplay.from_estimator, model, rows)
     if left_out is not None:
-        shown = examined = left_out
+        plotted = examined = left_out
         quality.left_out, without = left_out.n_rows, errors_of(model, left_out)
         for name, values in errors.items():
             loo = {f"loo_{key}": value for key, value in without[name].items()}
@@ -291,7 +291,7 @@ def quality_of(
             quality.calibration = calibration(model.classes_[sample.y.astype(int)])
         return quality
     if errors:  # several quantiles have no errors
-        pair: Any = shown.y, shown.predicted
+        pair: Any = plotted.y, plotted.predicted
         y, f = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in pair)
         quality.residuals = metrics.PredictionErrorDisplay(y_true=y, y_pred=f)
         if not isinstance(model, bo.GaussianProcessRegressor):

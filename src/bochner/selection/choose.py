@@ -14,7 +14,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.errors import FeatureWarning, UnsupportedKernel, attempted
+from bochner.errors import FeatureWarning, UnsupportedKernel, attempt
 from bochner.features.auto import Auto, Choice, Targets, left_out
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
@@ -63,14 +63,14 @@ def choose(
     ``compared`` selects the rows of the sample on which parameters are chosen.
     """
     if not spec.needs_rows and search is None:
-        return drawn(spec, blocks.n_columns), None
+        return draw_given(spec, blocks.n_columns), None
     rows = compared(draw_rows(blocks, spec.seed, n_classes, where))
     n_rows = count_rows(blocks)
     share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, rows, n_rows, share, search, by_targets), rows
 
 
-def drawn(spec: FeatureSpec, n_columns: int) -> Choices:
+def draw_given(spec: FeatureSpec, n_columns: int) -> Choices:
     """Return the given kernel with its map, drawn by a given method that needs no rows."""
     kernel: Any = spec.kernel
     phi = draw_map(spec.method, kernel, Request(n_columns, spec.width, spec.seed))  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exce
     if method is None or isinstance(method, Auto):
         return None
     ask = Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST])
-    reason = attempted(draw_map, method, kernel, ask)
+    reason = attempt(draw_map, method, kernel, ask)
     return reason if isinstance(reason, UnsupportedKernel) else None  # others: too few rows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner import features
-from bochner._core.arrays import is_recorded, to_numpy
+from bochner._core.arrays import is_symbolic, to_numpy
 from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
@@ -166,7 +166,7 @@ class Choices:
         if landmarks is not None:  # kernel values in float64, as large coefficients need
             phi = Rounded(self.kernel, plain, "float64")
             coef = landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
-        numbers = lambda Z: Z if is_recorded(Z) else to_numpy(Z)
+        numbers = lambda Z: Z if is_symbolic(Z) else to_numpy(Z)
         values = lambda X: numbers(phi.features(X)) @ coef + intercept
         return Function(values, lambda X: plain.gradients(X, coef))
 

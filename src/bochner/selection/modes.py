@@ -14,7 +14,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, attempted
+from bochner.errors import InvalidInput, attempt
 from bochner.features.auto import Choice
 from bochner.features.composed import box_of_rows
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, equispaced_map, grid_of
@@ -37,7 +37,7 @@ def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
-    grid = attempted(_harmonics, kernel, most) if on_sphere else attempted(_grid, kernel, X, most)
+    grid = attempt(_harmonics, kernel, most) if on_sphere else attempt(_grid, kernel, X, most)
     if grid is None or isinstance(grid, InvalidInput):
         return None
     phi, method, many = grid

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, moved, to_numpy
+from bochner._core.arrays import adapt, array_namespace, dense, to_numpy
 from bochner._core.globe import require_places
 from bochner._core.optional import package
 from bochner._core.shapes import Array, Float
@@ -106,7 +106,7 @@ class BoxPlaces:
         """Return θ in float64, within ±π."""
         xp = array_namespace(X)
         X = xp.astype(X, xp.float64, copy=False)
-        theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
+        theta = (X - adapt(self.centre, like=X)) * adapt(self.spacing, like=X)
         return wrap(theta, self.turns)
 
     @property
@@ -157,11 +157,11 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
     nearest = xp.clip(angles, -math.pi, math.pi)
     if not turns.any():
         return nearest
-    start = moved(math.pi - turns / 2, like=angles)
-    periods = moved(np.where(turns > 0, turns, 1.0), like=angles)
+    start = adapt(math.pi - turns / 2, like=angles)
+    periods = adapt(np.where(turns > 0, turns, 1.0), like=angles)
     back = start + xp.remainder(angles - start, periods)
     back = xp.where(back > math.pi, back - 2 * math.pi, back)
-    beyond = (xp.abs(angles) > start) & (moved(turns, like=angles) > 0)
+    beyond = (xp.abs(angles) > start) & (adapt(turns, like=angles) > 0)
     return xp.where(beyond, back, nearest)
 
 

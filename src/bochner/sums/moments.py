@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import to_device
 
-from bochner._core.arrays import array_namespace, device, from_numpy, is_sparse, taken, to_numpy
+from bochner._core.arrays import array_namespace, device, from_numpy, is_sparse, take, to_numpy
 from bochner._core.blas import add_gram, mirror, product, triangular_product
 from bochner._core.checks import LARGEST, require_room
 from bochner._core.lapack import add_both_products, add_square
@@ -326,7 +326,7 @@ def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
     if np.all(w > 0):
         return Z, y, w
     kept = np.flatnonzero(w > 0)
-    return taken(Z, kept, axis=0), y[kept], w[kept]
+    return take(Z, kept, axis=0), y[kept], w[kept]
 
 
 class DeviceAccumulator(Accumulator):

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from bochner._core.arrays import added, array_namespace, is_sparse, moved, to_numpy
+from bochner._core.arrays import adapt, add, array_namespace, is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows, has_weight
@@ -58,10 +58,10 @@ class SumOf:
 
     def add(self, total: Any, block: Any) -> Any:
         part = self.part(block)
-        return part if total is None else added(total, part)
+        return part if total is None else add(total, part)
 
     def merge(self, a: Any, b: Any) -> Any:
-        return added(a, b)
+        return add(a, b)
 
 
 def narrow(summand: Any, rows: slice) -> Any:
@@ -368,7 +368,7 @@ def _products(
         if isinstance(Z, np.ndarray) and V.shape[1] <= ONE_BY_ONE:
             u = np.stack([Z @ v for v in V.T], axis=1)
         else:
-            u = to_numpy(xp.matmul(Z, moved(np.ascontiguousarray(V), like=Z)))
+            u = to_numpy(xp.matmul(Z, adapt(np.ascontiguousarray(V), like=Z)))
         u = w[rows] * (u.astype(np.float64) - through_mean)
         sums, through = sums + _transposed_product(Z, u), through + u.sum(axis=0)
     return sums, through
@@ -379,7 +379,7 @@ def _transposed_product(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.n
     xp = array_namespace(Z)
     scale = np.abs(right).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
-    u = xp.astype(moved(np.ascontiguousarray((right / scale).T), like=Z), Z.dtype, copy=False)
+    u = xp.astype(adapt(np.ascontiguousarray((right / scale).T), like=Z), Z.dtype, copy=False)
     if isinstance(Z, np.ndarray) and len(u) <= ONE_BY_ONE:
         return np.stack([v @ Z for v in u]).astype(np.float64) * scale[:, None]
     return to_numpy(xp.matmul(u, Z)).astype(np.float64) * scale[:, None]

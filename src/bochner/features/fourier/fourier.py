@@ -148,14 +148,14 @@ class FourierMap(FeatureMap):
         if isinstance(X, np.ndarray) or isinstance(turns, native.Chains):
             Z = native.waves(X, turns, scale, phases if phased else None)
         else:
-            angles = X @ arrays.moved(self.matrix, like=X)
-            angles = angles + arrays.moved(self.phases, like=angles) if phased else angles
+            angles = X @ arrays.adapt(self.matrix, like=X)
+            angles = angles + arrays.adapt(self.phases, like=angles) if phased else angles
             xp = arrays.array_namespace(angles)
             waves = [xp.cos(angles)] if phased else [xp.cos(angles), xp.sin(angles)]
             Z = scale * xp.concat(waves, axis=1)
         if not len(self.weights):
             return Z
-        roots = arrays.moved(np.sqrt(m * np.concatenate([self.weights, self.weights])), like=Z)
+        roots = arrays.adapt(np.sqrt(m * np.concatenate([self.weights, self.weights])), like=Z)
         return np.multiply(Z, roots, out=Z) if isinstance(Z, np.ndarray) else Z * roots
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
@@ -176,7 +176,7 @@ class FourierMap(FeatureMap):
         else:
             Z, m = self.features(X), self.frequencies.shape[1]
             turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
-        return turned @ arrays.moved(self.matrix.T, like=X)
+        return turned @ arrays.adapt(self.matrix.T, like=X)
 
 
 def _in_turns(angles: Array) -> tuple[Array, Array]:
@@ -349,8 +349,8 @@ class HistogramMap(FeatureMap):
         refuse_sparse(self.kernel, X)
         require_above(self.kernel, 0.0, X)
         xp = arrays.array_namespace(X)
-        frequencies = arrays.moved(self.step * np.arange(self.terms + 1), like=X)
-        roots = arrays.moved(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
+        frequencies = arrays.adapt(self.step * np.arange(self.terms + 1), like=X)
+        roots = arrays.adapt(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
         logs = xp.log(xp.where(X > 0, X, xp.ones_like(X)))
         angles = logs[:, :, None] * frequencies
         sizes = xp.sqrt(X)[:, :, None] * roots
@@ -366,7 +366,7 @@ class HistogramMap(FeatureMap):
             )
         Z, C = (xp.reshape(A, (*X.shape, 2 * n - 1)) for A in (self.features(X), C))
         turned = Z[:, :, 1:n] * C[:, :, n:] - Z[:, :, n:] * C[:, :, 1:n]
-        rates = arrays.moved(self.step * np.arange(1, n), like=X)
+        rates = arrays.adapt(self.step * np.arange(1, n), like=X)
         return (0.5 * xp.sum(Z * C, axis=2) + xp.sum(rates * turned, axis=2)) / X
 
 

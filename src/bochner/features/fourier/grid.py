@@ -16,7 +16,7 @@ from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, in_precision, moved, precision
+from bochner._core.arrays import adapt, array_namespace, dense, in_precision, precision
 from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.native import waves
 from bochner._core.shapes import Array, Float, Int
@@ -160,16 +160,16 @@ class EquispacedMap(FeatureMap):
         theta, F = self.places.angles(dense(X)), len(self.weights)
         xp = array_namespace(theta)
         turns = np.ascontiguousarray(self._frequencies.T / (2 * math.pi))
-        Z = waves(theta, moved(turns, like=theta), 1.0)
+        Z = waves(theta, adapt(turns, like=theta), 1.0)
         roots = np.sqrt(2 * np.concatenate([self.weights, self.weights[1:]]))
         roots[0] = math.sqrt(self.weights[0])
-        Z = xp.concat([Z[:, :F], Z[:, F + 1 :]], axis=1) * moved(roots, like=theta)
+        Z = xp.concat([Z[:, :F], Z[:, F + 1 :]], axis=1) * adapt(roots, like=theta)
         return in_precision(Z, precision(X))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, Z, F = array_namespace(X), self.features(X), len(self.weights)
         turned = Z[:, 1:F] * C[:, F:] - Z[:, F:] * C[:, 1:F]
-        G = turned @ moved(self._frequencies[1:] * self.spacing, like=X)
+        G = turned @ adapt(self._frequencies[1:] * self.spacing, like=X)
         moving = xp.abs(self.places.angles(X)) < math.pi  # rows far outside are clipped
         return xp.where(moving, G, xp.zeros_like(G))
 
@@ -242,8 +242,8 @@ def grid_of(
         images += 2 * max((size for _, size in margins), default=0.0)
         if terms := equispaced.seasons(kernel, a, d):
             least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
-            period[a], moved = equispaced.common_period(terms, a, length, least, share)
-            images += moved
+            period[a], adapt = equispaced.common_period(terms, a, length, least, share)
+            images += adapt
     spacing = 2 * math.pi / period
     far = np.any(period > TAPERED_FROM * lengths)
     short = _taper(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
@@ -290,7 +290,7 @@ def _modes_by_taper(
     kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
 ) -> Frequencies | None:
     """Return frequencies with, per axis, the first width whose negative weights are negligible."""
-    d, moved = len(lengths), 0.0
+    d, adapt = len(lengths), 0.0
     # Half the tolerance in three columns: few more modes, and also accurate for smooth functions.
     share = 0.5 if d > 2 else 1.0
     # Axes without a width yet have the largest spacing, and so the largest weights.
@@ -310,7 +310,7 @@ def _modes_by_taper(
             period = (3 + 2 * width) * length
             if terms:
                 multiple = equispaced.common_period(terms, a, length, period, tolerance / 8)
-                period, moved = multiple
+                period, adapt = multiple
             spacing[a] = 2 * math.pi / period
             m, negative = _extent(kernel, spacing, a, values_along, tolerance * share)
             if not negative:
@@ -318,7 +318,7 @@ def _modes_by_taper(
         else:
             return None
         extent.append(m)
-    return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + moved, tapered=True)
+    return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + adapt, tapered=True)
 
 
 def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:

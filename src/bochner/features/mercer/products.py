@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, is_sparse, moved, slices, taken
+from bochner._core.arrays import adapt, array_namespace, dense, is_sparse, slices, take
 from bochner._core.checks import MaybePositive, bounded, finite, optional
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
@@ -46,9 +46,9 @@ def split_products(rows: Array) -> Halves:
 def multiply(halves: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
     """Return the products of rows of the table."""
     if not isinstance(halves, tuple):
-        return taken(table, halves, axis=0)
+        return take(table, halves, axis=0)
     left, right, i, j = halves
-    return taken(multiply(left, table), i, axis=0) * taken(multiply(right, table), j, axis=0)
+    return take(multiply(left, table), i, axis=0) * take(multiply(right, table), j, axis=0)
 
 
 class Products(FeatureMap):
@@ -74,7 +74,7 @@ class Products(FeatureMap):
         if not (isinstance(X, np.ndarray) or is_sparse(X)):
             xp = array_namespace(X)
             Z = xp.permute_dims(multiply(halves, xp.astype(self.table(X), X.dtype)), (1, 0))
-            return Z if factors is None else Z * moved(factors, like=Z)
+            return Z if factors is None else Z * adapt(factors, like=Z)
         Z = np.empty((X.shape[0], width), dtype=X.dtype)
         step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
         # Buffers are reused, and rows are padded to avoid conflicts of cache sets.
@@ -235,7 +235,7 @@ class EigenfunctionMap(Products):
     def table(self, X: Float[Array, "n d"], axis: int | None = None) -> Float[Array, "m n"]:
         """Return the values of all functions; for column ``axis`` their derivatives."""
         xp, X = in_double(dense(X))
-        lower, length = (moved(side[:, None], like=X) for side in (self.lower, self.length))
+        lower, length = (adapt(side[:, None], like=X) for side in (self.lower, self.length))
         unit = basis.into_unit((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
         kind = self.conditions, self.shift
         counts = enumerate(self.indices.max(axis=0).tolist())
@@ -244,7 +244,7 @@ class EigenfunctionMap(Products):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, numbers = array_namespace(X), (self.amplitudes, self.lower, self.length)
-        roots, lower, length = (moved(np.asarray(each), like=X) for each in numbers)
+        roots, lower, length = (adapt(np.asarray(each), like=X) for each in numbers)
         C = xp.permute_dims(C * roots, (1, 0))
         tables = (xp.astype(self.table(X, j), X.dtype) for j in range(self.n_inputs))
         G = xp.stack([xp.sum(C * multiply(self.halves, T), axis=0) for T in tables], axis=1)
@@ -380,7 +380,7 @@ class ColumnwiseMap(Products):
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
         columns = [
-            k(X[:, j : j + 1], moved(q[:, None], like=X)) @ moved(w, like=X)
+            k(X[:, j : j + 1], adapt(q[:, None], like=X)) @ adapt(w, like=X)
             for j, (k, q, w) in enumerate(zip(self.factors, self.nodes, self.weights, strict=True))
         ]
         return xp.permute_dims(xp.concat(columns, axis=1), (1, 0))
@@ -506,13 +506,13 @@ class HermiteMap(Products):
         """Return gradients of φ(x)·C, by the rule g_k' = step √k g_{k−1}."""
         xp, Z, U, J = (array_namespace(X), self.features(X), self._coordinates(X), len(self._steps))
         _, decay, _, _ = mehler(self.spread)
-        G = moved(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
+        G = adapt(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
-            xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
+            xp.sum(take(C, v, 1) * take(Z, less, 1) * adapt(factor, like=Z), axis=1)
             for v, less, factor in self._steps
         ]
         G = xp.concat([G[:J, :] + xp.stack(steps, axis=0), G[J:, :]], axis=0)
-        return xp.permute_dims(moved(self.axes, like=X) @ G, (1, 0))
+        return xp.permute_dims(adapt(self.axes, like=X) @ G, (1, 0))
 
     @cached_property
     def _steps(self) -> list[tuple[Array, Array, Array]]:
@@ -534,7 +534,7 @@ class HermiteMap(Products):
         first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
         for rows in slices(len(Z), 4096):
             U = np.clip(self._coordinates(X[rows]), -OUTSIDE, OUTSIDE).T
-            negative = moved(-decay[:, None], like=U)
+            negative = adapt(-decay[:, None], like=U)
             exponent = (negative * U.T * U.T).sum(axis=0) + float(shift.sum())
             near = exponent > -NEAR
             w = np.ones((len(U), J + 1), dtype=X.dtype)
@@ -578,7 +578,7 @@ class HermiteMap(Products):
         """Return √λ_k φ_k of all axes and degrees; the first includes axes with degree 0 only."""
         xp, J = array_namespace(X), self.indices.shape[1]
         U = in_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
-        constants = (moved(constant[:, None], like=U) for constant in mehler(self.spread))
+        constants = (adapt(constant[:, None], like=U) for constant in mehler(self.spread))
         shift, decay, step, ratio = constants
         exponents = shift - decay * U * U
         first = exponents[:1, :] + xp.sum(exponents[J:, :], axis=0)
@@ -604,9 +604,9 @@ class HermiteMap(Products):
     def _coordinates(self, X: Float[Array, "n d"]) -> Float[Array, "d n"]:
         if is_sparse(X):
             return np.ascontiguousarray((X @ self.axes - self.mean @ self.axes).T.astype(X.dtype))
-        centred = X - moved(self.mean, like=X)
+        centred = X - adapt(self.mean, like=X)
         xp = array_namespace(X)
-        return xp.permute_dims(moved(self.axes, like=X), (1, 0)) @ xp.permute_dims(centred, (1, 0))
+        return xp.permute_dims(adapt(self.axes, like=X), (1, 0)) @ xp.permute_dims(centred, (1, 0))
 
 
 def _places(indices: Array, rows: Array) -> Array:

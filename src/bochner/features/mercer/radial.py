@@ -13,7 +13,7 @@ from scipy.linalg.blas import dgemm
 from scipy.special import gammaln
 
 from bochner._core import arrays
-from bochner._core.arrays import array_namespace, dense, moved, slices, taken, to_numpy
+from bochner._core.arrays import adapt, array_namespace, dense, slices, take, to_numpy
 from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials
 from bochner._core.shapes import Array, Float, Int
@@ -52,7 +52,7 @@ class Polar:
     def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:
         """Return coordinates, (n, a), and radii, (n,); rows at the centre have direction zero."""
         X = dense(X)
-        U, r = directions((X - moved(self.centre, like=X)) / moved(self.scales, like=X))
+        U, r = directions((X - adapt(self.centre, like=X)) / adapt(self.scales, like=X))
         if self.axes is not None:
             U = times(U, self.axes)
         return np.ascontiguousarray(U) if isinstance(U, np.ndarray) else U, r
@@ -205,12 +205,12 @@ class RadialFunctions:
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
         """Return g_1(r), ..., g_B(r); in ONNX graphs NaN beyond the limit."""
         if (C := self.interpolant) is None or not self.limit:
-            return moved(self.exact(to_numpy(r)), like=r)
+            return adapt(self.exact(to_numpy(r)), like=r)
         xp = array_namespace(r)
         inside = r <= self.limit
         share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
         G = _chebyshev_sum(share, C)
-        if arrays.is_recorded(r):
+        if arrays.is_symbolic(r):
             return xp.where(inside[:, None], G, xp.full_like(G, xp.nan))
         if bool(xp.all(inside)):
             return G
@@ -218,7 +218,7 @@ class RadialFunctions:
         outside = np.flatnonzero(radii > self.limit)
         values = np.zeros((len(radii), len(self.degrees)))
         values[outside] = self.exact(radii[outside])
-        return xp.where(inside[:, None], G, moved(values, like=r))
+        return xp.where(inside[:, None], G, adapt(values, like=r))
 
     def exact(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
         """Return g_1(r), ..., g_B(r) from the radial kernels, without interpolation."""
@@ -267,11 +267,11 @@ class IndexedFunctions:
             for l in np.unique(self.degrees).tolist():
                 index = self.degrees == l
                 values[:, index] = self.kernel.radial(l, t)[:, self.indices[index]]
-            return moved(values, like=r)
+            return adapt(values, like=r)
         xp = array_namespace(r)
         r = r[:, None]
         positive = xp.where(r > 0, r, xp.ones_like(r))
-        logs, powers, decay = (moved(A, like=r) for A in self._logs)
+        logs, powers, decay = (adapt(A, like=r) for A in self._logs)
         H = xp.exp(logs + powers * xp.log(positive) - decay * r * r)
         return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
 
@@ -308,7 +308,7 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
     basis = [xp.ones_like(share), 2.0 * share - 1.0]
     for _ in range(2, len(C)):
         basis.append(2.0 * basis[1] * basis[-1] - basis[-2])
-    return xp.stack(basis, axis=1) @ moved(C, like=share)
+    return xp.stack(basis, axis=1) @ adapt(C, like=share)
 
 
 @dataclass(frozen=True)
@@ -495,9 +495,9 @@ class GegenbauerMap(FeatureMap):
         U, r = self.polar(X)
         xp = array_namespace(U)
         H = self.radial(r) * self.directions.shape[1] ** -0.5
-        H = taken(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), self._places, axis=1)
+        H = take(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), self._places, axis=1)
         H = xp.reshape(H, (U.shape[0], self.order, self.degree + 1))
-        return polynomials(U, moved(self.directions, like=U), H, *self._steps)
+        return polynomials(U, adapt(self.directions, like=U), H, *self._steps)
 
     @cached_property
     def _places(self) -> np.ndarray:

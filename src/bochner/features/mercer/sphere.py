@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import array_namespace, dense, device, in_precision, moved, precision
+from bochner._core.arrays import adapt, array_namespace, dense, device, in_precision, precision
 from bochner._core.checks import bounded, integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.native import Programme, harmonics
@@ -244,12 +244,12 @@ class SphericalMap(FeatureMap):
         X = in_double(dense(X))[1]
         require_places("SphericalHarmonics", X)
         degrees = np.arange(len(self.weights))
-        radial = 0.0 * X[:, :1] + moved(np.sqrt(self.weights), like=X)[None, :]
+        radial = 0.0 * X[:, :1] + adapt(np.sqrt(self.weights), like=X)[None, :]
         blocks = harmonic_blocks(unit_vectors(X), 3, degrees, 2 * degrees + 1, radial)
         return in_precision(blocks, dtype)
 
     def pullback(self, X: Float[Array, "n 2"], C: Float[Array, "n D"]) -> Float[Array, "n 2"]:
-        by_value = C * moved(self.as_coefficients(np.sqrt(self.weights)), like=C)
+        by_value = C * adapt(self.as_coefficients(np.sqrt(self.weights)), like=C)
         G = _slopes(unit_vectors(X), self.degree, by_value)
         return OnSphere(lengthscale=math.degrees(1.0)).backward(X, G)  # of the unit sphere
 

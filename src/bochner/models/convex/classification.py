@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import array_namespace, from_numpy, is_sparse, joined, to_numpy, unit_of
+from bochner._core.arrays import array_namespace, concat, from_numpy, is_sparse, to_numpy, unit_of
 from bochner._core.blas import symmetric_product
 from bochner._core.checks import finite, one_of, positive
 from bochner._core.random import stream
@@ -759,7 +759,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     def decision_function(self, X: Tabular) -> Array:
         """Return φ(X)·β − ρ, (n,): positive inside, negative outside."""
         rows = self._rows_to_predict(X)
-        return joined([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
+        return concat([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
 
     @by_partition
     def score_samples(self, X: Tabular) -> Array:
@@ -769,7 +769,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return +1 for rows inside and −1 for those outside, (n,)."""
-        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+        return concat(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def _outputs_of(self, f: Array) -> dict[str, Array]:
         decision = f[:, 0]

@@ -12,7 +12,7 @@ import numpy as np
 from bochner._core.arrays import array_namespace, to_numpy
 from bochner._core.checks import integer, positive, switch, warn_user
 from bochner._core.shapes import Array, Float, Int, Predictions
-from bochner._core.text import rounded, written
+from bochner._core.text import as_text, rounded
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -167,7 +167,7 @@ class ConvexFit(FitSummary):
     def _results(self) -> dict[str, Any]:
         alpha, outcome = np.asarray(self.solution.alpha, np.float64), self.solution.outcome
         with np.errstate(divide="ignore"):
-            both = f"alpha = {written(alpha)}, C = {written(1 / alpha)}"
+            both = f"alpha = {as_text(alpha)}, C = {as_text(1 / alpha)}"
         return {
             "loss": rounded(repr(self.loss)),
             "penalty": f"{both}, {'as given' if self.path is None else self.path.reason}",

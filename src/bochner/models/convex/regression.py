@@ -24,7 +24,7 @@ from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join, part, required_targets
+from bochner.data.sources import Piece, join, part, require_targets
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
@@ -91,7 +91,7 @@ def one_or_each(numbers: Any) -> Any:
 
 def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
     """Return rows with targets divided by a unit; it is 1 unless the loss is homogeneous."""
-    times, shape = _columns(spec, required_targets(spec.who, blocks.target_shape))
+    times, shape = _columns(spec, require_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
     there, v = y[w[:, 0] > 0], w[w > 0, None]
@@ -103,7 +103,7 @@ def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> Sca
     sizes = np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))
     units = np.array([unit_of(size) if spec.loss.degree else 1.0 for size in sizes])
     one = units[0] if len(units) == 1 else units
-    divided = blocks.recoded(lambda y: to_numpy(y).astype(np.float64) / one)
+    divided = blocks.recode(lambda y: to_numpy(y).astype(np.float64) / one)
     y, units, spread = (np.repeat(a, times, -1) for a in (y / units, units, spread / units))
     return ScaledRows(divided, y, w, units, spread, spec.loss.degree, shape)
 

@@ -17,7 +17,7 @@ from bochner._core.shapes import Array, Both, Float, Int
 from bochner._core.sizes import LOO_ROWS, block_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.sources import join, required_targets
+from bochner.data.sources import join, require_targets
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
@@ -135,7 +135,7 @@ class KeptRows:
     @staticmethod
     def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
         """Read all blocks into memory; ``start`` is the number of rows read before."""
-        shape, rows = required_targets(who, blocks.target_shape), gather(blocks, seed, start)
+        shape, rows = require_targets(who, blocks.target_shape), gather(blocks, seed, start)
         require_squares(who, rows.y, rows.w)
         return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
 

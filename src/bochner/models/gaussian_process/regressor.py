@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from bochner import models
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.arrays import concat, from_numpy, to_numpy
 from bochner._core.checks import integer, one_of, require_room, switch, warn_user
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Both, Float, Gradients, Tabular
@@ -308,12 +308,12 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             cov = law.covariance(rows).reshape(m, m, *self.target_shape_)
             return self._reshape(law.means(rows), rows), from_numpy(cov, like=rows)
         if not return_std:
-            return joined(list(self.predict_blocks(blocks)))
+            return concat(list(self.predict_blocks(blocks)))
         for block in blocks.with_rows(law.block_rows):
             mean, variance = law.moments(block.X)
             deviation = np.sqrt(variance + law.noise if include_noise else variance)
             parts.append([self._reshape(each, block.X) for each in (mean, deviation)])
-        return tuple(joined(list(part)) for part in zip(*parts, strict=True))
+        return tuple(concat(list(part)) for part in zip(*parts, strict=True))
 
     def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
         """Return the mean of f at all points of a grid: a map, a profile or a volume.
@@ -436,7 +436,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             for block in model._rows_to_predict(X).with_rows(law.block_rows):
                 at = values(block.X)
                 parts.append(from_numpy(at.reshape(len(at), *shape, n), like=block.X))
-            return joined(parts)
+            return concat(parts)
 
         return functions
 

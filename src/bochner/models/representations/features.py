@@ -13,7 +13,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import SMALL, WIDE, by_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.sources import Block, required_targets
+from bochner.data.sources import Block, require_targets
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.nystrom import COARSE, Given, Nystrom, Rounded
@@ -179,7 +179,7 @@ def sum_features(
 ) -> FeatureSums:
     """Return the sums of all rows; ``whitens_sums`` allows whitening of the sums, not of rows."""
     who, asked = spec.features.who, spec.features.precision
-    shape = required_targets(who, blocks.target_shape)
+    shape = require_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:
         asked = "float64"
     n, phi, method = blocks.n_rows, chosen.map, chosen.choice.method
@@ -316,7 +316,7 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     chosen = replace(chosen, precision="float64" if double else "float32")
     sample = passes.draw_rows(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
-    shape = required_targets(asked.who, blocks.target_shape)
+    shape = require_targets(asked.who, blocks.target_shape)
     require_weight(asked.who, float(sample.w.sum()))
     phi = chosen.rounded
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)

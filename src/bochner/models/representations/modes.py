@@ -14,7 +14,7 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.sources import required_targets
+from bochner.data.sources import require_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.composed import given_box
@@ -248,7 +248,7 @@ class Survey:
 
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Survey:
     """Read all rows once; return a sample and the bounding box."""
-    who, shape = features.who, required_targets(features.who, blocks.target_shape)
+    who, shape = features.who, require_targets(features.who, blocks.target_shape)
     both = Summands((sample_of(features.seed), SumOf(corners_of)))
     kept, boxes = where.sum(both, blocks.with_rows(BLOCK_ROWS))
     sample = nonempty(kept)

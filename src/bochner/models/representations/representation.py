@@ -18,7 +18,7 @@ from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join, part, required_targets, weights_of
+from bochner.data.sources import Piece, join, part, require_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import Method
@@ -167,7 +167,7 @@ def require_kernel_fit(
         )
     why = f'method="{method}" {reason}'
     require_order(who, why, where, "Omit where=, or use features.")
-    return required_targets(who, blocks.target_shape)
+    return require_targets(who, blocks.target_shape)
 
 
 def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
@@ -187,7 +187,7 @@ def require_weight(who: str, weight: float) -> None:
 
 def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
     """Raise an error if the targets differ from the earlier ones."""
-    shape = required_targets(who, blocks.target_shape)
+    shape = require_targets(who, blocks.target_shape)
     if shape != before:
         raise InvalidInput(
             f"{who}: y must have the same targets in every call; got rows of "

@@ -291,7 +291,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
             w = None if block.w is None else to_numpy(block.w) / unit
             return block._replace(y=indicators(to_numpy(block.y), len(inputs.classes)), w=w)
 
-        return blocks.changed(signs), inputs
+        return blocks.map(signs), inputs
 
     @available_if(takes_pieces)
     def partial_fit(

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
-from bochner._core.text import written
+from bochner._core.text import as_text
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -85,7 +85,7 @@ class RidgeFit(FitSummary):
         return {
             "rows": self.rows,
             "alpha": solution.alpha,
-            "alpha_words": f"{written(solution.alpha)}, {solution.chosen_by}",
+            "alpha_words": f"{as_text(solution.alpha)}, {solution.chosen_by}",
             "rmse": error,
             "r_squared": r_squared,
             "error_words": "" if error is None else f"{criterion} RMSE {error:.4g}{share}",

@@ -24,7 +24,7 @@ from bochner._core.text import TableResult
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, join, part, required_targets, weights_of
+from bochner.data.sources import Block, Piece, join, part, require_targets, weights_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap, Method
@@ -248,7 +248,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     why, remedy = "takes steps in sequence", "Omit where=, or use KernelRidge or SVC."
     require_order(spec.who, why, where, remedy)
     block = next(iter(blocks))
-    required_targets(spec.who, block.y)
+    require_targets(spec.who, block.y)
     w = np.concatenate([w for _, w in where.sum(TARGETS, blocks)])
     n, weight = int(np.count_nonzero(w)), float(w.sum())
     rows = Piece(_rows(block), block.y)
@@ -284,7 +284,7 @@ def _gather(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
     """Return all rows of positive weight of blocks."""
     [block] = blocks.with_rows(count_rows(blocks))
     if has_targets:
-        required_targets(spec.who, block.y)
+        require_targets(spec.who, block.y)
     return _of_weight(block)
 
 

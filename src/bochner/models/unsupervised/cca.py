@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags
 
-from bochner._core.arrays import added, array_namespace, as_matrix, from_numpy, to_numpy
+from bochner._core.arrays import add, array_namespace, as_matrix, from_numpy, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
-from bochner._core.text import written
+from bochner._core.text import as_text
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, required_targets, weights_of
+from bochner.data.sources import Block, require_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import FitSummary, learned
@@ -50,7 +50,7 @@ class Correlations(FitSummary):
     y_mean: Float[Array, " D"]
 
     def _results(self) -> dict[str, Any]:
-        words = f"{written(self.correlations)}, on the training rows"
+        words = f"{as_text(self.correlations)}, on the training rows"
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
     def values(self) -> Callable[[Array], Float[Array, "b q"]]:
@@ -110,7 +110,7 @@ def solve(
     rows: int,
 ) -> Correlations:
     """Return the fit from sums; if ``alpha`` is None, it is chosen on held-out rows."""
-    moments, width = added(*halves), sides[0].map.n_features
+    moments, width = add(*halves), sides[0].map.n_features
     if moments is None:
         raise InvalidInput(
             "KernelCCA: at least one row with a positive weight is required; got none."
@@ -157,7 +157,7 @@ def columns_of(Y: Any) -> Any:
 
 def _partners(blocks: Blocks) -> int:
     """Return the number of columns of Y."""
-    return math.prod(required_targets("KernelCCA", blocks.target_shape))
+    return math.prod(require_targets("KernelCCA", blocks.target_shape))
 
 
 @estimator
@@ -243,7 +243,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit = self.fit_
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
-        first, second = map(added, fit.halves, CorrelationsOf(*sides).sum_halves(blocks))
+        first, second = map(add, fit.halves, CorrelationsOf(*sides).sum_halves(blocks))
         return solve(*self._numbers(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:

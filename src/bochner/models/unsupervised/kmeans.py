@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from bochner._core.arrays import from_numpy, joined, squared_norms, to_numpy
+from bochner._core.arrays import concat, from_numpy, squared_norms, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
@@ -276,7 +276,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     @by_partition
     def predict(self, X: Tabular) -> Array:
         """Return the nearest centre of each row, (n,) int32, in the array library of X."""
-        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+        return concat(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the nearest centres of each block of rows."""

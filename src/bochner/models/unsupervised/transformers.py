@@ -16,13 +16,13 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from bochner import models
-from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy
+from bochner._core.arrays import concat, from_numpy, is_sparse, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import integer, warn_user
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import SMALL
-from bochner._core.text import written
+from bochner._core.text import as_text
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -39,7 +39,7 @@ from bochner.models._base import FitSummary, KernelEstimator, WithoutTarget, lea
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.representation import RidgeSpec
-from bochner.selection.choose import choose, choose_from, drawn
+from bochner.selection.choose import choose, choose_from, draw_given
 from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentsOf
@@ -61,7 +61,7 @@ def choose_by_rows(
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Choices:
     """Choose parameters from a sample; with many rows and columns "auto" compares fast methods."""
     if rows is None:
-        return drawn(spec, n_columns)
+        return draw_given(spec, n_columns)
     if spec.method == Auto():
         # With few rows, all distinct rows may become landmarks
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
@@ -100,7 +100,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     @by_partition
     def transform(self, X: Tabular) -> Any:
         """Return the new columns of the rows, (n, q), in the array library of X."""
-        return joined(list(self.transform_blocks(self._rows_to_predict(X))))
+        return concat(list(self.transform_blocks(self._rows_to_predict(X))))
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the new columns of each block."""
@@ -229,7 +229,7 @@ class PrincipalComponents(FitSummary):
     inverse: "models.RidgeFit | None" = None  # from scores to rows
 
     def _results(self) -> dict[str, Any]:
-        words = f"{written(100 * self.shares)}; per component, of the variance of the kernel"
+        words = f"{as_text(100 * self.shares)}; per component, of the variance of the kernel"
         return {"rows": self.sums.moments.rows, "explained_variance,_%": words}
 
     @property

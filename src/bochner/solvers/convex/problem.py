@@ -19,7 +19,7 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dgemv, sgemv
 from scipy.optimize import minimize
 
-from bochner._core.arrays import added
+from bochner._core.arrays import add
 from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
 from bochner._core.text import Sentence
@@ -187,10 +187,10 @@ class OverRows:
         if self.into:
             return self.part(total, block.Z, *numbers)
         part = self.part(block.Z, *numbers)
-        return added(total, [part] if self.stacked else part)
+        return add(total, [part] if self.stacked else part)
 
     def merge(self, a: Any, b: Any) -> Any:
-        return added(a, b)
+        return add(a, b)
 
     def for_rows(self, rows: slice) -> "OverRows":
         return replace(self, numbers=tuple(a[rows] for a in self.numbers), first=rows.start)
