@@ -13,7 +13,6 @@ import numpy as np
 import bochner as bo
 from bochner.datasets import load_co2
 from bochner.kernels import Gaussian, Periodic, RationalQuadratic
-from bochner.selection.words import in_words
 
 data = load_co2()
 X, y = data.X.astype(float), data.y.astype(float)
@@ -22,7 +21,7 @@ train = X[:, 0] < 1992
 season = Periodic(1.0, "auto") * Gaussian("auto")
 kernel = Gaussian("auto") + season + RationalQuadratic("auto", "auto")
 model = bo.GaussianProcessRegressor(kernel, random_state=0).fit(X[train], y[train])
-print(in_words(model.kernel_))
+print(model.kernel_)
 print(f"deviation of the noise: {model.noise_variance_**0.5:.2f} ppm")
 
 mean, deviation = model.predict(X[~train], return_std=True)
