@@ -86,6 +86,7 @@ class Source(ABC):
     n_rows: Any = None  # int; None if unknown before all rows were read
     schema: Schema | None = None  # None if the columns have no names
     first: int = 0  # number of the first row in the whole table
+    is_checked: bool = False  # one partition in memory, whose numbers were checked
 
     def __repr__(self) -> str:
         return self.label
@@ -199,6 +200,7 @@ class Arrays(Source):
     n_columns: int = field(kw_only=True)
     n_rows: int = field(kw_only=True)
     first: int = field(default=0, kw_only=True)
+    is_checked: bool = field(default=False, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
@@ -221,14 +223,9 @@ class Arrays(Source):
                 )
             end = min(number + partition.n_rows, self.first + self.n_rows)
             for start in range(max(number, self.first), end, step):
-                numbers = slice(start - number, min(start + step, end) - number)
-                yield check_values(part(data, numbers), range(start, start + step))
-
-    @property
-    def target_shape(self) -> tuple[int, ...] | None:
-        """Shape of one row of y, of the first partition; None without y."""
-        y = Piece(*self.chunks[0].fetch()).y
-        return None if y is None else tuple(y.shape[1:])
+                piece = part(data, slice(start - number, min(start + step, end) - number))
+                numbers = range(start, start + step)
+                yield piece if self.is_checked else check_values(piece, numbers)
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows with these numbers, of a source with one partition, without a pass."""

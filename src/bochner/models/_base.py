@@ -40,7 +40,7 @@ from bochner._core.sizes import FEW_CELLS
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner._core.threads import by_jobs
 from bochner.certificates.certificate import Certificate, certify
-from bochner.data.blocks import Blocks, count_rows
+from bochner.data.blocks import Blocks, checked_blocks, count_rows
 from bochner.data.frames import is_pandas
 from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
 from bochner.data.sources import is_stored, join
@@ -275,10 +275,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Return the checked parameters of kernel and features."""
-        names = {"kernel", "n_features", "random_state", "precision", "metric", "columns", "effort"}
-        params = {n: value for n, value in self.get_params(deep=False).items() if n in names}
-        params |= {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
-        return FeatureSpec.of(type(self).__name__, **params)
+        given, is_classifier = vars(self), isinstance(self, ClassifierMixin)
+        asked = given["n_features"], given["random_state"], given["precision"]
+        more = given.get("metric"), given.get("columns", "as_given"), given.get("effort")
+        return FeatureSpec.of(
+            type(self).__name__, self.kernel, method, *asked, *more, of_classes=is_classifier
+        )
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
@@ -329,7 +331,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             sample_weight = validation._check_sample_weight(
                 sample_weight, X, ensure_non_negative=True
             )
-        blocks = Blocks.from_arrays(X, y, sample_weight)
+        blocks = checked_blocks(X, y, sample_weight)
         if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
             blocks = blocks.map(lambda block: block._replace(X=dense(block.X)))
         return blocks, inputs

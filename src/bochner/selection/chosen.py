@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner import features
 from bochner._core.arrays import is_symbolic, to_numpy
-from bochner._core.checks import one_of
+from bochner._core.checks import integer, one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import SMALL, WIDE, block_rows, by_rows
@@ -20,7 +20,7 @@ from bochner.features.map import FeatureMap, Method
 from bochner.features.nystrom import COARSE, Rounded
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel, as_width
+from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel
 from bochner.sums.moments import MomentsOf, Precision
 
 
@@ -66,8 +66,17 @@ class FeatureSpec:
             )
         if effort is not None:
             as_effort(effort, who)
-        width, seed = as_width(WIDTH if n_features is None else n_features), seed_of(random_state)
-        others = precision, seed, columns, effort, of_classes
+        width: Any = WIDTH if n_features is None else n_features
+        if isinstance(width, float | str):
+            width = 0.1 if width == "auto" else width
+            if isinstance(width, str) or not 0 < width < 1:
+                raise InvalidInput(
+                    "n_features must be a positive integer, a number below one (the largest ε) or "
+                    f'"auto"; got {n_features!r}.'
+                )
+        else:
+            width = integer(width, "bochner", "n_features", 1)
+        others = precision, seed_of(random_state), columns, effort, of_classes
         return FeatureSpec(who, known, how, width, metric == "learned", *others)
 
     @property

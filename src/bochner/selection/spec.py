@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from bochner._core.checks import integer, one_of
+from bochner._core.checks import one_of
 from bochner._core.names import WORDS, suggest_object
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
@@ -57,18 +56,6 @@ def accepts_sparse(kernel: Kernel | str) -> bool:
     value = NAMED[kernel](1.0) if isinstance(kernel, str) and kernel in NAMED else kernel
     parts = value.get_params().values() if isinstance(value, Kernel) else ()
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
-
-
-def as_width(n_features: Any) -> int | float:
-    """Return the number of features, or the largest ε: a number below one; 0.1 for "auto"."""
-    if isinstance(n_features, float) and 0 < n_features < 1:
-        return n_features
-    if isinstance(n_features, float | str) and n_features != "auto":
-        raise InvalidInput(
-            'n_features must be a positive integer, a number below one (the largest ε) or "auto"; '
-            f"got {n_features!r}."
-        )
-    return 0.1 if n_features == "auto" else integer(n_features, "bochner", "n_features", 1)
 
 
 UNASKED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence
