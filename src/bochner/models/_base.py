@@ -276,11 +276,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Return the checked parameters of kernel and features."""
         given, is_classifier = vars(self), isinstance(self, ClassifierMixin)
-        asked = given["n_features"], given["random_state"], given["precision"]
-        more = given.get("metric"), given.get("columns", "as_given"), given.get("effort")
-        return FeatureSpec.of(
-            type(self).__name__, self.kernel, method, *asked, *more, of_classes=is_classifier
-        )
+        asked = self.kernel, method, given["n_features"], given["random_state"]
+        precision, columns = given.get("precision", "auto"), given.get("columns", "as_given")
+        others = precision, given.get("metric"), columns, given.get("effort"), is_classifier
+        return FeatureSpec.of(type(self).__name__, *asked, *others)
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
