@@ -164,8 +164,7 @@ def refuse_dates(X: Any, who: str, name: str = "X") -> None:
 
 def as_floating(X: Any) -> Any:
     """Return X in float32 if it has that dtype, else in float64; NumPy arrays are aligned."""
-    xp = array_namespace(X)
-    X = X if X.dtype in (xp.float32, xp.float64) else in_float64(X)
+    X = X if str(X.dtype).endswith(("float32", "float64")) else in_float64(X)
     return np.require(X, requirements="A") if isinstance(X, np.ndarray) else X
 
 

@@ -248,7 +248,7 @@ class Blocks:
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
         if self.schema is None or self.changes:
-            y = next(iter(self)).y
+            y = next(self.walk()).y
             return None if y is None else tuple(y.shape[1:])
         names = self.schema.target
         if names is None:

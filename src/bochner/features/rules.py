@@ -60,6 +60,9 @@ class Rule(NamedTuple):
         """Return whether this rule draws a kernel of d columns by the method."""
         if self.method not in type(method).__mro__:  # isinstance takes three times as long
             return False
+        # A projection of the parts of a kernel is not a projection of the kernel.
+        if self.method is Method and isinstance(method, composed.Projected):
+            return False
         if isinstance(self.kernels, (type, UnionType)):
             return isinstance(kernel, self.kernels)
         return self.kernels(method, kernel, d)
@@ -184,7 +187,8 @@ def _spectral(method: Method, kernel: Kernel, d: int) -> bool:
     if kernel.exact(d) or isinstance(kernel, Sum | Scaled | Normalised | Transformed):
         return False
     law = kernel.spectral(d)
-    return law is not None and getattr(method, "placement", IID()).serves(law)
+    placement = getattr(method, "placement", None)  # any law if there is none
+    return law is not None and (placement is None or placement.serves(law))
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
@@ -310,16 +314,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def rule_for(method: Method, kernel: Kernel, d: int) -> Rule | None:
-    """Return the first rule of a method for a kernel of d columns; None without a rule."""
-    for rule in RULES:
-        if rule.serves(method, kernel, d):
-            # A projection of the parts of a kernel is not a projection of the kernel.
-            splits = rule.method is Method
-            return None if splits and isinstance(method, composed.Projected) else rule
-    return None
-
-
 def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
     """Return the error for a kernel without a rule, with the methods that support the kernel."""
     name = type(method).__name__
@@ -343,15 +337,18 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the map of ``kernel`` by ``method``: by its own rule, or from the maps of its parts."""
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]
-    rule = rule_for(method, kernel, ask.n_inputs)
-    if rule is None:
-        raise refusal(method, kernel, ask.n_inputs)
+    d = ask.n_inputs
+    for rule in RULES:
+        if rule.serves(method, kernel, d):
+            break
+    else:
+        raise refusal(method, kernel, d)
     if rule.first:
         return rule.draw(method, kernel, ask)
-    width = kernel.exact(ask.n_inputs)
+    width = kernel.exact(d)
     if width is not None and width <= ask.n_features:
         exact = (rule for rule in RULES if rule.method is Method)
-        rule = next(rule for rule in exact if rule.serves(method, kernel, ask.n_inputs))
+        rule = next(rule for rule in exact if rule.serves(method, kernel, d))
         return rule.draw(method, kernel, ask)
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
     require_room(

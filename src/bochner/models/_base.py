@@ -278,7 +278,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         given, is_classifier = vars(self), isinstance(self, ClassifierMixin)
         asked = self.kernel, method, given["n_features"], given["random_state"]
         precision, columns = given.get("precision", "auto"), given.get("columns", "as_given")
-        others = precision, given.get("metric"), columns, given.get("effort"), is_classifier
+        others: Any = precision, given.get("metric"), columns, given.get("effort"), is_classifier
         return FeatureSpec.of(type(self).__name__, *asked, *others)
 
     def _read(

@@ -20,7 +20,7 @@ from bochner.features.map import FeatureMap, Method
 from bochner.features.nystrom import COARSE, Rounded
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel
+from bochner.selection.spec import EFFORTS, SEARCHED, WIDTH, as_kernel
 from bochner.sums.moments import MomentsOf, Precision
 
 
@@ -65,7 +65,7 @@ class FeatureSpec:
                 f"got {known!r}. Give all numbers, or leave out metric."
             )
         if effort is not None:
-            as_effort(effort, who)
+            one_of(effort, who, "effort", ("low", *EFFORTS))
         width: Any = WIDTH if n_features is None else n_features
         if isinstance(width, float | str):
             width = 0.1 if width == "auto" else width

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -74,19 +74,20 @@ def blocks_per_part(block_rows: int) -> int:
     return max(1, PART_ROWS // block_rows)
 
 
+@dataclass(eq=False)
 class MergeTree(Generic[S]):
     """A tree of sums of parts, in order of arrival; nodes are merged as soon as possible."""
 
-    def __init__(self, merge: Callable[[S, S], S]) -> None:
-        self._merge = merge
-        self.levels: list[tuple[S, int] | None] = []  # sum and number of parts of each level
+    merge: Callable[[S, S], S]
+    # Sum and number of parts of each level
+    levels: list[tuple[S, int] | None] = field(default_factory=list)
 
     def take(self, part: S) -> None:
         """Add the sum of the next part, and merge the nodes that it completes."""
         for level, node in enumerate(self.levels):
             total, count = part, 1
             if node is not None:
-                total, count = self._merge(node[0], part), node[1] + 1
+                total, count = self.merge(node[0], part), node[1] + 1
             if count < BRANCHES:
                 self.levels[level] = total, count
                 return
@@ -97,7 +98,7 @@ class MergeTree(Generic[S]):
         """Return the sum of all parts and of ``last``; no part can be added afterwards."""
         for node in self.levels:
             if node is not None:
-                last = node[0] if last is None else self._merge(node[0], last)
+                last = node[0] if last is None else self.merge(node[0], last)
         return last
 
 

@@ -11,7 +11,7 @@ from bochner._core.checks import nonnegative, positive
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 from bochner.errors import InvalidInput
-from bochner.solvers.ridge.eigen import Eigen, LeftOutErrors, floor, left_out_path, penalties
+from bochner.solvers.ridge.eigen import Eigen, floor, left_out_path, penalties
 from bochner.solvers.ridge.problem import amplitude_at, evidence, evidence_slope, freedom, gcv
 
 
@@ -197,21 +197,6 @@ Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
 PENALTY_CRITERIA = ("loo", "gcv", "evidence")  # Ways to choose the penalty
 
 
-def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None = None) -> Path:
-    """Return all criteria along the path; criteria from moments cost O(p D t)."""
-    power = eigen.power / eigen.weight
-    values = eigen.at(alphas)
-    return Path(
-        alphas,
-        np.full(len(alphas), np.nan) if loo is None else pool(loo.each, power),
-        pool(gcv(eigen, values), eigen.power),
-        evidence(eigen, values)[:, eigen.power > 0].sum(axis=1),
-        (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
-        0 if loo is None else loo.rows,
-        None if loo is None else loo.deviation,
-    )
-
-
 def as_alpha(alpha: Any, who: str) -> Alpha:
     """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
     if isinstance(alpha, str):
@@ -254,19 +239,29 @@ def solve_ridge(
         alphas = np.unique(np.append(alphas, given[given > 0]))
     loo = None if rows is None else left_out_path(eigen, rows, alphas)
     loo = loo if loo is not None and loo.rows else None
-    path = path_of(eigen, alphas, loo)
-    alpha = "gcv" if alpha == "loo" and loo is None else alpha
+    along = eigen.at(alphas)
+    of_targets = {"gcv": gcv(eigen, along), "evidence": evidence(eigen, along)}
+    of_loo = np.full(len(alphas), np.nan), 0, None
+    if loo is not None:
+        of_targets["loo"] = loo.each
+        of_loo = pool(loo.each, eigen.power / eigen.weight), loo.rows, loo.deviation
+    path = Path(
+        alphas,
+        of_loo[0],
+        pool(of_targets["gcv"], eigen.power),
+        of_targets["evidence"][:, eigen.power > 0].sum(axis=1),
+        (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
+        *of_loo[1:],
+    )
+    name: Any = "gcv" if alpha == "loo" and loo is None else alpha
 
     def best(target: int | None) -> float:
-        if target is None:
-            return float(alphas[path.best(str(alpha))])
-        one = eigen.target(target)
-        values = (evidence if alpha == "evidence" else gcv)(one, one.at(alphas))[:, 0]
-        if alpha == "loo" and loo is not None:
-            values = loo.each[:, target]
-        return float(alphas[best_of(values, str(alpha))])
+        place = path.best(name) if target is None else best_of(of_targets[name][:, target], name)
+        return float(alphas[place])
 
-    chosen, criterion = choose_alpha(eigen.power, alpha, per_target, best, float(alphas[-1]))
+    chosen, criterion = given, "given"
+    if chosen is None:
+        chosen, criterion = choose_alpha(eigen.power, name, per_target, best, float(alphas[-1]))
     used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
     coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
     return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion)
@@ -325,7 +320,7 @@ def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: st
             return Outcome.EDGE_LOW
         return Outcome.SOLVED if shared and path.level(criterion) else limited
 
-    return Outcome.worst(of(float(alpha)) for alpha in (chosen if shared else chosen[varies]))
+    return Outcome.worst(map(of, (chosen if shared else chosen[varies]).tolist()))
 
 
 # --- Noise and amplitude of a Gaussian process on features, from moments alone -------------------
