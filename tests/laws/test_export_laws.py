@@ -290,7 +290,7 @@ class ByTriangle(FeatureSums):
     def decompose(self):
         X, y, w = self.sample.X, self.sample.y, self.sample.w
         triangle = Triangle.of(self.chosen.rounded.features(X), y, w, self.fit_intercept)
-        return triangle.eigen(), self.pieces()
+        return triangle.eigen(), self.pieces(), self.means
 
 
 def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route(monkeypatch):

@@ -121,9 +121,7 @@ def as_array(X: Any, who: str, name: str) -> Any:
     """Return X as an array of its library or a CSR matrix; raise InvalidType if it is not real."""
     if is_sparse(X):
         X = X.tocsr()
-    elif type(X) is not np.ndarray and (
-        isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X)
-    ):
+    elif isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X):
         refuse_masked(X, who, name)
         try:
             X = np.asarray(X)

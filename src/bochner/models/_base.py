@@ -41,7 +41,7 @@ from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner._core.threads import by_jobs
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, checked_blocks, count_rows
-from bochner.data.frames import is_pandas
+from bochner.data.frames import is_pandas, library_of
 from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
 from bochner.data.sources import is_stored, join
 from bochner.data.tables import Tables
@@ -115,7 +115,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """
         if not are_numbers(X, y, sample_weight):
             X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
-            if _tables.is_lazy(X):
+            if library_of(X, "engine", "lazy"):
                 blocks = _tables.lazy_blocks(type(self).__name__, X, y, sample_weight)
                 return self.fit_blocks(blocks)
         self.fit_ = self._fit_rows(X, y, sample_weight)
@@ -275,11 +275,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Return the checked parameters of kernel and features."""
-        given, is_classifier = vars(self), isinstance(self, ClassifierMixin)
-        asked = self.kernel, method, given["n_features"], given["random_state"]
-        precision, columns = given.get("precision", "auto"), given.get("columns", "as_given")
-        others: Any = precision, given.get("metric"), columns, given.get("effort"), is_classifier
-        return FeatureSpec.of(type(self).__name__, *asked, *others)
+        given = vars(self) | {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
+        return FeatureSpec.of(type(self).__name__, **given)
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None

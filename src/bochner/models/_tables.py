@@ -217,11 +217,6 @@ _NAMES = {
 }
 
 
-def is_lazy(X: Any) -> bool:
-    """Whether X is a table or array of dask, ray.data or Spark, or a lazy table."""
-    return library_of(X, "engine", "lazy") != ""
-
-
 def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     """Return blocks of partitioned rows, targets and weights."""
     # y and w are names of columns, or for dask columns with the partitions of X.
@@ -271,7 +266,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(parts[0], tuple):
                 return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
             return np.concatenate(parts)
-        if not is_lazy(X):
+        if not library_of(X, "engine", "lazy"):
             return method(self, X, *args, **kwargs)
         call = partial(_call, MethodType(of_rows, self), args, kwargs)
         return MAPPED[library_of(X, "engine")](X, call, name)

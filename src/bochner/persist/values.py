@@ -58,6 +58,7 @@ RENAMED: dict[str, str] = {
     "CompressedMap": "ProjectedMap",
     "ConstantMap": "LinearMap",
     "DotProduct.series": "terms",
+    "FeatureSums.moments": "sums",
     "FourierPhaseMap": "FourierMap",
     "LeftOut": "ResidualVariance",
     "LeverageFourierMap": "FourierMap",
@@ -411,7 +412,9 @@ def require_learner(model: Any) -> None:
     pairs: list[Any] = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
     if (phi := part("map_")) is not None:
         pairs.append((phi.n_inputs, columns))
-    if (moments := part("moments_")) is not None:
+    kept = getattr(getattr(fit, "law", fit), "representation", None)
+    formed = getattr(kept, "sums", fit) is not None  # moments of few rows are formed on demand
+    if formed and (moments := part("moments_")) is not None:
         pairs.append((moments.n_features, model.map_.n_features))
     if (sample := part("sample_")) is not None:
         pairs.append((sample.X.shape[1], columns))

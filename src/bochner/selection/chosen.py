@@ -12,6 +12,7 @@ from bochner._core.checks import integer, one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import SMALL, WIDE, block_rows, by_rows
+from bochner.data.blocks import Blocks, count_rows
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.composed import DerivedMap
@@ -21,7 +22,8 @@ from bochner.features.nystrom import COARSE, Rounded
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import EFFORTS, SEARCHED, WIDTH, as_kernel
-from bochner.sums.moments import MomentsOf, Precision
+from bochner.sums.moments import Moments, MomentsOf, Precision
+from bochner.sums.passes import Executor, Summands, sample_of
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class FeatureSpec:
         columns: str = "as_given",
         effort: Any = None,
         of_classes: bool = False,
+        **_: Any,  # other parameters of the estimator
     ) -> "FeatureSpec":
         one_of(precision, who, "precision", ("auto", "float32", "float64"))
         one_of(columns, who, "columns", ("auto", "as_given"))
@@ -153,6 +156,18 @@ class Choices:
     def rounded(self) -> Rounded:
         """φ, rounded to its precision."""
         return Rounded(self.map.kernel, self.map, self.precision)
+
+    def add_up(
+        self, blocks: Blocks, precision: Precision, where: Executor, start: int = 0
+    ) -> tuple[Moments, Any, int]:
+        """Return the moments of all rows, a sample of the rows, and their number.
+
+        ``start`` rows precede them.
+        """
+        sums: Any = summand_of(self, precision)
+        both = Summands((sums, sample_of(self.seed, start)))
+        total, kept = where.sum(both, blocks.with_rows(self.block_rows))
+        return sums.moments(total), kept, count_rows(blocks)
 
     def double(self, X: Array) -> Float[Array, "n D"]:
         """Return φ(X), computed in the precision of the fit, as NumPy's float64."""

@@ -710,7 +710,7 @@ class FeatureProcess(ProcessLaw):
         # their error of G, divided by λ.
         Z, y, w, alpha = self.at(sample.X), sample.y, sample.w, self.evidence.alpha
         e, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
-        single = self.representation.moments.precision == "float32"
+        single = self.representation.precision == "float32"
         norms = squared_norms(Z - self.feature_mean)[:, None]
         top = self.values.max(initial=0.0) if single else 0.0
         slack = slack_of_leverage(self.leverage(Z), w[:, None])
@@ -725,8 +725,7 @@ class FeatureProcess(ProcessLaw):
     @staticmethod
     def solve(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
         sums = replace(sums, fit_intercept=spec.fit_intercept)
-        means, chosen = sums.means, sums.chosen
-        eigen, _ = sums.decompose()
+        chosen, (eigen, _, means) = sums.chosen, sums.decompose()
         evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
         coef = eigen.coefficients(evidence.alpha)
         phi, landmarks = chosen.map, None

@@ -48,7 +48,6 @@ from bochner.models.representations.representation import (
     require_alike,
 )
 from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
-from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
 
 
@@ -177,11 +176,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     lengthscale: str = "auto"
 
     def _fit(
-        self,
-        blocks: Blocks,
-        inputs: Inputs,
-        where: Executor = LOCAL,
-        precision: Precision | None = None,
+        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
         asked = as_method(self.method), blocks, where, precision, any_features

@@ -255,7 +255,7 @@ def _by_gradients(
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     sums, solution = sum_features(spec, chosen, blocks, LOCAL, "float64").solve(spec)
-    (eigen, _), (centre, mean) = sums.decompose(), sums.means
+    eigen, _, (centre, mean) = sums.decompose()
     Z = np.empty((len(rows), chosen.map.n_features))
     for here in slices(len(Z), chosen.block_rows):
         Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)

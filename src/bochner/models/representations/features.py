@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from bochner.models.representations.representation import (
     without_copies,
 )
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Choices, feature_precision, summand_of
+from bochner.selection.chosen import Choices, feature_precision
 from bochner.solvers.ridge import iterative
 from bochner.solvers.ridge.eigen import (
     Eigen,
@@ -43,17 +43,23 @@ from bochner.solvers.ridge.eigen import (
 from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha, solve_ridge
 from bochner.sums import passes
-from bochner.sums.moments import Moments, Precision, require_power
+from bochner.sums.moments import Moments, Precision, require_power, require_squares
+
+#: Means of features (D,) and targets (t,).
+Means = tuple[Float[Array, " D"], Float[Array, " t"]]
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums(Representation):
-    """Moments of the features of all rows; further rows can be added."""
+    """Moments of the features of all rows; further rows can be added.
+
+    Few rows are kept themselves, and their moments are formed on demand.
+    """
 
     who: str  # Class name of the estimator, for messages
     chosen: Choices
     fit_intercept: bool
-    moments: Moments
+    sums: Moments | None  # None for few rows
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...] = ()
@@ -61,48 +67,72 @@ class FeatureSums(Representation):
 
     lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK
 
-    count = property(attrgetter("moments.rows"))
+    @cached_property
+    def moments(self) -> Moments:
+        """Moments of all rows."""
+        rows = self.sample
+        return self.sums or Moments.of(self.chosen.double(rows.X), rows.y, rows.w)
+
+    @property
+    def count(self) -> int:
+        return len(self.sample) if self.sums is None else self.sums.rows
+
+    @property
+    def precision(self) -> Precision:
+        """Precision of the products in the moments."""
+        return "float64" if self.sums is None else self.sums.precision
 
     @property
     def target_variance(self) -> float:
         return float(np.mean(self.moments.power)) / self.moments.weight
 
     @property
-    def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
+    def means(self) -> Means:
         """Means of features (D,) and targets (t,); zeros without an intercept."""
         centred, moments = float(self.fit_intercept), self.moments
         return centred * moments.feature_mean, centred * moments.target_mean
 
     @property
     def keeps_all(self) -> bool:
-        return bool(np.isclose(self.sample.w.sum(), self.moments.weight, rtol=1e-12, atol=0))
+        """Whether the sample has all rows."""
+        if self.sums is None:
+            return True
+        return bool(np.isclose(self.sample.w.sum(), self.sums.weight, rtol=1e-12, atol=0))
 
     def pieces(self) -> Iterator[Rows]:
         """Yield the centred rows (Z, y, w) of the sample by blocks."""
-        blocks = slices(len(self.sample), self.chosen.block_rows)
-        return (self.centred(self.sample.take(rows)) for rows in blocks)
+        centre, middle = self.means
+        for places in slices(len(self.sample), self.chosen.block_rows):
+            rows = self.sample.take(places)
+            Z = self.chosen.rounded.features(rows.X)
+            Z = Z - centre.astype(Z.dtype)
+            Z = Z.astype(np.float32, copy=False) if self.precision == "float32" else Z
+            yield Z, rows.y - middle, rows.w
 
-    def centred(self, rows: RowSample) -> Rows:
-        Z, (centre, middle) = self.chosen.rounded.features(rows.X), self.means
-        Z = Z - centre.astype(Z.dtype)
-        if self.moments.precision == "float32":
-            Z = Z.astype(np.float32, copy=False)
-        return Z, rows.y - middle, rows.w
+    def decompose(self) -> tuple[Eigen, Iterable[Rows], Means]:
+        """Return the decomposition of the rows (if few) or of G, the sample in blocks, and means.
 
-    def decompose(self) -> tuple[Eigen, Iterable[Rows]]:
-        """Return eigenvalues and vectors of the rows (if few) or of G, and the sample in blocks."""
-        few = by_rows(self.moments.rows, len(self.moments.gram))
-        if few and self.keeps_all and self.chosen.precision == "float64":
-            rows = self.centred(self.sample)
-            eigen = decompose_rows(*rows, centred=self.fit_intercept)
-            return replace(eigen, most=self.most), [rows]
-        moments = self.moments if self.fit_intercept else self.moments.about_zero()
-        return replace(decompose(moments, self.fit_intercept), most=self.most), self.pieces()
+        The rows of the sample are centred at the means, which are zeros without an intercept.
+        """
+        n, centred = self.count, self.fit_intercept
+        few = by_rows(n, self.chosen.map.n_features) and self.chosen.precision == "float64"
+        if few and self.keeps_all:
+            Z, y, w = self.chosen.double(self.sample.X), self.sample.y, self.sample.w
+            means = centred * np.average(Z, 0, w), centred * np.average(y, 0, w)
+            rows = Z - means[0], y - means[1], w
+            eigen = decompose_rows(*rows, centred=centred)
+            return replace(eigen, most=self.most), [rows], means
+        moments = self.moments if centred else self.moments.about_zero()
+        eigen = replace(decompose(moments, centred), most=self.most)
+        return eigen, self.pieces(), self.means
 
     def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
-        require_weight(self.who, self.moments.weight)
-        require_power(self.who, self.sample.y, self.moments.power)
+        require_weight(self.who, float(self.sample.w.sum()))
+        if self.sums is None:
+            require_squares(self.who, self.sample.y, self.sample.w)
+        else:
+            require_power(self.who, self.sample.y, self.sums.power)
         return self
 
     def solve(
@@ -115,7 +145,9 @@ class FeatureSums(Representation):
         sums = replace(self, fit_intercept=spec.fit_intercept)
         if isinstance(spec.alpha, str) and self.keeps_all:
             sample, unit = without_copies(spec, self.sample)
-            sums = replace(sums, sample=replace(sample, w=sample.w * unit), most=unit)
+            if sample is not self.sample:  # the number of rows is that of the moments
+                sample = replace(sample, w=sample.w * unit)
+                sums = replace(sums, sums=self.moments, sample=sample, most=unit)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
         by_triangle = double and given_alpha(spec.alpha) == 0
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
@@ -124,17 +156,18 @@ class FeatureSums(Representation):
             rows_of = every.with_rows(chosen.block_rows)
             eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
             rows: Iterable[Rows] = sums.pieces()
+            means = sums.means
         else:
-            eigen, rows = sums.decompose()
+            eigen, rows, means = sums.decompose()
         left_out = rows if spec.alpha == "loo" else None
-        solution = solve_ridge(eigen, sums.means, spec.alpha, left_out, per_target=spec.per_target)
-        in_double = sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED
+        solution = solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
+        in_double = sums.precision == "float64" and solution.outcome is Outcome.SOLVED
         if in_double and not double:
             solution = replace(solution, outcome=Outcome.REFINED)
         return sums, solution
 
     def left_out(self, solution: Solution) -> LeftOutRows:
-        eigen, rows = self.decompose()
+        eigen, rows, _ = self.decompose()
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))
@@ -146,27 +179,12 @@ class FeatureSums(Representation):
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         sample, rows = self.sample + other.sample, self.rows + other.rows
-        return replace(self, moments=self.moments + other.moments, sample=sample, rows=rows)
+        return replace(self, sums=self.moments + other.moments, sample=sample, rows=rows)
 
     def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
         require_alike(self.who, blocks, self.target_shape)
-        sample = passes.sample_of(self.chosen.seed, self.rows)
-        moments, kept, rows = add_up(self.chosen, blocks, "float64", passes.LOCAL, sample)
-        return self.merge(replace(self, moments=moments, sample=kept, rows=rows)).check_range()
-
-
-def add_up(
-    chosen: Choices,
-    blocks: Blocks,
-    precision: Precision,
-    where: passes.Executor,
-    sample: passes.SumOf | None = None,
-) -> tuple[Moments, Any, int]:
-    """Return the moments of all rows, their sample (None without ``sample``), and their number."""
-    sums: Any = summand_of(chosen, precision)
-    summands = passes.Summands((sums,) if sample is None else (sums, sample))
-    total, *kept = where.sum(summands, blocks.with_rows(chosen.block_rows))
-    return sums.moments(total), (kept[0] if kept else None), count_rows(blocks)
+        moments, kept, rows = self.chosen.add_up(blocks, "float64", passes.LOCAL, self.rows)
+        return self.merge(replace(self, sums=moments, sample=kept, rows=rows)).check_range()
 
 
 def sum_features(
@@ -187,17 +205,22 @@ def sum_features(
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
     automatic = whitens_sums and precision is None and asked == "auto" and random
     D = phi.n_features
-    if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
-        chosen = _with_jitter(chosen, COARSE)
-    sums = add_up(chosen, blocks, chosen.precision, where, passes.sample_of(chosen.seed))
+    few = n is not None and n <= kept_rows(blocks.n_columns) and by_rows(n, D)
+    if few and chosen.precision == "float64":
+        kept = passes.draw_rows(blocks, chosen.seed, where=where)
+        sums: tuple[Moments | None, Any, Any] = None, kept, n
+    else:
+        if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
+            chosen = _with_jitter(chosen, COARSE)
+        sums = chosen.add_up(blocks, chosen.precision, where)
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).check_range()
 
 
 def sum_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
     """Return the float64 sums of another pass, with exactly whitened features of each row."""
     chosen = _with_jitter(summed.chosen, None)
-    moments, _, rows = add_up(chosen, blocks, "float64", where)
-    return replace(summed, chosen=chosen, moments=moments, rows=rows)
+    moments, _, rows = chosen.add_up(blocks, "float64", where)
+    return replace(summed, chosen=chosen, sums=moments, rows=rows)
 
 
 def _with_jitter(chosen: Choices, jitter: float | None) -> Choices:

@@ -30,7 +30,7 @@ from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
-from bochner.sums.moments import Moments, Precision
+from bochner.sums.moments import Moments
 from bochner.sums.passes import LOCAL, Executor, draw_rows, require_order
 
 #: Attributes that fits on features lack, and the reason.
@@ -378,16 +378,12 @@ class AddsRows(KernelEstimator):
 
     @abstractmethod
     def _fit(
-        self,
-        blocks: Blocks,
-        inputs: Inputs,
-        where: Executor = LOCAL,
-        precision: Precision | None = None,
+        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> Any:
         """Return the fit. ``precision`` of all sums; None: chosen, with a second pass if needed."""
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
-        precision: Precision = "float32" if self.precision == "float32" else "float64"
+        precision = "float32" if self.precision == "float32" else "float64"
         return self._fit(blocks, inputs, LOCAL, precision)
 
     rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Number of rows read.")

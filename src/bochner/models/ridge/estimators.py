@@ -30,7 +30,6 @@ from bochner.models.representations.representation import (
     takes_pieces,
 )
 from bochner.solvers.ridge.solution import as_alpha
-from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor, indicators
 
 
@@ -47,11 +46,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         return RidgeSpec(features, alpha, self.alpha_per_target, centred)
 
     def _fit(
-        self,
-        blocks: Blocks,
-        inputs: Inputs,
-        where: Executor = LOCAL,
-        precision: Precision | None = None,
+        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
         trends = inputs.schema.trends if inputs.schema else ()
