@@ -113,7 +113,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         InvalidInput, ValueError
             If the data cannot be used; the message says what to do.
         """
-        if not are_numbers(X, y, sample_weight):
+        if not isinstance(X, np.ndarray):
             X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
             if library_of(X, "engine", "lazy"):
                 blocks = _tables.lazy_blocks(type(self).__name__, X, y, sample_weight)

@@ -61,12 +61,6 @@ class FeatureSpec:
         one_of(columns, who, "columns", ("auto", "as_given"))
         if metric is not None and metric != "learned":
             raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
-        known, how = as_kernel(kernel), features.as_method(method)
-        if metric is not None and has_free(known):
-            raise InvalidInput(
-                f'{who}: metric="learned" requires a kernel without free numbers, or a name; '
-                f"got {known!r}. Give all numbers, or leave out metric."
-            )
         if effort is not None:
             one_of(effort, who, "effort", ("low", *EFFORTS))
         width: Any = WIDTH if n_features is None else n_features
@@ -79,6 +73,12 @@ class FeatureSpec:
                 )
         else:
             width = integer(width, "bochner", "n_features", 1)
+        known, how = as_kernel(kernel), features.as_method(method)
+        if metric is not None and has_free(known):
+            raise InvalidInput(
+                f'{who}: metric="learned" requires a kernel without free numbers, or a name; '
+                f"got {known!r}. Give all numbers, or leave out metric."
+            )
         others = precision, seed_of(random_state), columns, effort, of_classes
         return FeatureSpec(who, known, how, width, metric == "learned", *others)
 

@@ -114,9 +114,10 @@ class FeatureSums(Representation):
 
         The rows of the sample are centred at the means, which are zeros without an intercept.
         """
-        n, centred = self.count, self.fit_intercept
-        few = by_rows(n, self.chosen.map.n_features) and self.chosen.precision == "float64"
-        if few and self.keeps_all:
+        centred, sums, few = self.fit_intercept, self.sums, True
+        if sums is not None:
+            few = by_rows(sums.rows, sums.n_features) and self.keeps_all
+        if few and self.chosen.precision == "float64":
             Z, y, w = self.chosen.double(self.sample.X), self.sample.y, self.sample.w
             means = centred * np.average(Z, 0, w), centred * np.average(y, 0, w)
             rows = Z - means[0], y - means[1], w
@@ -161,8 +162,8 @@ class FeatureSums(Representation):
             eigen, rows, means = sums.decompose()
         left_out = rows if spec.alpha == "loo" else None
         solution = solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
-        in_double = sums.precision == "float64" and solution.outcome is Outcome.SOLVED
-        if in_double and not double:
+        solved = solution.outcome is Outcome.SOLVED
+        if solved and not double and sums.precision == "float64":
             solution = replace(solution, outcome=Outcome.REFINED)
         return sums, solution
 
