@@ -390,7 +390,7 @@ class Race:
 
     def _assess(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Trial:
         rows, kernel = rung.rows, candidate.kernel
-        K, across = kernel_matrix(kernel, rows.X), kernel(self.test.X, rows.X)
+        K, across = kernel_matrix(kernel, rows.X), kernel.evaluate(self.test.X, rows.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))

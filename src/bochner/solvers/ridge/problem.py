@@ -89,7 +89,7 @@ def evidence_slope(
     problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return ∂log p(y)/∂log α of each target, from ∂q/∂log α = −RSS/α."""
-    alpha, free = (np.asarray(a)[..., None] for a in (smoother.alpha, smoother.free))
+    alpha, free = np.asarray(smoother.alpha)[..., None], np.asarray(smoother.free)[..., None]
     a2 = amplitude_at(problem, smoother, noise, amplitude)
     fit = smoother.rss / alpha
     if noise is not None and amplitude is None:  # a² falls with α
