@@ -150,7 +150,7 @@ class FeatureSums(Representation):
                 sample = replace(sample, w=sample.w * unit)
                 sums = replace(sums, sums=self.moments, sample=sample, most=unit)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
-        by_triangle = double and given_alpha(spec.alpha) == 0
+        by_triangle = double and sums.sums is not None and given_alpha(spec.alpha) == 0
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
             every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
             triangle = partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept)

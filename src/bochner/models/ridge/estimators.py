@@ -41,8 +41,8 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     def _spec(self) -> RidgeSpec:
         features = self._feature_spec(as_features(self.method))
-        centred = switch(self.fit_intercept, features.who)
         alpha = as_alpha(self.alpha, features.who)
+        centred = switch(self.fit_intercept, features.who)
         return RidgeSpec(features, alpha, self.alpha_per_target, centred)
 
     def _fit(

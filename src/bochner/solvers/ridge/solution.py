@@ -320,7 +320,7 @@ def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: st
             return Outcome.EDGE_LOW
         return Outcome.SOLVED if shared and path.level(criterion) else limited
 
-    return Outcome.worst(map(of, (chosen if shared else chosen[varies]).tolist()))
+    return of(float(chosen[0])) if shared else Outcome.worst(map(of, chosen[varies].tolist()))
 
 
 # --- Noise and amplitude of a Gaussian process on features, from moments alone -------------------
