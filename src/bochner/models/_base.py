@@ -217,7 +217,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     kernel_ = learned("chosen.kernel", "The kernel of the fit, with all hyperparameters.")
     map_ = learned("chosen.map", "Feature map φ; for the exact kernel the Nyström map of all rows.")
     choice_ = learned(
-        "chosen.choice", "A Choice: the chosen method, the compared methods, and the reason."
+        "chosen.explained", "A Choice: the chosen method, the compared methods, and the reason."
     )
 
     @property
@@ -624,7 +624,7 @@ class FitSummary(HtmlResult):
         n, raw = inputs.n_columns, inputs.n_features_in
         names = inputs.names if schema is None else schema.feature_names
         dropped = {} if schema is None else reasons(schema.dropped)
-        choice = self.chosen.choice
+        choice = self.chosen.explained
         facts = {
             "columns": n,
             "columns_words": f"{n:,}" + f" (of {raw:,} in the table)" * (n != raw),

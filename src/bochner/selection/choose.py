@@ -93,7 +93,7 @@ def choose_from(
         spec = replace(spec, modes=False)  # Fourier modes require the original columns
     tuning = search_kernel(spec, rows, share, search)
     choice = choose_map(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
-    chosen = Choices(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
+    chosen = Choices(spec.seed, tuning, choice)
     return chosen if curves is None else chosen.with_curves(curves)
 
 

@@ -137,6 +137,13 @@ class Choices:
         return self.search.kernel
 
     @property
+    def explained(self) -> Choice:
+        """The choice of the method; its reason also says why the kernel was chosen."""
+        method, kernel = self.choice.reason, self.search.reason
+        known = method.endswith(kernel)  # in older files
+        return self.choice if known else replace(self.choice, reason=method + kernel)
+
+    @property
     def metric(self) -> Tuning | None:
         """The search for a metric, if one was learned."""
         return self.search if self.search.matrix is not None else None

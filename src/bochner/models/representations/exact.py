@@ -436,7 +436,7 @@ def leaf_rows(
         f"The exact kernel within each of {tree.n_leaves} leaves of the {len(rows):,} rows, "
         f"and {phi.n_features} landmarks between leaves."
     )
-    choice = Choice(phi, method, (), reason + tuning.reason)
+    choice = Choice(phi, method, (), reason)
     chosen = Choices(seed, replace(tuning, kernel=kernel), choice, curves=curves)
     leaves, alphas = rows_of_leaves(leaf, tree.n_leaves), np.atleast_1d(solution.alpha)
     coef, by_leaf, intercept, judged = _solve_leaves(spec, rows, chosen, seen, leaves, alphas)
@@ -556,7 +556,7 @@ def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None
     modes = few(noted.kernel)
     if modes is None:
         return None
-    return Choices(seed, noted, replace(modes, reason=modes.reason + tuning.reason))
+    return Choices(seed, noted, modes)
 
 
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:

@@ -283,7 +283,7 @@ def chosen_exactly(
     """Return the choice of the exact kernel, with the Nyström map on all of these rows as map."""
     reason = f"The exact kernel of {X.shape[0]:,} rows, solved with their kernel matrix."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
-    choice = Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
+    choice = Choice(phi, method or ExactKernel(), (), reason)
     chosen = Choices(seed, tuning, choice)
     return chosen if curves is None else chosen.with_curves(curves)
 

@@ -470,7 +470,7 @@ def _begin(
     search = _search(spec, sample)
     first = part(rows, slice(1024))
     size = float(np.average(to_numpy(search.kernel.diag(first.X)), weights=first.w))
-    choice = Choice(None, ExactKernel(), (), f"The exact kernel.{search.reason}")
+    choice = Choice(None, ExactKernel(), (), "The exact kernel.")
     precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
     shape = () if rows.y is None else tuple(rows.y.shape[1:])
     t = int(np.prod(shape))
@@ -496,8 +496,8 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
                 f"features: {refused} Use strategy='gram_cached' or 'kernel_on_the_fly' for the "
                 "exact kernel, 'approximate_cached' for approximate features."
             ) from refused
-        reason = f"The exact features of the kernel.{chosen.search.reason}"
-        chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
+        choice = Choice(phi, Explicit(), (), "The exact features of the kernel.")
+        chosen = replace(chosen, choice=choice)
     elif name not in DUAL:
         asked = fit.spec.features
         choice = choose_map(asked, chosen.kernel, n_inputs, sample, None, None, True)
