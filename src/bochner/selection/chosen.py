@@ -139,9 +139,8 @@ class Choices:
     @property
     def explained(self) -> Choice:
         """The choice of the method; its reason also says why the kernel was chosen."""
-        method, kernel = self.choice.reason, self.search.reason
-        known = method.endswith(kernel)  # in older files
-        return self.choice if known else replace(self.choice, reason=method + kernel)
+        reason = self.choice.reason.removesuffix(self.search.reason)  # older files have both
+        return replace(self.choice, reason=reason + self.search.reason)
 
     @property
     def metric(self) -> Tuning | None:
@@ -167,11 +166,8 @@ class Choices:
     def add_up(
         self, blocks: Blocks, precision: Precision, where: Executor, start: int = 0
     ) -> tuple[Moments, Any, int]:
-        """Return the moments of all rows, a sample of the rows, and their number.
-
-        ``start`` rows precede them.
-        """
-        sums: Any = summand_of(self, precision)
+        """Return the moments of all rows, a sample, and their number; ``start`` rows precede."""
+        sums = summand_of(self, precision)
         both = Summands((sums, sample_of(self.seed, start)))
         total, kept = where.sum(both, blocks.with_rows(self.block_rows))
         return sums.moments(total), kept, count_rows(blocks)
