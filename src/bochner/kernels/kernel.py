@@ -636,8 +636,10 @@ class Columns(Transformed):
 
 def has_free(kernel: object) -> bool:
     """Whether a kernel has free numbers, which a fit must choose."""
-    numbers = kernel.get_params().values() if isinstance(kernel, Kernel) else ()
-    return any(isinstance(v, Free) for n in numbers for v in (n if isinstance(n, tuple) else (n,)))
+    for number in kernel.get_params().values() if isinstance(kernel, Kernel) else ():
+        if Free in map(type, number if isinstance(number, tuple) else (number,)):
+            return True
+    return False
 
 
 def require_numbers(kernel: Kernel) -> None:
