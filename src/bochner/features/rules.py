@@ -182,13 +182,12 @@ def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) ->
     return composed.ProjectedMap(kernel, inner, P)
 
 
-def _spectral(method: Method, kernel: Kernel, d: int) -> bool:
+def _spectral(method: Any, kernel: Kernel, d: int) -> bool:
     """Whether a Fourier method draws the frequencies of the kernel itself, without splitting it."""
     if kernel.exact(d) or isinstance(kernel, Sum | Scaled | Normalised | Transformed):
         return False
     law = kernel.spectral(d)
-    placement = getattr(method, "placement", None)  # any law if there is none
-    return law is not None and (placement is None or placement.serves(law))
+    return law is not None and (not hasattr(method, "placement") or method.placement.serves(law))
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:

@@ -34,9 +34,7 @@ class Value(NamedArguments):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also the fields of its parts, by path."""
         params: dict[str, Any] = {}
-        if not is_dataclass(self):
-            return params
-        for each in fields(self):
+        for each in fields(self) if is_dataclass(self) else list[Any]():
             params[each.name] = part = getattr(self, each.name)
             if deep and isinstance(part, Value):
                 params |= {f"{each.name}__{path}": v for path, v in part.get_params().items()}

@@ -14,6 +14,7 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, device, is_sparse, moved, slices
+from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, series, spectral
@@ -398,6 +399,8 @@ def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
 
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
     """Return one number per column; refuse a tuple whose length is not d."""
+    if type(d) is not int or d < 1:
+        d = integer(d, who, "the number of columns", least=1)
     if not isinstance(value, tuple):
         return (value,) * d
     if len(value) != d:

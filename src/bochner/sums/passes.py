@@ -74,7 +74,7 @@ def blocks_per_part(block_rows: int) -> int:
     return max(1, PART_ROWS // block_rows)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class MergeTree(Generic[S]):
     """A tree of sums of parts, in order of arrival; nodes are merged as soon as possible."""
 
@@ -118,8 +118,8 @@ def sum_up(
     Memory is one sum per level of the tree: one level up to 65,536 rows, two up to a million, three
     up to 16 million.
     """
-    tree, most = MergeTree[S](summand.merge), blocks_per_part(block_rows)
-    count, part, tree.levels = state or (0, None, [])
+    count, part, levels = state or (0, None, [])
+    tree, most = MergeTree[S](summand.merge, levels), blocks_per_part(block_rows)
     for block in blocks:
         part = summand.add(part, block)
         count += 1
