@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, device, is_sparse, moved, slices
+from bochner._core.arrays import adapt, array_namespace, device, is_sparse, slices
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
