@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core import sizes
-from bochner._core.arrays import array_namespace, as_floating, is_sparse
+from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.progress import Bar
 from bochner._core.random import Seed, seed_of
@@ -20,8 +20,6 @@ from bochner.data.schema import Schema, listed
 from bochner.data.sources import (
     Arrays,
     Block,
-    Partition,
-    Piece,
     Source,
     as_piece,
     check_values,
@@ -29,7 +27,6 @@ from bochner.data.sources import (
     open_arrays,
     open_iterable,
     part,
-    require_weights,
 )
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
@@ -415,20 +412,6 @@ class Blocks:
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
             f"{self.block_rows:,} rows per block)"
         )
-
-
-def checked_blocks(X: Any, y: Any, w: Any) -> Blocks:
-    """Return blocks of a matrix and targets that were checked to be finite; w is checked here."""
-    if is_sparse(y):
-        as_piece(X, y)  # refuses it
-    if w is not None:
-        require_weights(w, lambda row: f"row {row} (counted from 0)")
-    n, d = X.shape
-    piece = Piece(as_floating(X), None if y is None else as_floating(y), w)
-    label = f"arrays of {type(X).__module__.partition('.')[0]}"
-    chunks = (Partition(piece, n),)
-    source = Arrays(chunks, is_checked=True, label=label, n_columns=d, n_rows=n)
-    return Blocks(source, sizes.block_rows(d))
 
 
 def has_weight(w: Any) -> bool:

@@ -294,6 +294,17 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
     return Arrays((Partition(piece, n),), step=step, label=label, n_columns=d, n_rows=n)
 
 
+def open_checked(X: Any, y: Any, w: Any) -> Arrays:
+    """Return a source of a matrix and targets that were checked to be finite; w is checked here."""
+    if is_sparse(y):
+        as_piece(X, y)  # refuses it
+    if w is not None:
+        require_weights(w, lambda row: f"row {row} (counted from 0)")
+    label, (n, d) = f"arrays of {type(X).__module__.partition('.')[0]}", X.shape
+    rows = Partition(Piece(as_floating(X), None if y is None else as_floating(y), w), n)
+    return Arrays((rows,), is_checked=True, label=label, n_columns=d, n_rows=n)
+
+
 def is_stored(X: Any) -> bool:
     """Whether X is an array in a file that is read by slices, of h5py or Zarr."""
     in_chunks = hasattr(X, "chunks") and hasattr(X, "dtype") and not hasattr(X, "rechunk")

@@ -36,14 +36,14 @@ from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.optional import package
 from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
-from bochner._core.sizes import FEW_CELLS
+from bochner._core.sizes import FEW_CELLS, block_rows
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner._core.threads import by_jobs
 from bochner.certificates.certificate import Certificate, certify
-from bochner.data.blocks import Blocks, checked_blocks, count_rows
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.frames import is_pandas, library_of
 from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
-from bochner.data.sources import is_stored, join
+from bochner.data.sources import is_stored, join, open_checked
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
@@ -327,7 +327,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             sample_weight = validation._check_sample_weight(
                 sample_weight, X, ensure_non_negative=True
             )
-        blocks = checked_blocks(X, y, sample_weight)
+        blocks = Blocks(open_checked(X, y, sample_weight), block_rows(X.shape[1]))
         if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
             blocks = blocks.map(lambda block: block._replace(X=dense(block.X)))
         return blocks, inputs
