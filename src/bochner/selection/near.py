@@ -220,7 +220,7 @@ def scale_lengthscales(kernel: Kernel, factor: float) -> Kernel | None:
     return kernel.rebuild(lambda part, _: longer(part) if has(part) else part)
 
 
-class NearFit(NamedTuple):
+class NearTrial(NamedTuple):
     """A kernel, its solution in a few places, and squared leave-one-out errors."""
 
     kernel: Kernel
@@ -252,7 +252,7 @@ def judge_among_near_rows(
     errors_at = errors_of_near_rows(places, rows, centred)
     errors: dict[Kernel, float] = {}
 
-    def better(kernel: Kernel, best: NearFit | None) -> NearFit | None:
+    def better(kernel: Kernel, best: NearTrial | None) -> NearTrial | None:
         """Return a kernel with its errors; None unless lower by 0.5 % and one standard error.
 
         A kernel that is worse by half a standard error on the first places is not judged on others.
@@ -261,7 +261,7 @@ def judge_among_near_rows(
         known = start if np.isfinite(start) else None
         solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
         penalty = (solution.outcome is Outcome.CONSTANT_TARGET and known) or solution.alpha
-        judged = NearFit(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
+        judged = NearTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
             before = best._replace(squared=best.squared[: len(judged.squared)])
             gain, required = reduction(before, judged, worth=0.0, chance=0.5)
@@ -277,7 +277,7 @@ def judge_among_near_rows(
         gain, required = reduction(judged, best, worth=0.005, chance=1.0)
         return judged if gain > required else None
 
-    best, tuned = cast(NearFit, better(tuning.kernel, None)), list(others)
+    best, tuned = cast(NearTrial, better(tuning.kernel, None)), list(others)
     for kernel in (*rivals, *(each.kernel for each in tuned)):
         best = better(kernel, best) or best
     taken, best = best.kernel, _tune_scale(best, better) if scales else best
@@ -297,7 +297,9 @@ def rivals_of(tuning: Tuning) -> list[Kernel]:
     return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
 
 
-def _tune_scale(best: NearFit, better: Callable[[Kernel, NearFit], NearFit | None]) -> NearFit:
+def _tune_scale(
+    best: NearTrial, better: Callable[[Kernel, NearTrial], NearTrial | None]
+) -> NearTrial:
     """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):
