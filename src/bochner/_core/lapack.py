@@ -104,7 +104,7 @@ def add_both_products(
     C: Float[Array, "n n"], A: Float[Array, "n k"], B: Float[Array, "n k"]
 ) -> None:
     """Add A Bᵀ + B Aᵀ to C."""
-    A, B = (np.asfortranarray(factor, C.dtype) for factor in (A, B))
+    A, B = np.asfortranarray(A, C.dtype), np.asfortranarray(B, C.dtype)
     fit = _square(C) and len(C) == len(A) and A.shape == B.shape
     if A.shape[1:] == (1,):  # syr2 takes half the time
         _blas("syr2", fit, b"U", len(C), 1.0, A[:, 0], B[:, 0], C)

@@ -472,10 +472,10 @@ class OnProcess(Objective):
     def _pairs(self, at: Array, kernel: Any) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K (or its lower triangle), and the gradient as a function of a score."""
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
-            ends = (self.kernel(np.append(at[:-1] + h, at[-1])) for h in (STEP, -STEP))
-            up, down = (each(self.rows.X) for each in ends)
+            X, step = self.rows.X, np.append(np.full(len(at) - 1, STEP), 0.0)
+            up, down = self.kernel(at + step).evaluate(X, X), self.kernel(at - step).evaluate(X, X)
             change = (up - down) / (2 * STEP)
-            return kernel(self.rows.X), lambda by: float(np.vdot(by.by_kernel, change))
+            return kernel.evaluate(X, X), lambda by: float(np.vdot(by.by_kernel, change))
         if self.width == 1:
             s, factor = self._squared, float(np.exp(-2 * at[0]))
             K, slope = _in_bands(kernel, lambda *band: factor * s[band], self._room)
