@@ -244,13 +244,13 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        if self.schema is None or self.changes:
+        schema = self.source.schema
+        if schema is None or self.changes:
             y = next(self.walk()).y
             return None if y is None else tuple(y.shape[1:])
-        names = self.schema.target
-        if names is None:
+        if schema.target is None:
             return None
-        return () if isinstance(names, str) else (len(names),)
+        return () if isinstance(schema.target, str) else (len(schema.target),)
 
     @property
     def n_rows(self) -> int | None:

@@ -125,10 +125,16 @@ class FourierMap(FeatureMap):
 
     @cached_property
     def _turns(self) -> tuple[tuple[Array | native.Chains, Array], ...]:
-        """(W/2π, b/2π) in float32, and in float64."""
-        W = self.frequencies
-        turns = W.chains if isinstance(W, Transforms) else _in_turns(W)
-        return tuple(zip(turns, _in_turns(self.phases), strict=True))
+        """(W/2π, b/2π) in float32, and in float64: range reduction of turns is exact."""
+        pairs: list[Any] = []
+        for angles in (self.frequencies, self.phases):
+            if isinstance(angles, Transforms):
+                pairs.append(angles.chains)
+                continue
+            turns = np.ascontiguousarray(angles / (2 * np.pi))
+            with np.errstate(over="ignore"):  # lengthscales may be too small for float32
+                pairs.append((turns.astype(np.float32), turns))
+        return tuple(zip(*pairs, strict=True))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if not (arrays.is_sparse(X) and isinstance(self.frequencies, Transforms)):
@@ -177,13 +183,6 @@ class FourierMap(FeatureMap):
             Z, m = self.features(X), self.frequencies.shape[1]
             turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
         return turned @ arrays.adapt(self.matrix.T, like=X)
-
-
-def _in_turns(angles: Array) -> tuple[Array, Array]:
-    """Return angles/2π in float32 and float64: range reduction of turns is exact."""
-    turns = np.ascontiguousarray(angles / (2 * np.pi))
-    with np.errstate(over="ignore"):  # lengthscales may be too small for float32
-        return turns.astype(np.float32), turns
 
 
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
