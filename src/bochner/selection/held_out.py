@@ -62,10 +62,9 @@ def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
     return np.ptp(rows.y, axis=0) > 0
 
 
-def first_least(errors: Sequence[float]) -> int:
+def first_least(errors: Float[Array, " p"]) -> int:
     """Return the index of the first error that equals the least up to rounding."""
-    least = min(errors)
-    return next(i for i, error in enumerate(errors) if error <= (1 + SAME_ROUNDED) * least)
+    return int(np.argmax(errors <= (1 + SAME_ROUNDED) * errors.min()))
 
 
 def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
@@ -77,10 +76,10 @@ def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
     table = np.stack(squared)
     fold = np.arange(table.shape[1]) % FOLDS
     if table.shape[1] < 2 * FOLDS:
-        return table[first_least(table.sum(axis=1).tolist())]
+        return table[first_least(table.sum(axis=1))]
     errors = np.empty(table.shape[1])
     for k in range(FOLDS):
-        best = first_least(table[:, fold != k].sum(axis=1).tolist())
+        best = first_least(table[:, fold != k].sum(axis=1))
         errors[fold == k] = table[best, fold == k]
     return errors
 

@@ -72,18 +72,17 @@ def median_distance(
     Columns are divided by each of ``units``, a number or one per column. The distance of order 2 is
     Euclidean, of order 1 a sum over columns.
     """
-    (n, d), most = (
-        X.shape,
-        min(most, max(500, 20_000_000 // X.shape[1])),
-    )  # fewer pairs of wide rows
+    n, d = X.shape
+    most = min(most, max(500, 20_000_000 // d))  # fewer pairs of wide rows
     if n <= 200 and n * (n - 1) // 2 <= most:
         pairs = np.stack(np.triu_indices(n, 1))
     else:
         pairs = stream(seed, "pairs").integers(n, size=(2, most))
-    step = max(1, CELLS // d)
-    blocks = (pairs[:, start : start + step] for start in range(0, pairs.shape[1], step))
-    parts = [_lengths(X[i] - X[j], units, order) for i, j in blocks]
-    lengths = np.concatenate([np.empty(0), *parts])  # one row has no pairs
+    parts, step = [np.empty(0)], max(1, CELLS // d)  # one row has no pairs
+    for start in range(0, pairs.shape[1], step):
+        i, j = pairs[:, start : start + step]
+        parts.append(_lengths(X[i] - X[j], units, order))
+    lengths = np.concatenate(parts)
     kept = lengths > 0
     if not np.any(kept):
         return 1.0
