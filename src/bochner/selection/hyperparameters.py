@@ -235,8 +235,8 @@ class OnHyperparameters(Objective):
         values = map(float, np.exp(at[:-1] * self.units))
         return with_numbers(self.start, dict(zip(self.numbers, values, strict=True)))
 
-    def ranges(self, at: Array) -> list[tuple[float, float]]:
-        return [(a / r.unit, b / r.unit) for r in self.numbers.values() for a, b in (r.bounds,)]
+    def ranges(self, at: Array) -> Float[Array, "p 2"]:
+        return np.array([each.bounds for each in self.numbers.values()]) / self.units[:, None]
 
     def starts(self, count: int, seed: int) -> list[Float[Array, " q"]]:
         """Return starts spread over the ranges; the first are the centres."""

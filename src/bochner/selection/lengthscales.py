@@ -142,7 +142,7 @@ class Objective:
     #: The criterion at a point and a penalty, without the prior, and its gradient.
     at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
     #: The range of each number in a descent from a start.
-    ranges: Callable[[Array], list[tuple[float, float]]]
+    ranges: Callable[[Array], Float[Array, "p 2"]]
     centres: Any  # Mean of the normal prior of log numbers; deviation 3, weight of one row
     units: Any = 1.0  # Steps of the log numbers that match unit steps of the point
     #: Part of the value that only depends on the unit of the targets; the relative tolerance of a
@@ -156,11 +156,11 @@ class Objective:
         value += 0.5 * float(away @ far)
         return value, np.append((slope[:-1] + away) * self.units, slope[-1])
 
-    def bounds(self, at: Array) -> list[tuple[float, float]]:
+    def bounds(self, at: Array) -> Float[Array, "q 2"]:
         """Return the range of each coordinate in a descent from this start."""
         shares, weight = self.rows.shares, self.rows.w.sum()
         limits = (np.log(LEAST / weight), np.log(1e4 / weight))
-        return [*self.ranges(at), (shares[0],) * 2 if len(shares) == 1 else limits]
+        return np.vstack([self.ranges(at), (shares[0],) * 2 if len(shares) == 1 else limits])
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,7 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
     """Return the best point of ``evaluations`` of L-BFGS; ``gain`` is the relative tolerance."""
     best, count = Evaluation(of, start, float("inf")), 0
     bounds = of.bounds(start)
-    free = np.array([low < high for low, high in bounds])
+    free = bounds[:, 0] < bounds[:, 1]
 
     def value_and_gradient(vector: Array) -> tuple[float, Array]:
         nonlocal best, count
@@ -442,10 +442,10 @@ class OnProcess(Objective):
             return np.array([np.log(median_distance(rows.X, rows.w, (units,), 0, most=4096))])
         return np.log(rows.median) + np.log(rows.spread) - np.log(scales)
 
-    def ranges(self, at: Array) -> list[tuple[float, float]]:
-        low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
-        ends = zip(self.centres + low, self.centres + np.log(LONGEST), at[:-1], strict=True)
-        return [(min(a, x), max(b, x)) for a, b, x in ends]
+    def ranges(self, at: Array) -> Float[Array, "p 2"]:
+        low = self.centres + (np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1]))
+        high = self.centres + np.log(LONGEST)
+        return np.stack([np.minimum(low, at[:-1]), np.maximum(high, at[:-1])], axis=1)
 
     def kernel(self, at: Array) -> Any:
         scales = self.start.lengthscale * np.exp(at[:-1])
