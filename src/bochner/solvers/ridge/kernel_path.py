@@ -263,7 +263,6 @@ def _solution(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None = None
 ) -> Solution:
     """Return the solution at the chosen penalties; ``before`` is the penalty on fewer rows."""
-    rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)
     fits = [each for each in tried if each is not None]
@@ -271,33 +270,29 @@ def _solution(
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
         return replace(_solution(penalties, raised, criterion), outcome=outcome)
-    t = len(rows.power)
-    fits = fits * t if len(fits) == 1 else fits
-    return Solution(
-        np.stack([fit.coef[:, i] for i, fit in enumerate(fits)], axis=1),
-        np.array([fit.intercept[i] for i, fit in enumerate(fits)]),
-        chosen if len(chosen) == t > 1 else float(chosen[0]),
-        outcome,
-        _path(penalties),
-        criterion,
-        slack=np.hstack([each.left_out()[1] for each in (fits if len(chosen) > 1 else fits[:1])]),
-    )
+    coef, intercept, slack = fits[0].coef, fits[0].intercept, fits[0].left_out()[1]
+    if len(fits) > 1:  # one penalty per target
+        coef = np.stack([fit.coef[:, i] for i, fit in enumerate(fits)], axis=1)
+        intercept = np.array([fit.intercept[i] for i, fit in enumerate(fits)])
+        slack = np.hstack([fit.left_out()[1] for fit in fits])
+    used = chosen if len(fits) > 1 else float(chosen[0])
+    return Solution(coef, intercept, used, outcome, _path(penalties), criterion, slack=slack)
 
 
 def _path(penalties: Penalties) -> Path:
-    rows, known = penalties.rows, sorted(penalties.tried.items())
-    fits = [fit for _, fit in known if fit is not None]
-    alphas = np.array([fit.alpha for fit in fits])
-    loo, gcv, per_row = (
-        np.stack([fit.criteria[name][0] for fit in fits]) for name in ("loo", "gcv", "evidence")
-    )
-    likelihood = -0.5 * max(freedom(rows), 1.0) * per_row[:, rows.power > 0].sum(axis=1)
-    dimension = np.array([rows.count - rows.centred - fit.free for fit in fits])
+    rows, table = penalties.rows, []
+    for alpha, fit in sorted(penalties.tried.items()):
+        if fit is not None:
+            each = pool(fit.left_out()[0] ** 2, rows.power)
+            # Divided by the mean, so that squares do not overflow
+            unit = each / max(float(rows.w @ each / rows.weight), TINY)
+            (loo, _), (gcv, _), (per_row, _) = fit.criteria.values()
+            table.append((alpha, loo, gcv, per_row, fit.free, unit))
+    alphas, loo, gcv, per_row, free, units = map(np.array, zip(*table, strict=True))
     errors, scores = pool(loo, rows.power), pool(gcv, rows.power)
-    # Divided by the mean, so that squares do not overflow
-    squares = [pool(fit.left_out()[0] ** 2, rows.power) for fit in fits]
-    units = np.stack([each / max(float(rows.w @ each / rows.weight), TINY) for each in squares], 1)
-    deviation = errors * deviation_of(units, units, rows.w, 1.0)
+    likelihood = -0.5 * max(freedom(rows), 1.0) * per_row[:, rows.power > 0].sum(axis=1)
+    dimension = rows.count - rows.centred - free
+    deviation = errors * deviation_of(units.T, units.T, rows.w, 1.0)
     return Path(alphas, errors, scores, likelihood, dimension, len(rows.w), deviation)
 
 
