@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ class ProcessRows:
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
             return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
-        return tuple(float(np.log(alpha / weight)) for alpha in (1.0, 1e-1, 1e-2, 1e-3))
+        return tuple(np.log(np.array([1.0, 1e-1, 1e-2, 1e-3]) / weight).tolist())
 
     def first(self, m: int) -> "ProcessRows":
         """Return the first m rows, with the targets that vary on them."""
@@ -228,7 +229,7 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
 
 def least(points: Iterable[Evaluation]) -> Evaluation:
     """Return the point of the least value."""
-    return min(points, key=lambda point: point.value)
+    return min(points, key=attrgetter("value"))
 
 
 def descend_further(start: Evaluation, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
@@ -338,9 +339,11 @@ class MatrixSearch:
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
         # No descents: one factor may end where a function of one column looks like noise
-        of = OnProcess(start, self._few_rows, self.criterion, 1)
-        starts = lambda factor: (np.array([np.log(factor), share]) for share in of.rows.shares)
-        return [least(descend(of, at, 1) for at in starts(factor)) for factor in factors]
+        of, points = OnProcess(start, self._few_rows, self.criterion, 1), []
+        for factor in np.log(factors):
+            tried = [descend(of, np.array([factor, share]), 1) for share in of.rows.shares]
+            points.append(least(tried))
+        return points
 
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
         """Try one lengthscale per column, from points of one factor and from screened columns."""
