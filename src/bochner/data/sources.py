@@ -224,8 +224,7 @@ class Arrays(Source):
             end = min(number + partition.n_rows, self.first + self.n_rows)
             for start in range(max(number, self.first), end, step):
                 piece = part(data, slice(start - number, min(start + step, end) - number))
-                numbers = range(start, start + step)
-                yield piece if self.is_checked else check_values(piece, numbers)
+                yield piece if self.is_checked else check_values(piece, range(start, start + step))
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows with these numbers, of a source with one partition, without a pass."""
