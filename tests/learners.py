@@ -31,6 +31,7 @@ LENGTHS = {"method": "orthogonal", **NAMED}
 ABOUT_ZERO = {"alpha": 0.3, "fit_intercept": False, **FEATURES}
 ITERATED = {"alpha": 0.1, **FEATURES, "method": bo.ExactKernel("nystrom")}
 LEAVES = {"alpha": 0.1, **MATRIX, "method": bo.LocalKernel(30, 12)}
+LOCAL = {"tol": 1e-9, "precision": "float64", **MATRIX, "method": bo.LocalKernel(30, 12)}
 GRID = {**MATRIX, "method": bo.FourierGrid(box=((-2.0, 2.0),) * 2)}
 PLACES = {"kernel": OnSphere(Matern(1.5, 0.5)), **SEED}
 NEAR = {"kernel": Matern(1.5, 0.8), "method": bo.NearestNeighbours(10), **SEED}
@@ -202,6 +203,7 @@ CASES = [
     Case("svc of pairs", SVC(C=2.0, multi_class="ovo", **TIGHT), "class", can=SCALED),
     Case("exact svc", SVC(**LIBSVM), "class", close=1e-5, can=SCALED, but="memory"),
     Case("logistic", LOGISTIC(C=2.0, **TIGHT), "class", close=1e-6, can=SCALED),
+    Case("logistic in leaves", LOGISTIC(C=2.0, **LOCAL), "class of two", 1e-5, but="memory range"),
     Case("exact logistic", LOGISTIC(C=2.0, **TIGHT_ROWS), "class", close=1e-5, can=SCALED),
     Case("svr", SVR(C=2.0, epsilon=0.1, **TIGHT), close=1e-7, can=SEVERAL, but="offset"),
     Case("svr, C chosen", SVR(tol=1e-9, **FEATURES), "number", 1e-6, "order unit", "dtype"),

@@ -437,6 +437,7 @@ CASES = [
     (lambda: drawn(Gaussian(), bo.Nystrom([[1.0, 2.0]])), InvalidInput, "the 3 columns.*got 2"),
     (lambda: bo.Nystrom("k-means"), InvalidInput, "landmarks must be 'rpcholesky', .*got"),
     (lambda: drawn(Gaussian(), bo.ExactKernel()), InvalidInput, "ExactKernel makes no features"),
+    (lambda: bo.SVR(method="local").fit(X, Y), InvalidInput, "LocalKernel makes no features"),
     (lambda: landmarks.Given(X[:0]), InvalidInput, "Given: rows must be at least one row; got"),
     # certificates
     (lambda: certify(WAVES, X, alpha=0), InvalidInput, "alpha must be a positive finite number"),

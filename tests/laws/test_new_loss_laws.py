@@ -1,6 +1,7 @@
 """A new smooth loss is one class from outside the package: all that learners do is done with it."""
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,10 +12,15 @@ from bochner.engines import Local
 from bochner.kernels import Gaussian, Kernel
 from bochner.models._parameters import estimator
 from bochner.models.convex.classification import ConvexClassifier
+from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.newton import minimise
+from bochner.solvers.convex.problem import Problem, State
+from bochner.sums.passes import indicators
 
 FEATURES = {"kernel": Gaussian(1.0), "tol": 1e-6, "random_state": 0}
-METHODS = {"orthogonal": 200, "nystrom": 80, "hermite": 100, "exact": None}
+LEAVES, GRADIENTS = bo.LocalKernel(60, 24), bo.ExactKernel("nystrom")
+METHODS = {"orthogonal": 200, "nystrom": 80, "hermite": 100, "exact": None, LEAVES: None}
 
 
 class LogCosh(Loss):
@@ -63,7 +69,7 @@ def test_regression_by_a_new_loss_has_intervals_gradients_streams_and_graphs(met
     slopes = [(model.predict(new + e) - model.predict(new - e)) / 2e-5 for e in h]
     np.testing.assert_allclose(model.gradient(new), np.transpose(slopes), atol=1e-5)
     np.testing.assert_allclose(exported(model, new), model.predict(new), atol=1e-8)
-    if method == "exact":
+    if method in ("exact", LEAVES):
         return
     blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
     streamed = bo.KernelRegressor(**given).fit_blocks(blocks, Local(memory=0))
@@ -80,3 +86,48 @@ def test_classification_by_a_new_loss_is_the_same_on_features_and_the_kernel_its
     assert (exact.predict(new) == (truth > 5)).mean() > 0.85
     np.testing.assert_array_equal(exported(exact, new), exact.predict(new))
     assert Classifier(**FEATURES).fit(X, y > 5).path_.best > 0
+
+
+#: Smooth losses: learner, parameters, and the kind of the target; the penalty is 1/4.
+SMOOTH = {
+    "logistic": (bo.LogisticRegression, {"C": 4.0}, "two"),
+    "multinomial": (bo.LogisticRegression, {"C": 4.0}, "three"),
+    "pairs": (bo.SVC, {"C": 4.0, "loss": "squared_hinge", "multi_class": "ovo"}, "three"),
+    "epsilon": (bo.SVR, {"C": 4.0, "loss": "squared_epsilon_insensitive"}, "number"),
+    "squared": (bo.KernelRegressor, {"alpha": 0.25}, "number"),
+    "huber": (bo.KernelRegressor, {"alpha": 0.25, "loss": bo.Huber(0.3)}, "numbers"),
+    "poisson": (bo.KernelRegressor, {"alpha": 0.25, "loss": "poisson"}, "count"),
+    "log cosh": (bo.KernelRegressor, {"alpha": 0.25, "loss": LogCosh()}, "number"),
+}
+
+
+@pytest.mark.parametrize("method", [LEAVES, GRADIENTS], ids=["leaves", "gradients"])
+@pytest.mark.parametrize("case", SMOOTH)
+def test_a_smooth_loss_without_features_is_minimised_as_on_its_kernel_matrix(case, method):
+    (kind, options, target), rng, n = SMOOTH[case], np.random.default_rng(0), 150
+    X, w = rng.uniform(-2, 2, (n, 2)), rng.uniform(0.5, 2.0, n)
+    f = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.standard_normal(n)
+    codes = np.digitize(f, [-0.4, 0.4] if target == "three" else [0.1])
+    y = {"number": f, "numbers": np.outer(f, [1, 2]), "count": np.ceil(f + 9)}.get(target, codes)
+    model = kind(Gaussian(0.8), method=method, tol=1e-8, random_state=0, **options)
+    fit, K, Z = model.fit(X, y, sample_weight=w).fit_, model.kernel_(X), model.map_(X)
+    if method is LEAVES:
+        leaf = fit.representation.leaf
+        K = np.where(leaf[:, None] == leaf, K, Z @ Z.T)
+    if fit.inputs.classes is not None:
+        y = indicators(codes, len(fit.inputs.classes))
+        y = (y + 1) / 2 if fit.loss.joint else y if fit.pairs is None else fit.pairs.targets(codes)
+    problem = Problem(KernelMatrix(K), y.reshape(n, -1), w[:, None], fit.loss, 0.25)
+    least_of = partial(minimise, tol=1e-10, max_iter=300)
+    end, (coef, b) = least_of(problem), (fit.solution.coef, fit.solution.intercept)
+    least = problem.objective(end.value, end.intercept)
+    assert abs(fit.solution.objective / least - 1) < 1e-5
+    for size, close in ((1.0, True), (1.02, False)):  # the law sees another function
+        value = problem.values(State(size * coef, b, size * K @ coef + b))
+        assert (problem.objective(value, b) / least - 1 < 1e-5) is close
+    for i in (0, 40, 149) if fit.left_out else ():
+        left_out = replace(problem, w=np.where(np.arange(n) == i, 0.0, w)[:, None])
+        expected, row = least_of(left_out).fitted[i], (fit.left_out.X == X[i]).all(axis=1)
+        off = abs(fit.left_out.predicted[row] - expected).max()
+        assert off < (1e-2 if case == "squared" else 0.2) * abs(expected - end.fitted[i]).max()
+        np.testing.assert_allclose(y[i] - fit.left_out.errors[row][0], expected, atol=2 * off)

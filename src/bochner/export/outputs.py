@@ -20,7 +20,6 @@ from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
 from bochner.models.representations.exact import LeafRows
-from bochner.models.ridge.fit import RidgeFit
 from bochner.models.unsupervised.kmeans import Clustering, KernelCost
 from bochner.models.unsupervised.transformers import FeaturesFit
 from bochner.persist.values import stored_classes
@@ -200,8 +199,10 @@ def outputs(model: Any, X: Symbol) -> Outputs:
             return _of_process(fit, X)
         case FeaturesFit() as fit:
             f = fit.chosen.rounded.features(X)
-        case RidgeFit(representation=LeafRows() as rows) as fit:  # zero for rows outside of a leaf
+        case fit if isinstance(rows := getattr(fit, "representation", None), LeafRows):
+            # Zero for rows outside of a leaf
             f = sum(rows.machine(leaf, fit.solution)(X) * at for leaf, at in _leaves(rows, X))
+            f = fit.pairs.values(f) if getattr(fit, "pairs", None) else f
         case fit:
             f = fit.values()(X)
     return model._outputs_of(f)

@@ -319,8 +319,8 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
     needs = [rule.needs for rule in RULES if isinstance(method, rule.method) and rule.needs]
     if not needs:
         return InvalidInput(
-            f"{name} makes no features: it is a method of KernelRidge or GaussianProcessRegressor. "
-            'Pass Nystrom() or "auto".'
+            f"{name} makes no features: it is a method of ridge regression, Gaussian processes or "
+            'losses that are smooth. Pass Nystrom() or "auto".'
         )
     others = (rule for rule in RULES if rule.needs and not rule.first)
     served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))

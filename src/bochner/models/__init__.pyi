@@ -6,3 +6,4 @@ from bochner.models.ridge.fit import warn as warn
 from bochner.models.ridge.fit import with_rows_of as with_rows_of
 from bochner.models.route import process as process
 from bochner.models.route import represent as represent
+from bochner.models.route import ridge_rows as ridge_rows

@@ -43,7 +43,9 @@ method : Method or str, default "auto"
 method : Method, str or None, default None
     - None: the exact kernel up to 8192 rows (without an intercept: up to 2048 with a squared hinge,
       never with a hinge), unless ``n_features`` or ``precision`` is set; "auto" for more rows.
-    - "exact": the exact kernel. "auto" or a method: features; see :func:`bochner.draw`.""",
+    - "exact": the exact kernel. "local": local fits (:class:`bochner.LocalKernel`). Above 8192 rows
+      and in local fits the loss must be smooth.
+    - "auto" or a method: features; see :func:`bochner.draw`.""",
     "n_features or exact": """\
 n_features : int, float, "auto" or None, default None
     Number of features, or the largest ε if below one; "auto" is 0.1. None: 1024.""",

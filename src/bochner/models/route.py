@@ -1,6 +1,7 @@
 """Which representation a fit takes: the one file that knows all of them."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +33,12 @@ from bochner.models.representations.representation import (
     LocalKernel,
     Representation,
     RidgeSpec,
+    as_features,
     without_copies,
 )
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
+from bochner.solvers.convex.kernel import RidgeRows
 from bochner.solvers.ridge.solution import Solution, given_alpha
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
@@ -82,6 +85,17 @@ def represent(  # noqa: PLR0911  a case for each representation
     if features.modes and isinstance(chosen.choice.method, ModeMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
     return solve_features(replace(spec, features=features), chosen, blocks, where, precision)
+
+
+def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeRows:
+    """Choose the kernel by squared errors; return the rows for a smooth loss, of a ConvexSpec."""
+    method, alpha = spec.features.method, "loo" if alpha is None else alpha
+    features = replace(spec.features, method=as_features(method))
+    if isinstance(method, ExactKernel):
+        method = replace(method, preconditioner=features.method)
+    ridge = RidgeSpec(features, alpha, False, spec.fit_intercept)
+    rows, end = represent(ridge, method, blocks, where, None, False)
+    return RidgeRows(rows, lambda y, w, alpha: rows.again(ridge, replace(end, alpha=alpha), y, w))
 
 
 def most_at_once(spec: RidgeSpec) -> int:

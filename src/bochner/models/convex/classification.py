@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.metaestimators import available_if
 
+from bochner import models
 from bochner._core.arrays import array_namespace, concat, from_numpy, is_sparse, to_numpy, unit_of
 from bochner._core.blas import symmetric_product
 from bochner._core.checks import finite, one_of, positive
@@ -57,6 +58,7 @@ from bochner.models.convex.fit import (
     ConvexEstimator,
     ConvexFit,
     ConvexSpec,
+    by_ridge,
     choose_exactly,
     number_or_word,
     warn,
@@ -78,7 +80,7 @@ from bochner.solvers.convex.losses import LOG_LOSSES, BelowZero, Hinge, Logistic
 from bochner.solvers.convex.newton import constant, evaluate, fastest, minimise
 from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
 from bochner.solvers.convex.problem import Convergence, FeatureBlock, Problem, State, optimum
-from bochner.sums.passes import LOCAL, Executor, SumOf, draw_rows
+from bochner.sums.passes import LOCAL, Executor, SumOf, draw_rows, indicators
 
 # --- The sample of rows on which the penalty is chosen --------------------------------------------
 
@@ -158,15 +160,20 @@ SMALL = 1e8
 
 
 def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
-    """Choose kernel and penalty if not given; minimise the loss on features."""
+    """Choose kernel and penalty if not given; minimise on features or by ridge regressions."""
     alpha, path, start = spec.alpha, None, None
+    on: Any = None
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
-    given = alpha / 2 if alpha else None
-    chosen, _ = choose(spec.features, blocks, n_classes=spec.n_classes, alpha=given, where=where)
-    small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
-    asked = spec.features.precision
-    double = small if asked == "auto" else asked == "float64"
-    chosen = replace(chosen, precision="float64" if double else "float32")
+    given, asked = alpha / 2 if alpha else None, spec.features
+    if spec.by_ridge:
+        signs = blocks.recode(lambda y: indicators(to_numpy(y), spec.n_classes))
+        on = models.ridge_rows(spec, given, signs, where)
+        chosen = on.rows.chosen
+    else:
+        chosen, _ = choose(asked, blocks, n_classes=spec.n_classes, alpha=given, where=where)
+        small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
+        double = small if asked.precision == "auto" else asked.precision == "float64"
+        chosen = replace(chosen, precision="float64" if double else "float32")
     if alpha is None:
         alpha, rows = 1.0, class_sample(blocks, spec, where)
         if rows.folds:  # otherwise a class has too few rows to hold some out
@@ -177,20 +184,27 @@ def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Exec
             lost.walk()
             path, start = lost.path(rows.inflation)
             alpha, start = path.alpha, replace(start, multipliers=None)  # they are of other rows
-    features = Features(chosen.map, blocks, chosen.precision, where=where)
-    features.keep()
-    codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
-    on_rows = ClassRows(spec, codes, w, on=features)
+    if on is None:
+        on = Features(chosen.map, blocks, chosen.precision, where=where)
+        on.keep()
+        targets = on.sum(TARGETS)
+    else:
+        start, targets = None, where.sum(TARGETS, blocks)
+    codes, w = map(np.concatenate, zip(*targets, strict=True))
+    numbers = fold_numbers(blocks, w, asked.seed, where) if spec.probability else codes
+    if spec.by_ridge:  # rows of weight zero are left out
+        codes, numbers, w = (a[w > 0] for a in (codes, numbers, w))
+    on_rows = ClassRows(spec, codes, w, on=on)
     problem = on_rows.problem(alpha)
-    solution = optimum(problem, on_rows.minimise(problem, start, spec.tol))
-    calibration = None
+    at, calibration = on_rows.minimise(problem, start, spec.tol), None
     if spec.probability:
-        numbers = fold_numbers(blocks, w, spec.features.seed, where)
         # Without rows of every class the intercept is not determined.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
-        calibration = on_rows.calibrate(folds, alpha, solution, spec.tol)
-    fit = ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
-    return warn(fit)
+        near = replace(at, multipliers=None)
+        calibration = on_rows.calibrate(folds, alpha, near, spec.tol)
+    parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
+    fit = warn(ConvexFit(*parts, pairs=spec.pairs))
+    return by_ridge(fit, problem, at) if spec.by_ridge else fit
 
 
 # --- With the exact kernel -----------------------------------------------------------------------
@@ -338,7 +352,7 @@ class ClassRows:
         """Return the problem without the held-out rows."""
         spec, w, y = self.spec, self.w, self.spec.targets(self.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
-        y = y if isinstance(self.on, KernelMatrix) else y.astype(np.float32)
+        y = y.astype(np.float32) if isinstance(self.on, Features | FeatureBlock) else y
         return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimise(

@@ -28,7 +28,7 @@ from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
-from bochner.solvers.convex.problem import Optimum
+from bochner.solvers.convex.problem import Optimum, Problem, State
 from bochner.sums.passes import LOCAL, Executor, indicators
 
 # --- Every class against every other --------------------------------------------------------------
@@ -125,6 +125,11 @@ class ConvexSpec:
 
     who = property(attrgetter("features.who"))  # Name of the estimator in messages
 
+    @property
+    def by_ridge(self) -> bool:
+        """Whether ridge regressions of the rows minimise the loss: for methods without features."""
+        return not (self.features.method.has_features or self.loss.nonsmooth)
+
     def targets(self, codes: Array) -> Float[Array, "m t"]:
         """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""
         if self.pairs is not None:
@@ -153,8 +158,9 @@ class ConvexFit(FitSummary):
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
     left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
     pairs: ClassPairs | None = None  # Set if the columns of f are pairs of classes
-    X: Any = None  # Rows of a fit with the exact kernel, or of `dual`
+    X: Any = None  # Rows of a fit with the exact kernel, of a local fit, or of `dual`
     dual: Float[Array, "n t"] | None = None  # For few rows on features: u, β = Σ uᵢ φ(xᵢ)
+    representation: Any = None  # The rows of a fit by ridge regressions
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"calibration": self.calibration}
@@ -162,7 +168,7 @@ class ConvexFit(FitSummary):
     @property
     def exact(self) -> bool:
         """Whether the coefficients belong to the kernel and each row of ``X``."""
-        return self.X is not None and self.dual is None
+        return self.X is not None and self.dual is None and self.representation is None
 
     def _results(self) -> dict[str, Any]:
         alpha, outcome = np.asarray(self.solution.alpha, np.float64), self.solution.outcome
@@ -178,12 +184,14 @@ class ConvexFit(FitSummary):
 
     @property
     def block_rows(self) -> int:
-        return TILE if self.exact else self.chosen.block_rows
+        return TILE if self.exact else (self.representation or self.chosen).block_rows
 
     def values(self) -> Any:
         coef, intercept, pairs = self.solution.coef, self.solution.intercept, self.pairs
         columns: Any
-        if self.exact:
+        if self.representation is not None:
+            columns = self.representation.values(self.solution)
+        elif self.exact:
             support = np.any(coef != 0, axis=1)
             X = self.X if support.all() else self.X[support]
             columns = KernelSum(self.chosen.kernel, X, coef[support], intercept)
@@ -194,6 +202,18 @@ class ConvexFit(FitSummary):
             return columns
         slopes = lambda X: pairs.gradients(columns(X), columns.slopes(X))
         return Function(lambda X: pairs.values(columns(X)), slopes)
+
+
+def by_ridge(fit: ConvexFit, problem: Problem, at: State, units: Any = 1.0) -> ConvexFit:
+    """Return the fit as a ridge regression, with leave-one-out predictions of one target."""
+    rows, end = problem.rows.regression(problem, at, units)
+    solution, here = replace(fit.solution, coef=end.coef, intercept=end.intercept), rows.judged_rows
+    left_out = None
+    if here is not None and problem.y.shape[1] == 1:
+        y, predicted = units * problem.y[here], rows.left_out(end).predicted
+        w = problem.w[here, 0]
+        left_out = LeftOutRows(rows.X[here], predicted, y - predicted, w, "leave one out")
+    return replace(fit, solution=solution, left_out=left_out, X=rows.X, representation=rows)
 
 
 def warn(fit: ConvexFit) -> ConvexFit:
@@ -230,25 +250,20 @@ class ConvexEstimator(KernelEstimator):
     _loss: Any  # (n_classes, rows): loss of a classifier; rows of an exact fit, 0 on features
 
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
-        method = as_method(self.method)
-        features = self._feature_spec("auto" if method in (None, ExactKernel()) else method)
-        if method == ExactKernel() and alpha == 0:
-            raise InvalidInput(f'{features.who}: method="exact" requires a penalty above 0.')
+        features = self._feature_spec("auto" if self.method is None else as_method(self.method))
+        if alpha == 0 and not features.method.has_features:
+            raise InvalidInput(f"{features.who}: {features.method} requires a penalty above 0.")
         centred = switch(vars(self).get("fit_intercept", True), features.who)
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
 
     def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
-        """Whether the fit uses the exact kernel: few rows, and no parameter requires features."""
-        n, asked = blocks.n_rows, as_method(self.method) == ExactKernel()
+        """Whether the fit uses the kernel matrix: few rows, and no parameter requires features."""
+        n, method = blocks.n_rows, as_method(self.method)
+        asked = isinstance(method, ExactKernel) and method.preconditioner is None
         rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
         few = where is LOCAL and rows <= (EXACT_ROWS if asked else most)
-        if asked and not few:
-            raise InvalidInput(
-                f'{type(self).__name__}: method="exact" allows at most {EXACT_ROWS:,} rows in this '
-                f'process; got {n or "files"}. Use features, e.g. method="auto".'
-            )
         free = self.method is None and self.n_features is None and self.precision == "auto"
         return few and (asked or free)
 
@@ -269,6 +284,8 @@ class ConvexEstimator(KernelEstimator):
         scikit-learn's order for pairs of classes.
         """
         fit, coef = self._fitted, self._fitted.solution.coef
+        if fit.representation is not None:
+            fit.representation.require("coef_")
         return self._by_target((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)
 
     @property

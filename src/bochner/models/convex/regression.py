@@ -17,12 +17,12 @@ from scipy.linalg import LinAlgError, pinvh, solve_triangular
 from scipy.optimize import minimize_scalar
 from sklearn.utils import Tags
 
+from bochner import models
 from bochner._core.arrays import array_namespace, is_sparse, to_numpy, unit_of
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, require_targets
 from bochner.errors import InvalidInput, InvalidType
@@ -37,6 +37,7 @@ from bochner.models.convex.fit import (
     ConvexEstimator,
     ConvexFit,
     ConvexSpec,
+    by_ridge,
     choose_exactly,
     number_or_word,
     warn,
@@ -163,9 +164,7 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
     return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
-def left_out_of_matrix(
-    problem: Problem, at: State, rows: ScaledRows, given: RowSample
-) -> LeftOutRows | None:
+def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) -> LeftOutRows | None:
     """Return leave-one-out predictions of f = Ka + b; None for many rows and for joint losses."""
     # Without row i, rows with curvature move, rows at a kink stay at the kink, and the coefficients
     # of all other rows do not change.
@@ -200,7 +199,7 @@ def left_out_of_matrix(
         row = np.column_stack([K[np.ix_(edge, free)], np.full(len(edge), one)])
         rest = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
         errors[edge, k] += coef[edge] * np.maximum(rest, 0.0)
-    return _left_out(given.X, rows.y, errors, given.w, rows.units)
+    return _left_out(X, rows.y, errors, w, rows.units)
 
 
 def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> losses.Loss:
@@ -235,17 +234,20 @@ def _by_folds(
 
 
 def _best_penalty(
-    spec: ConvexSpec, problem: Problem, rows: ScaledRows, chosen: Choices, where: Executor
+    spec: ConvexSpec, problem: Problem, X: Any, rows: ScaledRows, chosen: Choices, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return the held-out path and its best state, on features; for SVR from a sample of rows."""
-    fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
-    if spec.epsilon is not None:
+    """Return the held-out path and its best state, if any; on features of a sample for SVR."""
+    fit = partial(_minimise, tol=TOL, max_iter=spec.max_iter)
+    if isinstance(problem.rows, KernelMatrix):
+        return _by_folds(problem, X, np.diag(problem.rows.K), rows, chosen, fit)[0], None
+    if spec.epsilon is not None or spec.by_ridge:
         sample = draw_rows(rows.blocks, chosen.seed, where=where).lowest(4096)
         kept = FeatureBlock(to_numpy(chosen.rounded.features(sample.X)), sample.y, sample.w)
         problem = replace(problem, rows=kept, y=sample.y, w=sample.w[:, None], value=1.0)
         squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
         path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)
-        return path, end and replace(end, multipliers=None)  # of other rows
+        # Multipliers are of other rows, and without features all coefficients
+        return path, None if end is None or spec.by_ridge else replace(end, multipliers=None)
     numbers = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
     if not numbers[problem.w[:, 0] > 0].any():
         raise InvalidInput(
@@ -270,11 +272,19 @@ def fit_regressor(
         like_ridge = float(np.mean(one_or_each(spec.alpha * rows.per_alpha))) / curvature_of(
             spec.loss, rows
         )
+    on: Any
+    X, live = None, rows.w[:, 0] > 0
     if exact:
-        given, live = gather(rows.blocks, spec.features.seed), rows.w[:, 0] > 0
-        rows = replace(rows, y=rows.y[live], w=rows.w[live])
+        given = gather(rows.blocks, spec.features.seed)
+        rows, X = replace(rows, y=rows.y[live], w=rows.w[live]), given.X
         chosen = choose_exactly(spec, given, like_ridge and like_ridge / float(given.w.sum()))
-        on: Any = KernelMatrix(kernel_matrix(chosen.kernel, given.X))
+        on = KernelMatrix(kernel_matrix(chosen.kernel, X))
+    elif spec.by_ridge:
+        on = models.ridge_rows(spec, like_ridge, rows.blocks, where)
+        chosen, X, merged = on.rows.chosen, on.rows.X, on.rows.y is not None
+        # Equal rows may be merged
+        y, w = (on.rows.y, on.rows.w[:, None]) if merged else (rows.y[live], rows.w[live])
+        rows = replace(rows, y=y, w=w)
     else:
         chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
         chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
@@ -287,23 +297,22 @@ def fit_regressor(
         problem, state = under_norm(problem, rows, spec)
     else:
         problem = replace(problem, loss=_first_huber(problem)) if spec.finds_scale else problem
-        if spec.alpha is None and exact:
-            each = partial(_minimise, tol=TOL, max_iter=spec.max_iter)
-            path, _ = _by_folds(problem, given.X, np.diag(on.K), rows, chosen, each)
-        elif spec.alpha is None:
-            path, near = _best_penalty(spec, problem, rows, chosen, where)
+        if spec.alpha is None:
+            path, near = _best_penalty(spec, problem, X, rows, chosen, where)
         alpha = 1.0 if spec.alpha is None else one_or_each(spec.alpha * rows.per_alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
         state = _minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
     solution = optimum(problem, state, rows.units, one_or_each(problem.alpha / rows.per_alpha))
-    if path is not None:  # in the unit of the first target
-        path = replace(path, alphas=path.alphas / rows.per_alpha[0])
+    # In the unit of the first target
+    path = path and replace(path, alphas=path.alphas / rows.per_alpha[0])
     loss = problem.loss.in_units(1 / rows.units)
     fit = warn(ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape))
     if exact:
-        return replace(fit, left_out=left_out_of_matrix(problem, state, rows, given), X=given.X)
+        return replace(fit, left_out=left_out_of_matrix(problem, state, rows, X), X=X)
+    if spec.by_ridge:
+        return by_ridge(fit, problem, state, rows.units)
     if where is not LOCAL:
         return fit
     fit = replace(fit, left_out=left_out(problem, state, rows, chosen))
@@ -566,7 +575,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         Levels for loss="quantile". Several levels give columns of the prediction that never
         cross: they are sorted in each row (Chernozhukov et al. 2010), which reduces their error.
     method : Method or str, default "auto"
-        Method of the features; see :func:`bochner.draw`; "exact": no features, up to 8192 rows.
+        Method of the features; see :func:`bochner.draw`. "exact" or "local": no features; above
+        8192 rows and in local fits for smooth losses.
     %(n_features)s
     alpha : float or "holdout", default "holdout"
         The penalty. "holdout": the alpha with the smallest loss on a held-out fifth of the rows
@@ -635,7 +645,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
         exact = self._on_kernel(blocks, 0, where)
-        if self.penalty is not None and exact:
+        if self.penalty is not None and not spec.features.method.has_features:
             raise InvalidInput("KernelRegressor: penalty requires features; leave method out.")
         return fit_regressor(spec, blocks, inputs, where, exact)
 

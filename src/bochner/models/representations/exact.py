@@ -117,6 +117,13 @@ class MatrixRows(Representation):
         errors, last = rows.solve(solution.alpha / self.unit, m).left_out, slice(n - m, None)
         return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
+    def again(
+        self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
+    ) -> tuple["MatrixRows", Solution]:
+        spec, method = replace(spec, alpha=solution.alpha), cast(Any, self.chosen.choice.method)
+        rows, blocks = RowSample(self.X, y, w, w), Blocks.from_arrays(self.X, y, w)
+        return self, _by_gradients(spec, method, self.chosen, rows, blocks)
+
     def calibration(self, solution: Solution) -> Calibration | None:
         if self.y is None:
             return None
@@ -367,6 +374,20 @@ class LeafRows(Representation):
     def left_out(self, solution: Solution) -> LeftOutRows:
         return self.judged
 
+    @property
+    def judged_rows(self) -> Int[Array, " p"]:
+        """Row numbers of ``judged``."""
+        return np.concatenate(_judged(self.chosen.seed, self._rows_of))
+
+    def again(
+        self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
+    ) -> tuple["LeafRows", Solution]:
+        rows, seen = RowSample(self.X, y, w, w), self.chosen.kernel.unwrap(self.X)
+        given = spec, rows, self.chosen, seen, self._rows_of, np.atleast_1d(solution.alpha)
+        coef, across, intercept, judged = _solve_leaves(*given)
+        made = replace(self, y=y, w=w, across=across, judged=judged)
+        return made, replace(solution, coef=coef, intercept=intercept)
+
     block_rows = 4096
 
     def values(self, solution: Any) -> Function:
@@ -491,10 +512,8 @@ def _solve_leaves(
 ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
     """Return coefficients of rows, of landmarks per leaf, the intercept, and left-out rows."""
     kernel, X = seen
-    # The same share of the rows of each leaf gets leave-one-out errors.
-    rng, step = stream(chosen.seed, "rows left out"), -(-len(rows) // LEAVES_LEFT_OUT)
-    orders = (rng.permutation(len(here)) for here in leaves)
-    marked = [np.sort(order[: -(-len(order) // step)]) for order in orders]
+    index = _judged(chosen.seed, leaves)
+    marked = [np.searchsorted(*each) for each in zip(leaves, index, strict=True)]
     mean = spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
     # A power of two near the largest |y − mean|, so that float32 does not overflow
     unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
@@ -530,10 +549,15 @@ def _solve_leaves(
             coef[np.ix_(here, targets)] = u * c
             by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(here).T @ c)))
             errors[np.ix_(here[mark], targets)] = u * part.left_out(shared, c, root)
-    index = np.concatenate([here[mark] for here, mark in zip(leaves, marked, strict=True)])
-    judged, errors = rows.take(index), errors[index]
+    judged, errors = rows.take(np.concatenate(index)), errors[np.concatenate(index)]
     left_out = LeftOutRows(judged.X, judged.y - errors, errors, judged.w, "leave one out")
     return coef, by_leaf, intercept, left_out
+
+
+def _judged(seed: int, leaves: list[Int[Array, " m"]]) -> list[Int[Array, " p"]]:
+    """Return the rows with leave-one-out errors: the same share of each leaf."""
+    rng, step = stream(seed, "rows left out"), -(-sum(map(len, leaves)) // LEAVES_LEFT_OUT)
+    return [np.sort(rng.permutation(here)[: -(-len(here) // step)]) for here in leaves]
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:

@@ -22,11 +22,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from bochner._core.arrays import slices
 from bochner._core.blas import factor, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.losses import BelowZero, EpsilonInsensitive, Hinge, weighted
@@ -143,6 +144,57 @@ class KernelMatrix(DualRows):
             return State(c, b, symmetric_product(K, c) + b)
 
         return step
+
+
+# --- ridge regressions of rows in any representation ----------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeRows(DualRows):
+    """Rows of which only ridge regressions with other targets and weights are known.
+
+    They minimise any smooth loss: with h = wℓ″ and r = wℓ′ + αc, Newton's step is the ridge
+    regression of −r/h with weights h (iteratively reweighted least squares). For a joint loss h is
+    the mean over columns.
+    """
+
+    rows: Any  # a representation
+    #: (targets, weights, alpha): the representation and the solution of a ridge regression
+    ridge: Callable[[Float[Array, "n t"], Float[Array, " n"], float], tuple[Any, Any]]
+
+    is_cached: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return int(self.rows.X.shape[0])
+
+    def weights(self, problem: Problem, curvature: Float[Array, "n t"]) -> Float[Array, " n"]:
+        """Return h, raised where it is tiny: all rows together then change a step by 1 %."""
+        h = weighted(problem.w, problem.loss.diagonal(curvature)).mean(axis=1)
+        size = float(np.sum(self.rows.chosen.kernel.diag(self.rows.X)))
+        return np.maximum(h, 0.01 * problem.alpha / size)
+
+    def system(
+        self, problem: Problem, curvature: Float[Array, "n t"]
+    ) -> Callable[[Gradient], State]:
+        h = self.weights(problem, curvature)
+
+        def step(gradient: Gradient) -> State:
+            rows, end = self.ridge(-gradient[0] / h[:, None], h, problem.alpha)
+            f, blocks = rows.values(end), slices(len(self), rows.block_rows)
+            fitted = np.concatenate([f(rows.X[block]) for block in blocks])
+            return State(end.coef, end.intercept, fitted)
+
+        return step
+
+    def regression(self, problem: Problem, at: State, units: Any) -> tuple[Any, Any]:
+        """Return the ridge regression with solution ``at``, of targets times ``units``.
+
+        At the minimum αc = −wℓ′: leave-one-out predictions are those of one Newton step without
+        the row (Rad and Maleki 2020).
+        """
+        h = self.weights(problem, problem.loss.curvature(problem.y, at.fitted))
+        targets = at.fitted + problem.alpha * at.coef / h[:, None]
+        return self.ridge(units * targets, h, problem.alpha)
 
 
 # --- duals, by LIBSVM -----------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def minimise(
     system: Any = systems_of_rows
     share = 0.1 if loss.nonsmooth or algorithm == "cholesky" else 1.0
     if dual:
-        if start is None and loss.has_inactive_rows:
+        if start is None and loss.has_inactive_rows and rows.is_cached:
             start = _minimise_few(problem, FEWEST_DUAL, tol, max_iter)
         if problem.y.shape[1] > 1 and not loss.joint:  # one at a time, as a factor is large
             states = []
@@ -565,7 +565,7 @@ def conjugate_steps() -> Callable[..., Direction]:
     ) -> Direction:
         nonlocal system, before, since, most
         always = problem.loss.has_inactive_rows or problem.loss.nonsmooth
-        if system is None or always or since >= most:
+        if system is None or always or since >= most or not problem.rows.is_cached:
             most *= 1 + (since >= most)
             system, since = problem.rows.system(problem, local.curvature), 0
         since += 1

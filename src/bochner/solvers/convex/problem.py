@@ -7,7 +7,6 @@ For every column of targets, f = Zβ + b:
 Parameters θ are (t, D + 1): one row per column of targets, β and then b.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -123,23 +122,12 @@ class FeatureBlock:
         return total
 
 
-class DualRows(ABC):
+class DualRows:
     """Rows with a kernel matrix K, of which solvers use products; functions are K c + b."""
 
-    @abstractmethod
-    def __len__(self) -> int:
-        """Return the number of rows."""
-
-    @property
-    def n_features(self) -> int:
-        """Number of coefficients of a column."""
-        return len(self)
-
-    @abstractmethod
-    def system(
-        self, problem: "Problem", curvature: Float[Array, "n t"]
-    ) -> Callable[["Gradient"], "State"]:
-        """Return a function from a gradient to a descent step."""
+    system: ClassVar[Any]  # (problem, curvatures): a function from a gradient to a descent step
+    is_cached: ClassVar[bool] = True  # whether steps by the system of the last step cost less
+    n_features = property(len)  # number of coefficients of a column
 
 
 Gradient = tuple[Array, Array]  # r and s: the gradient of the objective is K r in c, and s in b
