@@ -24,6 +24,7 @@ from bochner.models.representations.representation import (
     FEATURES_LACK,
     Representation,
     RidgeSpec,
+    gather,
     require_alike,
     require_weight,
     without_copies,
@@ -44,9 +45,6 @@ from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha, solve_ridge
 from bochner.sums import passes
 from bochner.sums.moments import Moments, Precision, require_power, require_squares
-
-#: Means of features (D,) and targets (t,).
-Means = tuple[Float[Array, " D"], Float[Array, " t"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ class FeatureSums(Representation):
         return float(np.mean(self.moments.power)) / self.moments.weight
 
     @property
-    def means(self) -> Means:
+    def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
         """Means of features (D,) and targets (t,); zeros without an intercept."""
         centred, moments = float(self.fit_intercept), self.moments
         return centred * moments.feature_mean, centred * moments.target_mean
@@ -109,7 +107,7 @@ class FeatureSums(Representation):
             Z = Z.astype(np.float32, copy=False) if self.precision == "float32" else Z
             yield Z, rows.y - middle, rows.w
 
-    def decompose(self) -> tuple[Eigen, Iterable[Rows], Means]:
+    def decompose(self) -> tuple[Eigen, Iterable[Rows], tuple[Array, Array]]:
         """Return the decomposition of the rows (if few) or of G, the sample in blocks, and means.
 
         The rows of the sample are centred at the means, which are zeros without an intercept.
@@ -208,8 +206,8 @@ def sum_features(
     D = phi.n_features
     few = n is not None and n <= kept_rows(blocks.n_columns) and by_rows(n, D)
     if few and chosen.precision == "float64":
-        kept = passes.draw_rows(blocks, chosen.seed, where=where)
-        sums: tuple[Moments | None, Any, Any] = None, kept, n
+        rows = gather(blocks, chosen.seed)  # X is copied, as the caller may change the array
+        sums: tuple[Moments | None, Any, Any] = None, replace(rows, X=rows.X.copy()), n
     else:
         if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
             chosen = _with_jitter(chosen, COARSE)
