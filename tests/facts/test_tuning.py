@@ -34,8 +34,8 @@ def test_a_choice_of_one_and_of_few_rows_is_that_one():
     assert np.array_equal(nested_errors([one, one + 1]), one)
     few = np.ones(2 * FOLDS - 1)
     assert np.array_equal(nested_errors([2 * few, few]), few)
-    assert first_least([1.0 + 1e-9, 1.0]) == 0
-    assert first_least([1.1, 1.0]) == 1
+    assert first_least(np.array([1.0 + 1e-9, 1.0])) == 0
+    assert first_least(np.array([1.1, 1.0])) == 1
 
 
 # --- the search ----------------------------------------------------------------------------------
