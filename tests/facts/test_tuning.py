@@ -7,11 +7,11 @@ from sklearn.base import clone
 
 import bochner as bo
 from bochner import tune
-from bochner.kernels import Gaussian, Laplace, Matern
+from bochner.kernels import Exponential, Gaussian, Laplace, Matern
 from bochner.selection.held_out import FOLDS, first_least, nested_errors
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
-from bochner.solvers.ridge.dual import CRITERIA
+from bochner.solvers.ridge.dual import CRITERIA, KernelRows, kernel_evidence
 
 # --- the judge -----------------------------------------------------------------------------------
 
@@ -137,3 +137,12 @@ def test_a_constant_target_and_few_rows_leave_the_kernel():
     X = np.random.default_rng(13).standard_normal((50, 2))
     for rows in (sample_of(X, np.ones(50)), sample_of(X[:5], np.arange(5.0))):
         assert tune_lengthscales(Matern(1.5, 3.0), rows).kernel == Matern(1.5, 3.0)
+
+
+def test_no_gradient_depends_on_memory_that_nobody_wrote(monkeypatch):
+    """Zeros times what was in memory were not a number, and so the next lengthscale was not."""
+    filled = lambda shape, dtype=float, order="C": np.full(shape, np.nan, dtype, order)
+    monkeypatch.setattr(np, "empty", filled)
+    X = np.linspace(0, 1, 600)[:, None]
+    problem = KernelRows(Exponential(0.5)(X), np.sin(9 * X), np.ones(600), True)
+    assert np.isfinite(kernel_evidence(problem, 0.1).below).all()

@@ -71,7 +71,7 @@ class KernelRows:
     def shift(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
         """Return the upper triangle of √w K √w + αI, Fortran-contiguous."""
         n, root = len(self.w), self.root
-        A = np.empty((n, n), dtype, order="F")
+        A = np.zeros((n, n), dtype, order="F")  # Sums multiply the lower half by zeros
         for here in slices(n, BAND):
             left = slice(here.stop)
             A[left, here] = both_sides(self.K[here, left], root[here], root[left]).T
