@@ -163,7 +163,8 @@ class Race:
         """Judge the best candidates and the simplest one with more rows."""
         ranked = _rank(judged)
         near = [j for j in ranked if self._is_near(j, ranked[0])]
-        order = lambda j: np.inf if self._is_below(ranked[0], j) else self._preference(j)
+        below = lambda j: operator.gt(*self._reduction(ranked[0], j))
+        order = lambda j: np.inf if below(j) else self._preference(j)
         last = sorted(near, key=order)[: self.effort.finalists]
         simple = next(j for j in ranked if j.candidate.numbers <= 1)
         last += [] if any(j is simple for j in last) else [simple]
@@ -445,10 +446,6 @@ class Race:
         return Trial(candidate, losses, error, evidence, len(rows.w))
 
     # --- the choice ------------------------------------------------------------------------------
-
-    def _is_below(self, one: Trial, other: Trial) -> bool:
-        gain, required = self._reduction(one, other)
-        return gain > required
 
     def _reduction(self, one: Trial, other: Trial) -> tuple[float, float]:
         """Return the reduction of the error from ``other`` to ``one``, and the required one."""
