@@ -25,6 +25,7 @@ from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import slices
@@ -225,8 +226,9 @@ class GaussianRows:
 
     def __matmul__(self, coef: Float[Array, "n t"]) -> Float[Array, "n t"]:
         support = np.any(coef != 0, axis=1)
+        few, X = csr_array(coef[support].T), self.X[support]  # few rows support each pair
         tiles = (self.X[start : start + TILE] for start in range(0, len(self.X), TILE))
-        return np.concatenate([self.kernel(X, self.X[support]) @ coef[support] for X in tiles])
+        return np.concatenate([few @ self.kernel(X, Y) for Y in tiles], axis=1).T
 
 
 def run_libsvm(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
@@ -281,10 +283,11 @@ def run_libsvm_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
 def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
     """Return LIBSVM's machine, fitted to ``rows`` with the kernel matrix ``K``."""
     w = problem.w[rows, 0]
-    machine = _machine(problem, w).set_params(tol=slopes, max_iter=moves * len(y))
+    options: dict[str, Any] = {"tol": slopes, "max_iter": moves * len(y), "kernel": "precomputed"}
     if isinstance(K, GaussianRows):
-        machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
+        options |= {"kernel": "rbf", "gamma": 0.5, "cache_size": LARGE_CACHE}
         K, _ = K.kernel.in_units(K.X, K.X)  # rows, as LIBSVM computes the matrix
+    machine = _machine(problem, w, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome reports it
         return machine.fit(K, y, UNBOUNDED * w if problem.loss.has_inactive_rows else w)
@@ -315,16 +318,16 @@ def assess(
     return replace(at, value=value, gap=gap, algorithm="libsvm", outcome=outcome, steps=1)
 
 
-def _machine(problem: Problem, w: Float[Array, " n"]) -> Any:
+def _machine(problem: Problem, w: Float[Array, " n"], options: dict[str, Any]) -> Any:
     from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
 
     if isinstance(problem.loss, BelowZero):
         nu = min(1.0, problem.drift / float(w.sum()))
-        return svm.OneClassSVM(kernel="precomputed", nu=nu)
+        return svm.OneClassSVM(nu=nu, **options)
     if isinstance(problem.loss, EpsilonInsensitive):
         epsilon = float(np.ravel(problem.loss.epsilon)[0])
-        return svm.SVR(kernel="precomputed", C=1 / problem.alpha, epsilon=epsilon)
-    return svm.SVC(kernel="precomputed", C=1 / problem.alpha)
+        return svm.SVR(C=1 / problem.alpha, epsilon=epsilon, **options)
+    return svm.SVC(C=1 / problem.alpha, **options)
 
 
 def _matrix(problem: Problem, rows: Array) -> Any:
