@@ -1,6 +1,7 @@
 """Prediction intervals, and errors on rows held out: by brute force, coverage, and scikit-learn's measures."""
 
 import copy
+from functools import partial
 
 import gallery
 import numpy as np
@@ -69,7 +70,17 @@ def test_errors_are_those_of_fits_without_each_row(make, most):
     assert not marks & {tuple(row) for row in kept.X}
 
 
-@pytest.mark.parametrize("make", [bo.KernelRidge, bo.GaussianProcessRegressor])
+MAKES = {
+    "ridge": bo.KernelRidge,
+    "ridge on a grid": partial(bo.KernelRidge, "gaussian", method=bo.FourierGrid()),
+    "process": bo.GaussianProcessRegressor,
+    "process on features": partial(bo.GaussianProcessRegressor, method="nystrom", n_features=150),
+    "process on a grid": partial(bo.GaussianProcessRegressor, "gaussian", method=bo.FourierGrid()),
+    "neighbours": partial(bo.GaussianProcessRegressor, "matern32", method=bo.NearestNeighbours(30)),
+}
+
+
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 def test_copies_and_weights_do_not_hide_the_noise(make):
     """With a copy left of each row the noise of .3 was fitted: errors of .5, and no coverage."""
     X, new = np.random.default_rng(0).uniform(-2, 2, (2, 300, 2))

@@ -320,9 +320,8 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     """Learn the law of errors: the simplest whose interval scores are within 1 % of the best."""
     if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
-    rows = replace(
-        rows, w=rows.w / max(float(rows.w.max(initial=0)), 1.0)
-    )  # no row counts as copies
+    most = max(float(rows.w.max(initial=0)), 1.0)
+    rows = replace(rows, w=rows.w / most)  # no row counts as copies
     order = np.random.default_rng(seed).permutation(len(rows.w))
     learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"

@@ -136,7 +136,8 @@ def process(  # noqa: PLR0911  a case for each representation
         case _ if not is_open:
             return FeatureProcess.fit(spec, blocks, where, precision)
     search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-    chosen, _ = choose(replace(features, modes=True), blocks, search=search, where=where)
+    features, compared = replace(features, modes=True), lambda rows: without_copies(spec, rows)[0]
+    chosen, _ = choose(features, blocks, search=search, where=where, compared=compared)
     if isinstance(chosen.choice.method, ModeMethod):
         return process_on_modes(spec, chosen, blocks, where)
     law = chosen_features(spec, chosen, blocks, where)

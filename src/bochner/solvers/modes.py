@@ -275,9 +275,8 @@ def spread_by_draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
     pp, qq, both = (square_sums(gram, c) for c in (p, q, p + q))
     mixed = (both - pp - qq) / 2
-    share = float(
-        ((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum()
-    )  # minimises the relative variance
+    # The share that minimises the relative variance
+    share = float(((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum())
     wide = tuple(2 * m for m in gram.extent)
     return modes_of_samples((pp - share * qq) / s, wide) + share * spread(low)
 

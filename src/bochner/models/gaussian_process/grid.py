@@ -80,8 +80,10 @@ class ModeProcess(law.ProcessLaw):
         """Survey the rows, choose open parameters, sum the modes over all rows, and solve."""
         surveyed = modes.survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-        tuning = modes.stationary_kernel(spec.features, surveyed.sample, *asked)
-        start, many = _penalty(tuning, surveyed.sample), len(surveyed.sample) > ROWS
+        sample, unit = without_copies(spec, surveyed.sample)
+        tuning = modes.stationary_kernel(spec.features, sample, *asked)
+        start = _penalty(tuning, replace(sample, w=sample.w * unit))
+        many = len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
         named = isinstance(kernel, str) and kernel not in UNASKED
         by_all = by == "evidence" or (by == "auto" and named)
@@ -111,7 +113,7 @@ class ModeProcess(law.ProcessLaw):
     @cached_property
     def by_rows(self) -> law.ExactProcess | None:
         """The law from the kernel matrix of the rows; None unless these are few."""
-        rows = few_rows(self.representation, self.spec.noise)
+        rows = few_rows(self.representation)
         if rows is None:
             return None
         alphas = np.maximum(self.noise / self.evidence.amplitude, 0.0)
@@ -197,9 +199,9 @@ class ModeProcess(law.ProcessLaw):
         spec: law.GaussianProcessSpec, sums: modes.GridSums, start: float | None = None
     ) -> "ModeProcess":
         """Return the law from sums over all rows; ``start`` is a penalty near the best one."""
-        sums = replace(sums, fit_intercept=spec.fit_intercept)
+        sums = replace(sums, fit_intercept=spec.fit_intercept).without_copies(spec)
         given = spec.noise, spec.amplitude
-        rows, gram = few_rows(sums, spec.noise), sums.problem.gram
+        rows, gram = few_rows(sums), sums.problem.gram
         if rows is not None and start is None:
             part = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
             start = rows.unit * float(choose_penalty(part, *given, criterion="evidence")[0].min())
@@ -261,20 +263,18 @@ def process_on_modes(
     return ModeProcess.solve(spec, sums, _penalty(chosen.search, sums.sample))
 
 
-def few_rows(sums: modes.GridSums, noise: float | None) -> law.KeptRows | None:
+def few_rows(sums: modes.GridSums) -> law.KeptRows | None:
     """Return all rows in random order, if all are in the sample and there are many more modes."""
     # The kernel matrix of the rows is cheaper from 4 modes per row on. It replaces modes with an
     # error of the kernel of at most 0.01 k(x, x).
     sample, phi, method = sums.sample, sums.map, sums.chosen.choice.method
     many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
-    has_all_rows = isinstance(method, FourierGrid) and len(sample) == sums.sums.rows
+    has_all_rows = isinstance(method, FourierGrid) and sums.keeps_all
     if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
-    rows = replace(rows, X=modes.as_rows(rows.X))
-    rows, unit = without_copies(None, rows) if noise is None else (rows, 1.0)
-    options = vars(rows) | {"w": rows.w * unit, "unit": unit, "target_shape": sums.target_shape}
-    return law.KeptRows(**options, rows=len(sample))
+    kept = modes.as_rows(rows.X), rows.y, rows.w, rows.priority
+    return law.KeptRows(*kept, sums.rows, sums.target_shape, sums.most)
 
 
 def _solve_by_rows(
@@ -318,7 +318,7 @@ def refine(
             kernel = tuning.kernel
             ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
             chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
-            summed = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where)
+            summed = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
         kernel, alpha, inside = lengthscales_on_modes(
             tuning.kernel, summed.problem_of, summed.map, spec.noise, spec.amplitude, alpha
         )

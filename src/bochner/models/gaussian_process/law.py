@@ -65,6 +65,11 @@ class GaussianProcessSpec:
     # "auto" or "evidence": the criterion for noise and amplitude of an exact process
     criterion: str = "evidence"
 
+    @property
+    def alpha(self) -> float | str:
+        """The given noise, or the criterion that chooses it."""
+        return "evidence" if self.noise is None else self.noise
+
 
 def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
@@ -151,6 +156,11 @@ class KeptRows:
     def sample(self) -> RowSample:
         """Random sample of the rows."""
         return self.every.lowest(kept_rows(self.X.shape[1]))
+
+    def without_copies(self, spec: GaussianProcessSpec) -> "KeptRows":
+        """Return the rows with copies merged, unless the noise is given."""
+        rows, unit = without_copies(spec, self.every)
+        return replace(self, **vars(replace(rows, w=rows.w * unit)), unit=unit)
 
     @property
     def order(self) -> Int[Array, " n"]:
@@ -287,9 +297,7 @@ class ExactProcess(ProcessLaw):
             )
         rows = KeptRows.of(who, blocks, spec.features.seed)
         rows = replace(rows, **vars(rows.every.take(rows.order)))  # In random order
-        if spec.noise is None:
-            every, unit = without_copies(None, rows.every)
-            rows = replace(rows, **vars(replace(every, w=every.w * unit)), unit=unit)
+        rows = rows.without_copies(spec)
         features, share = spec.features, None  # A given penalty per unit of weight
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
@@ -548,7 +556,8 @@ class FeatureProcess(ProcessLaw):
     ) -> "FeatureProcess":
         """Choose parameters, sum all rows, and return the law."""
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-        chosen, _ = choose(spec.features, blocks, search=search, where=where)
+        compared = lambda rows: without_copies(spec, rows)[0]
+        chosen, _ = choose(spec.features, blocks, search=search, where=where, compared=compared)
         return chosen_features(spec, chosen, blocks, where, precision)
 
     chosen = property(attrgetter("representation.chosen"))
@@ -713,18 +722,19 @@ class FeatureProcess(ProcessLaw):
         single = self.representation.precision == "float32"
         norms = squared_norms(Z - self.feature_mean)[:, None]
         top = self.values.max(initial=0.0) if single else 0.0
-        slack = slack_of_leverage(self.leverage(Z), w[:, None])
+        w, most = w[:, None], self.representation.most
+        slack = slack_of_leverage(self.leverage(Z), w, most)
         rounding = 10 * EPS * np.sqrt(1 + norms * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
-        least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * norms)
+        least = alpha / (alpha + np.minimum(w, most) * norms)
         resolved = slack > rounding
         centre = self.intercept + self.feature_mean @ self.coef
         slack = np.where(resolved, slack, least)
         errors = np.where(resolved, left_out_errors(y - self.mean(Z), slack), y - centre)
-        return errors, ((1 - slack) / slack, e, prior)
+        return errors, ((1 - slack) / slack / most, e, prior)
 
     @staticmethod
     def solve(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
-        sums = replace(sums, fit_intercept=spec.fit_intercept)
+        sums = replace(sums, fit_intercept=spec.fit_intercept).without_copies(spec)
         chosen, (eigen, _, means) = sums.chosen, sums.decompose()
         evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
         coef = eigen.coefficients(evidence.alpha)
@@ -740,7 +750,7 @@ class FeatureProcess(ProcessLaw):
             means[0],
             coef,
             means[1] - means[0] @ coef,
-            1 / eigen.count if eigen.centred else 0.0,
+            1 / max(eigen.weight, eigen.rows) if eigen.centred else 0.0,
             evidence,
             ResidualVariance(phi.kernel, landmarks),
             evidence.noise,
@@ -750,7 +760,7 @@ class FeatureProcess(ProcessLaw):
         sample = law.without_landmarks(sample)
         (errors, parts), w = law.leave_one_out(sample), sample.w
         # Exponent and share of the noise are chosen if at least 20 rows are outside the span
-        enough = np.maximum(w, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
+        enough = np.maximum(w / sums.most, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
         exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if enough else (1.0,)
         shares = [*np.logspace(0, -3, 31), 0.0] if enough and spec.noise is None else [1.0]
         # The pair with the largest density of these errors; a row of weight w counts as w rows.
@@ -759,7 +769,7 @@ class FeatureProcess(ProcessLaw):
         for p in exponents:
             variance = replace(law, exponents=np.full_like(power, p)).total_variance(*parts)
             for share in shares:
-                score = w @ log_normal(errors, variance + share * law.noise) / w.sum()
+                score = w @ log_normal(errors, variance + share * law.noise / sums.most) / w.sum()
                 better = score > best
                 best[better] = score[better]
                 noise[better], power[better] = share * law.noise[better], p

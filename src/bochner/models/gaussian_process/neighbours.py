@@ -221,8 +221,9 @@ class NeighbourProcess(ProcessLaw):
             )
         method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
         given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-        start = stationary_kernel(spec.features, rows.sample, *given)
-        if not is_near(start.kernel, rows.sample.X.shape[1]):
+        sample = replace(rows.sample, w=rows.sample.w / rows.unit)
+        start = stationary_kernel(spec.features, sample, *given)
+        if not is_near(start.kernel, sample.X.shape[1]):
             raise UnsupportedKernel(
                 "NearestNeighbours requires a stationary kernel, for which near rows say most; "
                 f"got {start.kernel!r}. Nystrom() accepts every kernel."
@@ -235,7 +236,8 @@ class NeighbourProcess(ProcessLaw):
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
         before = self.representation
         require_alike(spec.features.who, blocks, before.target_shape)
-        return NeighbourProcess.solve(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
+        rows = before.merge(rows_of(self.spec, blocks, before.rows)).without_copies(spec)
+        return NeighbourProcess.solve(spec, rows)
 
     @cached_property
     def _units(self) -> Any:
@@ -318,7 +320,7 @@ class NeighbourProcess(ProcessLaw):
 def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
     """Read all blocks, after ``start`` rows."""
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
-    return replace(rows, X=as_rows(rows.X))
+    return replace(rows, X=as_rows(rows.X)).without_copies(spec)
 
 
 def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> NeighbourProcess:
@@ -348,7 +350,7 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
         if not given:
             alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
         alpha = max(alpha, least * start.total)
-        mean, variance = law.krige(rows.X[judges], near, alpha)
+        mean, variance = law.krige(rows.X[judges], near, alpha * rows.unit)
         variance = variance + alpha
         squares = np.average((rows.y[judges] - mean) ** 2 / variance[:, None], axis=0, weights=w)
         a2 = np.maximum(squares, tiny)  # for constant targets
@@ -360,8 +362,8 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
         likelihood = -0.5 * (spread + squares / a2) * len(rows)
         if amplitude is None and noise is None:
             a2 = np.where(constant, 0.0, a2)
-        variances = a2 * alpha if noise is None else np.full_like(a2, noise)
-        alphas = np.full_like(a2, alpha)
+        variances = a2 * alpha * rows.unit if noise is None else np.full_like(a2, noise)
+        alphas = np.full_like(a2, alpha * rows.unit)
         return replace(law, evidence=Evidence(variances, a2, alphas, likelihood, outcome))
 
     judged = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)

@@ -27,7 +27,6 @@ from bochner.models.representations.representation import (
     gather,
     require_alike,
     require_weight,
-    without_copies,
 )
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Choices, feature_precision
@@ -76,6 +75,10 @@ class FeatureSums(Representation):
         return len(self.sample) if self.sums is None else self.sums.rows
 
     @property
+    def weight(self) -> float:
+        return float(self.sample.w.sum()) if self.sums is None else self.sums.weight
+
+    @property
     def precision(self) -> Precision:
         """Precision of the products in the moments."""
         return "float64" if self.sums is None else self.sums.precision
@@ -90,12 +93,9 @@ class FeatureSums(Representation):
         centred, moments = float(self.fit_intercept), self.moments
         return centred * moments.feature_mean, centred * moments.target_mean
 
-    @property
-    def keeps_all(self) -> bool:
-        """Whether the sample has all rows."""
-        if self.sums is None:
-            return True
-        return bool(np.isclose(self.sample.w.sum(), self.sums.weight, rtol=1e-12, atol=0))
+    def without_copies(self, spec: Any) -> "FeatureSums":
+        merged = super().without_copies(spec)  # The number of rows is that of the moments
+        return self if merged is self else replace(merged, sums=self.moments)
 
     def pieces(self) -> Iterator[Rows]:
         """Yield the centred rows (Z, y, w) of the sample by blocks."""
@@ -122,8 +122,8 @@ class FeatureSums(Representation):
             eigen = decompose_rows(*rows, centred=centred)
             return replace(eigen, most=self.most), [rows], means
         moments = self.moments if centred else self.moments.about_zero()
-        eigen = replace(decompose(moments, centred), most=self.most)
-        return eigen, self.pieces(), self.means
+        eigen, n = replace(decompose(moments, centred), most=self.most), len(self.sample)
+        return replace(eigen, rows=n) if self.keeps_all else eigen, self.pieces(), self.means
 
     def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
@@ -141,12 +141,7 @@ class FeatureSums(Representation):
 
         ``blocks`` are all rows, None if they cannot be read again.
         """
-        sums = replace(self, fit_intercept=spec.fit_intercept)
-        if isinstance(spec.alpha, str) and self.keeps_all:
-            sample, unit = without_copies(spec, self.sample)
-            if sample is not self.sample:  # the number of rows is that of the moments
-                sample = replace(sample, w=sample.w * unit)
-                sums = replace(sums, sums=self.moments, sample=sample, most=unit)
+        sums = replace(self, fit_intercept=spec.fit_intercept).without_copies(spec)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
         by_triangle = double and sums.sums is not None and given_alpha(spec.alpha) == 0
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows

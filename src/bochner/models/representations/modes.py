@@ -75,6 +75,7 @@ class GridSums(Representation):
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...]
+    most: float = 1.0  # Largest weight of a row that is left out at once
 
     lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK | {
         "moments_": "a fit that sums modes makes no features; its sums are "
@@ -95,6 +96,7 @@ class GridSums(Representation):
     #: Tolerance of the method, for transforms and solutions.
     tolerance = property(attrgetter("chosen.choice.method.tolerance"))
     count = property(attrgetter("sums.rows"))
+    weight = property(attrgetter("sums.weight"))
 
     @property
     def unexplained(self) -> float:
@@ -118,7 +120,8 @@ class GridSums(Representation):
         """Return the problem with these weights of the modes."""
         sums = self.sums.about(self.target_mean)
         gram = self.map.gram(as_complex(sums.gram), variances, self.fit_intercept)
-        count = max(sums.weight, float(sums.rows))
+        n = len(self.sample) if self.keeps_all else sums.rows
+        count = max(sums.weight / self.most, float(n))
         rng = stream(self.chosen.seed, "probes")
         return ModeProblem.of(gram, as_complex(sums.cross), sums.squares, count, rng)
 
@@ -158,7 +161,7 @@ class GridSums(Representation):
 
     def solve(self, spec: RidgeSpec) -> tuple["GridSums", Solution]:
         _require_penalty(spec)
-        sums = replace(self, fit_intercept=spec.fit_intercept)
+        sums = replace(self, fit_intercept=spec.fit_intercept).without_copies(spec)
         return sums, solve_modes(spec, sums)
 
     block_rows = BLOCK_ROWS

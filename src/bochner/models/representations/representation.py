@@ -80,6 +80,8 @@ class Representation(Lacking, ABC):
     target_shape: tuple[int, ...]  # Shape of one row of y: () or (t,)
     rows: int  # Number of rows read, including rows of weight zero
     sample: Any  # Rows kept for leave-one-out errors and the certificate
+    weight: Any  # Sum of the weights of all rows
+    most: float  # Largest weight of a row that is left out at once
 
     certified_rows: ClassVar[int] = KEPT_ROWS  # Largest number of rows of a certificate
 
@@ -111,15 +113,27 @@ class Representation(Lacking, ABC):
         squares = (self.y - np.average(self.y, axis=0, weights=self.w)) ** 2
         return float(np.average(squares.mean(axis=1), weights=self.w))
 
-    block_rows = property(
-        attrgetter("chosen.block_rows")
-    )  # Number of rows per block of predictions
+    #: Number of rows per block of predictions.
+    block_rows = property(attrgetter("chosen.block_rows"))
     #: The map φ that the certificate compares with the kernel.
     certified_map = property(attrgetter("chosen.rounded"))
 
     def values(self, solution: Any) -> Function | KernelSum:
         """Return the function X ↦ φ(X) β + b; ``solution`` has ``coef`` and ``intercept``."""
         return self.chosen.linear(solution.coef, solution.intercept)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether the sample has all rows."""
+        return bool(np.isclose(self.sample.w.sum(), self.weight, rtol=1e-12, atol=0))
+
+    def without_copies(self, spec: Any) -> Self:
+        """Return the representation with copies merged in a sample of all rows."""
+        sample, unit = without_copies(spec, self.sample) if self.keeps_all else (self.sample, 1.0)
+        if sample is self.sample:
+            return self
+        changes: Any = {"sample": replace(sample, w=sample.w * unit), "most": unit}
+        return replace(self, **changes)  # type: ignore[type-var]
 
     @abstractmethod
     def left_out(self, solution: Solution) -> LeftOutRows | None:
@@ -217,14 +231,14 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
 
 
-def without_copies(spec: "RidgeSpec | None", rows: RowSample) -> tuple[RowSample, float]:
+def without_copies(spec: Any, rows: RowSample) -> tuple[RowSample, float]:
     """Return the rows with equal rows merged, weights divided by a unit so that none is above 1.
 
     Leave-one-out errors would be too small if a copy of the left-out row remained. If targets
     differ at more than a tenth of the repeated x, rows are separate observations: all rows are
     returned, with the unit 1. The same holds for a given penalty, and for classes.
     """
-    if spec is not None and (spec.features.of_classes or not isinstance(spec.alpha, str)):
+    if spec.features.of_classes or not isinstance(spec.alpha, str):
         return rows, 1.0
     places = row_marks(rows.X, 0)
     copies = places + row_marks(rows.y, 1)

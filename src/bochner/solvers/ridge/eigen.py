@@ -46,7 +46,7 @@ class Eigen:
 
     @cached_property
     def count(self) -> float:
-        return max(self.weight, self.rows)
+        return max(self.weight / self.most, self.rows)
 
     def target(self, i: int) -> "Eigen":
         return replace(self, projected=self.projected[:, i : i + 1], power=self.power[i : i + 1])
