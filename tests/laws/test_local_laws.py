@@ -8,13 +8,17 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.data.sample import RowSample
-from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern, Monotone
+from bochner.kernels import Gaussian, Laplace, Linear, Mahalanobis, Matern, Monotone
 from bochner.models.representations import exact
+from bochner.selection.near import without_lines
 from bochner.selection.record import KernelComparison, Tuning
+from bochner.selection.rows import near_rows
 
 KERNEL = Matern(1.5, lengthscale=0.8)
 BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
 TURNED = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplace((1.0, 2.0))
+LINED = 5.0 * Mahalanobis(Linear(), ((2.0, 0.5), (0.5, 1.0))) + KERNEL
+KINDS = {"plain": KERNEL, "bent": BENT, "turned": TURNED, "lined": LINED}
 
 
 LEAVES = {"method": bo.LocalKernel(leaf_rows=40, landmarks=12), "alpha": 0.3, "random_state": 0}
@@ -41,7 +45,7 @@ def test_leaves_are_solved_in_the_precision_asked_for():
     assert errors[1] < 1e-11
 
 
-@pytest.mark.parametrize("kernel", [KERNEL, BENT, TURNED], ids=["plain", "bent", "turned"])
+@pytest.mark.parametrize("kernel", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("alpha", [0.3, 1e-6])
 def test_the_fit_is_that_of_its_own_kernel_by_one_dense_system(kernel, centred, alpha):
@@ -172,6 +176,27 @@ def test_columns_that_matter_among_near_rows_alone_are_found(few):
     found = bo.KernelRidge(random_state=0).fit(X[:6000], y[:6000])
     assert isinstance(found.choice_.method, bo.LocalKernel)
     assert np.std(found.predict(X[6000:]) - y[6000:]) < 0.15
+
+
+def test_rows_are_near_by_the_kernel_without_its_linear_terms():
+    """Rows of one leaf had about the same value of the linear function, and were not near."""
+    X, y = table(200)
+    with_line, without = model(LINED).fit(X, y), model().fit(X, y)
+    assert (with_line.fit_.representation.leaf == without.fit_.representation.leaf).all()
+    assert (near_rows(without_lines(LINED), X, 9, 5, 0) == near_rows(KERNEL, X, 9, 5, 0)).all()
+    assert all(without_lines(kernel) is kernel for kernel in (KERNEL, TURNED, Linear()))
+
+
+@pytest.mark.slow
+def test_a_steep_line_does_not_hide_what_near_rows_show():
+    """With one kernel for both, the error of the curve was as large as the curve."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([10 * rng.standard_t(2, 5200), rng.uniform(0, 1, (5200, 3))])
+    curve = 4 * np.sin(12 * X[:, 1]) * np.sin(12 * X[:, 2])
+    y = X[:, 0] + curve + 2 * rng.normal(size=5200)
+    model = bo.KernelRidge(columns="as_given", random_state=0).fit(X[:4200], y[:4200])
+    errors = model.predict(X[4200:]) - X[4200:, 0] - curve[4200:]
+    assert np.std(errors) < 0.3 * np.std(curve)
 
 
 @pytest.mark.parametrize("right", ["race", "simple", "near"])

@@ -211,8 +211,10 @@ class OnHyperparameters(Objective):
     def numbers(self) -> dict[Place, SearchRange]:
         ranges: dict[Place, SearchRange] = {}
         for place in free_places(self.start):
-            about = _owner_of(self.start, place, self.rows.X)
-            ranges[place] = _suggest(place, *about, self.rows).restrict_to(place.get(self.start))
+            part, X = self.start, self.rows.X  # The part with this number, and its rows
+            for name in place.path.split("__")[:-1]:
+                X, part = part.inputs(X), part.parts[name]
+            ranges[place] = _suggest(place, part, X, self.rows).restrict_to(place.get(self.start))
         return ranges
 
     @cached_property
@@ -345,13 +347,6 @@ def spectral_peaks(
     inner = power[1:-1]
     peaks = 1 + np.flatnonzero((inner > power[:-2]) & (inner >= power[2:]))
     return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:4]]]
-
-
-def _owner_of(kernel: Kernel, place: Place, X: Any) -> tuple[Any, Any]:
-    """Return the part of the kernel with this hyperparameter, and the input rows of this part."""
-    for name in place.path.split("__")[:-1]:
-        X, kernel = kernel.inputs(X), kernel.parts[name]
-    return kernel, X
 
 
 def _weights_of(kernel: Kernel) -> list[Place] | None:

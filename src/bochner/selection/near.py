@@ -12,6 +12,8 @@ the middle of neighbourhoods, and the penalty is chosen on a few neighbourhoods.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,14 +25,16 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.sample import RowSample
 from bochner.kernels.algebra import kernel_matrix
+from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import reduction
 from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, cap_scales, descend
 from bochner.selection.metric import TunedKernel
+from bochner.selection.race import LINEAR
 from bochner.selection.record import KernelComparison, Tuning
-from bochner.selection.rows import laplace_scales, near_rows, rounded, times
+from bochner.selection.rows import laplace_scales, near_rows, rounded, significant, times
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -59,6 +63,7 @@ class RowTree:
     weights: Float[Array, "s m"]
     cuts: Float[Array, " s"]
     children: Int[Array, "s 2"]  # Numbers of further splits; −1 − number for a leaf
+    kernel: Kernel | None = None  # k of p(x), if not the kernel of the fit
 
     def __post_init__(self) -> None:
         # in a damaged file, rows might reach no leaf
@@ -74,7 +79,7 @@ class RowTree:
 
     def leaves(self, kernel: Kernel, X: Float[Array, "n d"]) -> Int[Array, " n"]:
         """Return the leaf of each row; O(n m) kernel values per level."""
-        leaves = np.zeros(len(X), np.intp)
+        leaves, kernel = np.zeros(len(X), np.intp), self.kernel or kernel
         waiting = [(0, np.arange(len(X)))] if len(self.cuts) else []
         while waiting:
             number, here = waiting.pop()
@@ -88,11 +93,19 @@ class RowTree:
         return leaves
 
 
+def without_lines(kernel: Kernel) -> Kernel:
+    """Return the kernel without linear terms, which are not largest between near rows."""
+    is_line = lambda term: all(isinstance(leaf, Linear) for leaf, _ in term.leaves(Kernel))
+    terms = [term for term in kernel.summands if not is_line(term)]
+    return reduce(add, terms) if 0 < len(terms) < len(kernel.summands) else kernel
+
+
 def grow(
     kernel: Kernel, X: Float[Array, "n d"], most: int, seed: int
 ) -> tuple[RowTree, Int[Array, " n"]]:
     """Split rows into equal leaves of at most ``most``; return the tree, and the leaf of each."""
     rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
+    whole, kernel = kernel, without_lines(kernel)
     splits: list[tuple[Array, Array, float]] = []  # Rows, weights and cut
     children: list[list[int]] = []
 
@@ -117,6 +130,7 @@ def grow(
         np.array([weights for _, weights, _ in splits]).reshape(-1, DIRECTION_ROWS),
         np.array([cut for *_, cut in splits]),
         np.array(children, np.intp).reshape(-1, 2),
+        None if kernel is whole else kernel,
     )
     return tree, leaf
 
@@ -140,36 +154,6 @@ def _split(
     return rows, weights, float(p[order[count - 1]] + p[order[count]]) / 2, first
 
 
-# --- errors of rows in the middle of their neighbours --------------------------------------------
-
-
-def errors_of_near_rows(
-    places: Int[Array, "p m"], rows: RowSample, centred: bool
-) -> Callable[[Kernel, Any, slice], Float[Array, " m"]]:
-    """Return a function of kernel, penalty and places that returns squared leave-one-out errors.
-
-    They are of the central rows of each place (neighbourhood), relative to the variance of y.
-    """
-    X, y, w = rows.X, rows.y, rows.w
-    mean = w @ y / w.sum()
-    spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
-    y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
-    places = places[:, ::-1]  # the nearest last
-    core = min(32, -(-places.shape[1] // 4))
-    weight = w[places[:, -core:]]
-    weight = weight / weight.mean()
-
-    def errors_at(kernel: Kernel, alpha: Any, which: slice) -> Float[Array, " m"]:
-        squares = np.full(weight[which].shape, np.inf)
-        for place, here in enumerate(places[which]):
-            problem = KernelRows(kernel_matrix(kernel, X[here]), y[here], w[here], centred=False)
-            with suppress(LinAlgError):
-                squares[place] = (problem.solve(alpha, core).left_out ** 2).mean(axis=1)
-        return (weight[which] * squares).ravel()
-
-    return errors_at
-
-
 # --- lengthscales by the evidence of blocks of near rows ----------------------------------------
 
 
@@ -184,7 +168,16 @@ def tune_among_near_rows(
     ]
     if not able:
         return
-    start: Any = min(able)[2]
+    least, _, start = cast(tuple[float, int, Any], min(able))
+    # The prior variance of the linear part is four times what it explains, over the rest of y
+    linear = [c for c in tuning.compared if c.name == LINEAR and c.error < 2 * least]
+    lines = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
+    if lines:  # Lengthscales are those of residuals of a linear regression
+        few = sample.lowest(2048)
+        terms, root = np.insert(few.X, 0, float(centred), axis=1), np.sqrt(few.w)[:, None]
+        slopes = np.linalg.lstsq(root * terms, root * few.y)[0][1:]
+        rows = replace(rows, y=rows.y - rows.X @ slopes)
+    before = f"{LINEAR} + " * len(lines)
     near = map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
     blocks = tuple(
         ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
@@ -202,10 +195,12 @@ def tune_among_near_rows(
         each = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
         end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
         kernel, name = end.rounded, f"{type(family).__name__}, one per column, among near rows"
-        yield TunedKernel(name, kernel, end.alpha, d)
+        yield TunedKernel(before + name, reduce(add, [*lines, kernel]), end.alpha, d)
         if isinstance(family, Exponential):
             lengths = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
-            yield TunedKernel(f"Laplace, scales as {name}", Laplace(rounded(lengths)), end.alpha, d)
+            name = f"{before}Laplace, scales as {name}"
+            laplace = Laplace(rounded(lengths))
+            yield TunedKernel(name, reduce(add, [*lines, laplace]), end.alpha, d)
 
 
 # --- kernels, scales and penalties judged among near rows ---------------------------------------
@@ -245,12 +240,28 @@ def judge_among_near_rows(
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
     """Choose among the kernel, ``rivals`` of its search and new ``others``; rescale the best."""
-    places = near_rows(tuning.kernel, rows.X, count=32, size=384, seed=seed)
+    places = near_rows(without_lines(tuning.kernel), rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
     here = rows.take(np.unique(places[:FIRST_PLACES, :64]))
     start = tuning.share * float(here.w.sum())
-    errors_at = errors_of_near_rows(places, rows, centred)
     errors: dict[Kernel, float] = {}
+    X, y, w = rows.X, rows.y, rows.w
+    mean = w @ y / w.sum()
+    spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
+    y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
+    places = places[:, ::-1]  # the nearest last
+    core = min(32, -(-places.shape[1] // 4))
+    weight = w[places[:, -core:]]
+    weight = weight / weight.mean()
+
+    def errors_at(kernel: Kernel, alpha: Any, which: slice) -> Float[Array, " m"]:
+        """Return squared leave-one-out errors of central rows of places, over the variance of y."""
+        squares = np.full(weight[which].shape, np.inf)
+        for place, near in enumerate(places[which]):
+            problem = KernelRows(kernel_matrix(kernel, X[near]), y[near], w[near], centred=False)
+            with suppress(LinAlgError):
+                squares[place] = (problem.solve(alpha, core).left_out ** 2).mean(axis=1)
+        return (weight[which] * squares).ravel()
 
     def better(kernel: Kernel, best: NearTrial | None) -> NearTrial | None:
         """Return a kernel with its errors; None unless lower by 0.5 % and one standard error.
@@ -297,9 +308,7 @@ def rivals_of(tuning: Tuning) -> list[Kernel]:
     return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
 
 
-def _tune_scale(
-    best: NearTrial, better: Callable[[Kernel, NearTrial], NearTrial | None]
-) -> NearTrial:
+def _tune_scale(best: NearTrial, better: Callable[..., NearTrial | None]) -> NearTrial:
     """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):
