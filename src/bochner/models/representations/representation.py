@@ -224,7 +224,7 @@ def piece_of(block: Any) -> Piece:
 
 def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     """Return all rows of positive weight, X in float64 or CSR; ``start`` rows precede them."""
-    X, y, w = join([piece_of(block) for block in blocks])
+    X, y, w = join(list(map(piece_of, blocks)))
     kept, priority = np.flatnonzero(w > 0), row_priorities(seed, start, len(w))
     if len(kept) < len(w):
         (X, y, w), priority = part(Piece(X, y, w), kept), priority[kept]
