@@ -2,9 +2,9 @@
 Kernels of wide neural networks
 ===============================
 
-Many random rectified units approach the kernel ``ArcCosine(1)``. Training a wide network by
-gradient descent corresponds to the kernel ``NeuralTangent``. Left: errors of the features of both
-kernels. Right: a step function, fitted by networks of three depths.
+Many random rectified units (ReLU) approximate the kernel ``ArcCosine(1)``. Training a wide network
+by gradient descent corresponds to ridge regression with the kernel ``NeuralTangent``. Left: errors
+of features of both kernels. Right: a step function, fitted with the kernels of three depths.
 """
 
 import matplotlib.pyplot as plt

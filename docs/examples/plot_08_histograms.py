@@ -2,8 +2,8 @@
 Kernels for histograms and counts
 =================================
 
-Rows of counts or shares are compared column by column. ``AdditiveChi2``, ``Intersection`` and
-``JensenShannon`` have spectra; samples of a spectrum are a few features per column.
+Rows of counts or shares are compared column by column. The features of ``AdditiveChi2``,
+``Intersection`` and ``JensenShannon`` sample the spectrum of the kernel: a few features per column.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Compare classifiers: SVM, logistic regression, ridge
 ====================================================
 
-``KernelRidgeClassifier`` needs one pass over the rows. ``SVC`` depends on the rows near the
-boundary. ``LogisticRegression`` gives probabilities, shown as shades.
+Three classifiers with the same kernel on two moons. The shades are probabilities, or decision values
+of a classifier without them; the black line is the decision boundary. Titles have the accuracy on
+2,000 other rows.
 """
 
 import matplotlib.pyplot as plt

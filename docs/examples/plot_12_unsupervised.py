@@ -3,7 +3,7 @@ Kernel PCA and kernel k-means
 =============================
 
 Two rings cannot be separated by a straight line. The third kernel principal component separates
-them. Kernel k-means finds the rings if the kernel compares distances from the centre.
+them. Kernel k-means finds the rings if the kernel compares the distances of rows from the centre.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ A sum of kernels: forecast of carbon dioxide
 ============================================
 
 The kernel is a sum of a trend, a season and short-term changes. Lengthscales given as ``"auto"``
-and the weights of the terms are chosen; the period is given. The last ten years are forecast from
-the years before.
+and the weights of the terms are chosen; the period is given. The years from 1992 on are forecast
+from the years before.
 """
 
 import matplotlib.pyplot as plt

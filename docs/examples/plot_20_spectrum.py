@@ -2,10 +2,11 @@
 Eigenvalues of features and kernel
 ==================================
 
-Eigenvalues of ZZᵀ/n for D = 128 features, and of K/n (the broad grey line). Deterministic and
-Nyström maps follow the kernel and stop at D eigenvalues or before. Random maps are accurate for the
-large eigenvalues only, because their noise is as large as the small ones. A fit whose ridge
-penalty is below the point where a curve leaves the grey line depends on the map, not on the kernel.
+Eigenvalues of ZZᵀ/n for D = 128 features, and of K/n (the broad grey line). Eigenvalues of
+deterministic and Nyström maps agree with those of the kernel, up to D eigenvalues or fewer. Random
+maps are accurate for the large eigenvalues only, because their noise is as large as the small
+eigenvalues. If the ridge penalty divided by n is below the value at which a curve leaves the grey
+line, the fit depends on the map, not only on the kernel.
 """
 
 import matplotlib.pyplot as plt
