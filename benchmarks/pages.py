@@ -171,13 +171,14 @@ def class_table(rows: Sequence[Row]) -> str:
 
 def _standing(row: Row) -> Row:
     """Return a row of standings with the learner's name, which is bold if it is ours."""
-    ours = row["who"] in OURS[row["case"] == "classes"]
-    return row | {"learner": f"**{row['who']}**" if ours else row["who"]}
+    of_classes = row["case"] == "classes"
+    shown = f"**{row['who']}**" if row["who"] in OURS[of_classes] else row["who"]
+    return row | {"learner": shown, "target": "classes" if of_classes else "numeric target"}
 
 
 def ranked_table(rows: Sequence[Row]) -> str:
     """Return the learners of quantities, then of classes, by mean rank."""
-    columns = {"tables": "{cases} of {case}", "splits": "{splits}", "learner": "{learner}"}
+    columns = {"tables": "{cases}, {target}", "splits": "{splits}", "learner": "{learner}"}
     columns |= {"mean rank": "{mean rank:.2f}"}
     for key in ("within 1 % of the best", "within 1 % of the best rival", "above the best"):
         columns[key] = f"{{{key}:.0%}}"
@@ -188,7 +189,7 @@ def ranked_table(rows: Sequence[Row]) -> str:
 def raw_table(rows: Sequence[Row]) -> str:
     """Return the standings on raw tables: quantities, then classes."""
     columns = {
-        "tables": "{cases} of {case}",
+        "tables": "{cases}, {target}",
         "learner": "{learner}",
         "mean rank": "{mean rank:.2f}",
         "lower error than all rivals": "{wins}",
@@ -264,9 +265,9 @@ def headline(rows: Sequence[Row]) -> str:
     return (
         f"With default parameters, on {len(cases)} tables of up to {most:,} rows: **bochner has "
         f"the lowest error on {_wins(cases)} of {len(cases)}**, compared with\nLightGBM, CatBoost, "
-        "HistGradientBoosting and scikit-learn's kernel machines. The median fit takes "
+        "HistGradientBoosting and scikit-learn's `SVR`. The median fit takes "
         f"{ours:.2g} CPU seconds;\nLightGBM takes {light:.2g}. "
-        "`python -m benchmarks tables` reproduces the measurement.\n\n"
+        "`python -m benchmarks tables --data DIR` repeats the measurement ([details](docs/compare.md)).\n\n"
         f"![{alt_text(rows)}](docs/pictures/compare-accuracy.svg)"
     )
 

@@ -101,9 +101,10 @@ def test_ranks_are_of_the_splits_that_all_learners_share(pages):
     assert ours["within 1 % of the best rival"] == 0.5  # a learner of ours is no rival
     table = pages.ranked_table(found).splitlines()
     assert any(
-        line.startswith("| 2 of quantities | 1 | **KernelRidge** | 2.00 | 50 % |") for line in table
+        line.startswith("| 2, numeric target | 1 | **KernelRidge** | 2.00 | 50 % |")
+        for line in table
     )
-    assert table[-1].startswith("| 1 of classes | 2 | **SVC** | 2.00 | 0 % |")
+    assert table[-1].startswith("| 1, classes | 2 | **SVC** | 2.00 | 0 % |")
 
 
 def test_a_learner_on_raw_tables_is_compared_with_the_best_of_its_rivals(pages):
@@ -124,7 +125,7 @@ def test_a_learner_on_raw_tables_is_compared_with_the_best_of_its_rivals(pages):
     assert ours["of the best rival"] == pytest.approx((0.5 * 2 * 0.25) ** (1 / 3))
     assert light["of the best rival"] == pytest.approx((2 * 0.5 * 4) ** (1 / 3))
     line = pages.raw_table(pages.taken(given)["raw"]).splitlines()[2]
-    assert line == "| 3 of quantities | **KernelRidge** | 1.33 | 2 | 67 % | 0.630 | 2 |"
+    assert line == "| 3, numeric target | **KernelRidge** | 1.33 | 2 | 67 % | 0.630 | 2 |"
 
 
 # ---- the runner
