@@ -267,7 +267,7 @@ def headline(rows: Sequence[Row]) -> str:
         f"the lowest error on {_wins(cases)} of {len(cases)}**, compared with\nLightGBM, CatBoost, "
         "HistGradientBoosting and scikit-learn's `SVR`. The median fit takes "
         f"{ours:.2g} CPU seconds;\nLightGBM takes {light:.2g}. "
-        "`python -m benchmarks tables --data DIR` repeats the measurement ([details](docs/compare.md)).\n\n"
+        "`python -m benchmarks tables --data DIR` measures it ([table](docs/compare.md)).\n\n"
         f"![{alt_text(rows)}](docs/pictures/compare-accuracy.svg)"
     )
 

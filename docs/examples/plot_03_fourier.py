@@ -42,9 +42,9 @@ plt.show()
 
 # %%
 # Two coordinates of 200 frequencies. Independent frequencies leave gaps and form clusters.
-# ``Orthogonal()`` pairs each frequency with an orthogonal one of independent length: directions are
-# spread evenly, lengths are not. ``QMC()`` spreads both evenly. The nodes of ``Grid()`` have unequal
-# weights, drawn as the size of the dots, and one node of each opposite pair is enough.
+# ``Orthogonal()`` pairs each frequency with an orthogonal one of independent length: directions
+# are spread evenly, lengths are not. ``QMC()`` spreads both evenly. The nodes of ``Grid()`` have
+# unequal weights, drawn as the size of the dots, and one node of each opposite pair is enough.
 # ``Structured()`` and ``Fastfood()`` are products of fast transforms, here for 64 columns.
 placements = {bo.IID(): 2, bo.Orthogonal(): 2, bo.QMC(): 2, bo.Grid(): 2}
 placements |= {bo.Structured(): 64, bo.Fastfood(): 64}

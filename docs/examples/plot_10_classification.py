@@ -2,9 +2,8 @@
 Compare classifiers: SVM, logistic regression, ridge
 ====================================================
 
-Three classifiers with the same kernel on two moons. The shades are probabilities, or decision values
-of a classifier without them; the black line is the decision boundary. Titles have the accuracy on
-2,000 other rows.
+Three classifiers with the same kernel on two moons. The shades are probabilities, and the black
+line is the decision boundary. The titles have the accuracy on 2,000 other rows.
 """
 
 import matplotlib.pyplot as plt
