@@ -58,10 +58,9 @@ RULES: dict[str, Replaced] = {
     "turned metric": {f"{RACE}._metrics": NONE},
     "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},
-    "last judgement": _effort(last=0),
     "families among near rows": {"selection.near.tune_among_near_rows": NONE},
     "near rows": {f"{ROWS}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
-    "curves": {SHAPES: lambda _: {}},
+    "curves": {"selection.choose.choose_curves": lambda _: lambda *_: None},
     "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},
 }
 

@@ -10,6 +10,8 @@ import bochner as bo
 from bochner.data.sample import RowSample
 from bochner.kernels import Gaussian, Laplace, Linear, Mahalanobis, Matern, Monotone
 from bochner.models.representations import exact
+from bochner.selection import near
+from bochner.selection.metric import TunedKernel
 from bochner.selection.near import without_lines
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import near_rows
@@ -199,19 +201,30 @@ def test_a_steep_line_does_not_hide_what_near_rows_show():
     assert np.std(errors) < 0.3 * np.std(curve)
 
 
+def test_the_mean_of_the_best_two_kernels_is_a_candidate_among_near_rows():
+    rng = np.random.default_rng(0)
+    X, wide, narrow = rng.uniform(0, 10, (200, 1)), Gaussian(2.0), Gaussian(0.2)
+    y = 3 * np.sin(X / 2) + np.sin(8 * X) / 2 + rng.normal(0, 0.1, (200, 1))
+    rows, others = RowSample(X, y, np.ones(200), rng.random(200)), [TunedKernel("", narrow, 1.0, 1)]
+    tuning, asked = Tuning(wide, compared=(KernelComparison(1, wide),)), bo.KernelRidge()._spec()
+    found, _ = near.judge_among_near_rows(tuning, rows, 0, others=others, **exact._penalty(asked))
+    assert found.chosen.kernel == 0.5 * narrow + 0.5 * wide
+    assert found.chosen.error == min(c.error for c in found.compared)
+
+
 @pytest.mark.parametrize("right", ["race", "simple", "near"])
 def test_of_kernels_of_classes_the_one_of_least_log_loss_is_taken(right):
     rng = np.random.default_rng(0)
     X, w = rng.uniform(-2, 2, (300, 2)), np.ones(300)
     y = np.where((X**2).sum(axis=1) < 2, 1.0, -1.0)[:, None]
     rows, spec = RowSample(X, y, w, np.arange(300.0)), bo.KernelRidgeClassifier()._spec()
-    race, simple, near = (Gaussian(1.0 if right == k else 0.02) for k in ("race", "simple", "near"))
+    race, simple, last = (Gaussian(1.0 if right == k else 0.02) for k in ("race", "simple", "near"))
     simple = simple if right == "simple" else Gaussian(0.03)
     compared = [KernelComparison(2, race, 0.5, taken=True), KernelComparison(1, simple, 0.54)]
-    tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(near, 1e-3)
-    known = exact._solve(spec, near, rows, 1e-3)
+    tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(last, 1e-3)
+    known = exact._solve(spec, last, rows, 1e-3)
     best = exact._of_least_log_loss(spec, rows, tuning, other, known)
-    assert best.kernel == {"race": race, "simple": simple, "near": near}[right]
+    assert best.kernel == {"race": race, "simple": simple, "near": last}[right]
     assert right == "near" or best.chosen.kernel == best.kernel
 
 

@@ -128,14 +128,13 @@ def choose_for_matrix(
     sample: RowSample,
     share: float | None,
     centred: bool,
-    judged_again: bool = False,
     search: Search | None = None,
     shortens: bool = False,
 ) -> tuple[Tuning, Curves | None]:
     """Find the kernel of a fit with the exact kernel, and the curves of columns."""
     curves, sample = fit_curves(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
-    tuning = search_kernel(spec, sample, share, search, centred=centred, judged_again=judged_again)
+    tuning = search_kernel(spec, sample, share, search, centred=centred)
     shortens = shortens and spec.kernel == "auto" and search is None and np.isfinite(tuning.share)
     return _shorter_where_large(tuning, sample, centred) if shortens else tuning, curves
 
@@ -201,17 +200,12 @@ def choose_kernel(
     method: Method | None,
     effort: str,
     *,
-    judged_again: bool = False,
     among: Callable[[Kernel], bool] = lambda _: True,
     **options: Any,
 ) -> Tuning:
-    """Return the kernel of a name; for "auto" the best that ``method`` and ``among`` accept.
-
-    ``judged_again``: the best are compared again on all rows, so that fewer are used here.
-    """
+    """Return the kernel of a name; for "auto" the best that ``method`` and ``among`` accept."""
     asked = as_effort(effort, "The choice of a kernel")
     if name == "auto" and asked is not None:
-        asked = replace(asked, last=asked.more) if judged_again else asked
         X, sparse = sample.X, is_sparse(sample.X)
         _require_support(method, X, seed)
 
@@ -307,7 +301,8 @@ def _wide_enough(
 # Candidates are compared by leave-one-out errors on a sample of rows, with the same random features
 # at lengthscales from the median distance down.
 
-POINTS, FEWEST_OF_CURVES = 33, 100  # Points of a curve, and least number of rows for a distribution
+#: Points of a curve; least number of rows for a distribution; features of a comparison.
+POINTS, FEWEST_OF_CURVES, CURVE_FEATURES = 33, 100, 128
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
@@ -315,23 +310,20 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     few = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
-    columns = _skewed_columns(rows.X)
+    columns = _with_quantiles(rows.X, _skewed_columns(rows.X))
     if not columns:
         return None
     judged = rows.lowest(1024)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
-    width = 128 if len(rows) <= 2048 else 256
-    error = _error_near_median(judged, seed, width)
+    error = _error_near_median(judged, seed)
     first = min((error(k, -2), k, -2) for k in (0, 1))
     as_given, which, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
     tried = []
     for name in _SHAPES:
-        if (curves := _candidate(name, rows.X, columns)) is not None:
-            moved = replace(judged, X=curves.inputs(judged.X))
-            bent = _error_near_median(moved, seed, width)
-            tried.append((bent(which, step), curves, bent))
-    if not tried:
-        return None
+        curves = _candidate(name, columns)
+        moved = replace(judged, X=curves.inputs(judged.X))
+        bent = _error_near_median(moved, seed)
+        tried.append((bent(which, step), curves, bent))
     least, best, bent = min(tried, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
     if not least < 0.97 * as_given:
@@ -349,7 +341,7 @@ def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
     return tuple(int(j) for j in np.flatnonzero(odd) if len(np.unique(X[:FEWEST_OF_CURVES, j])) > 2)
 
 
-def _error_near_median(rows: RowSample, seed: int, width: int) -> Callable[[int, int], float]:
+def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
     """Return a function of kind and step that gives the leave-one-out error of features.
 
     Kind 0 has one lengthscale, kind 1 one per column: the median distance times √2 per step.
@@ -360,11 +352,11 @@ def _error_near_median(rows: RowSample, seed: int, width: int) -> Callable[[int,
     @cache
     def error(which: int, step: int) -> float:
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
-        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], width, seed))
+        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], CURVE_FEATURES, seed))
         eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
         # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
         # of 15 rows differ by 2 % between processors.
-        rounding = width * np.finfo(np.float64).eps * eigen.weight / alphas
+        rounding = CURVE_FEATURES * np.finfo(np.float64).eps * eigen.weight / alphas
         best = best_of(errors * (1 + rounding), "loo")
         return max(float(errors[best]), NO_ERROR * float(eigen.power.max()) / eigen.weight)
 
@@ -374,23 +366,36 @@ def _error_near_median(rows: RowSample, seed: int, width: int) -> Callable[[int,
 # --- Shapes of curves ----------------------------------------------------------------------------
 
 
-def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> Curves | None:
-    """Return curves of one shape, through the quantiles of each column, with its deviation."""
-    kept, points, values = [], [], []
+def _with_quantiles(
+    X: Float[Array, "n d"], columns: tuple[int, ...]
+) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:
+    """Return each column that has three quantiles or more, with these and with its deviation."""
+    kept = []
     for j in columns:
         x = np.asarray(X[:, j], np.float64)
         at = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
         at = np.array([float(f"{p:.6g}") for p in at])  # digits that all processors agree on
         at = at[np.append(True, np.diff(at) > 0)]
-        if len(at) < 3:
-            continue
-        at = _with_ends(at)
-        if name != "quantiles":  # curves are smooth where rows are few
-            at = np.unique(np.concatenate([at, np.linspace(at[0], at[-1], POINTS)]))
+        if len(at) >= 3:
+            kept.append((j, x, _with_ends(at), _deviation(x)))
+    return kept
+
+
+def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Curves:
+    """Return curves of one shape, through the quantiles of each column, with its deviation."""
+    kept, points, values = [], [], []
+    for j, x, quantiles, deviation in columns:
+        # Curves are smooth where rows are few
+        even = np.linspace(quantiles[0], quantiles[-1], POINTS * (name != "quantiles"))
+        at = np.unique(np.concatenate([quantiles, even]))
+        curve = _SHAPES[name](x, at)
+        spread = _deviation(np.interp(x, at, curve))
+        factor = deviation / spread if spread > 0 else 1.0
+        scaled = np.array([float(f"{v:.6g}") for v in curve * factor])
         kept.append(j)
         points.append(tuple(at.tolist()))
-        values.append(tuple(_scale_curve(x, at, _SHAPES[name](x, at)).tolist()))
-    return Curves(name, tuple(kept), tuple(points), tuple(values)) if kept else None
+        values.append(tuple(np.maximum.accumulate(scaled).tolist()))
+    return Curves(name, tuple(kept), tuple(points), tuple(values))
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
@@ -399,16 +404,6 @@ def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
     ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0
     halves = 0.5 ** np.arange(1, 1 + np.ceil(np.log2(max(ratio, 1.0))))
     return np.unique(np.concatenate([at, at[1] - first * halves, at[-2] + last * halves]))
-
-
-def _scale_curve(
-    x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
-) -> Float[Array, " p"]:
-    """Return the curve scaled to the standard deviation of the column, rounded to six digits."""
-    spread = _deviation(np.interp(x, at, values))
-    factor = _deviation(x) / spread if spread > 0 else 1.0
-    scaled = np.array([float(f"{v:.6g}") for v in values * factor])
-    return np.maximum.accumulate(scaled)
 
 
 def _deviation(x: Float[Array, " n"]) -> float:

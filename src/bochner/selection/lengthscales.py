@@ -456,36 +456,35 @@ class OnProcess(Objective):
         lengths = float(scales[0]) if one else tuple(scales.tolist())
         return self.start.replace(lengthscale=lengths)
 
-    def at_penalty(
-        self, at: Array, alpha: float, kernel: Any = None
-    ) -> tuple[float, Float[Array, " q"]]:
-        kernel = self.kernel(at) if kernel is None else kernel
+    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         if self.blocks:
-            each = (of.at_penalty(at, alpha, kernel) for of in self.blocks)
+            each = (of.at_penalty(at, alpha) for of in self.blocks)
             values, slopes = zip(*each, strict=True)
             counts = [of.rows.count for of in self.blocks]
             mean = np.average(slopes, axis=0, weights=counts)
             return float(np.average(values, weights=counts)), mean
-        K, through = self._pairs(at, kernel)
+        K, through = self._pairs(at)
         rows = self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         return score.value, np.append(through(score), score.by_log_alpha)
 
-    def _pairs(self, at: Array, kernel: Any) -> tuple[Array, Callable[[KernelScore], Any]]:
+    def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K (or its lower triangle), and the gradient as a function of a score."""
-        if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
+        start = self.start  # its values of distances in lengthscales are those of all points
+        if not isinstance(start, Radial) or is_sparse(self.rows.X):
             X, step = self.rows.X, np.append(np.full(len(at) - 1, STEP), 0.0)
             up, down = self.kernel(at + step).evaluate(X, X), self.kernel(at - step).evaluate(X, X)
             change = (up - down) / (2 * STEP)
-            return kernel.evaluate(X, X), lambda by: float(np.vdot(by.by_kernel, change))
+            K = self.kernel(at).evaluate(X, X)
+            return K, lambda by: float(np.vdot(by.by_kernel, change))
         if self.width == 1:
             s, factor = self._squared, float(np.exp(-2 * at[0]))
-            K, slope = _in_bands(kernel, lambda *band: factor * s[band], self._room)
+            K, slope = _in_bands(start, lambda *band: factor * s[band], self._room)
             return K, lambda by: -4 * factor * np.einsum("ij,ij,ij->", by.below, slope, s)
-        X = self.rows.X / kernel.lengthscale
+        X = self.rows.X / (start.lengthscale * np.exp(at[:-1]))
         size = np.einsum("ij,ij->i", X, X)
-        K, slope = _in_bands(kernel, lambda *band: squared_distances(X, size, *band), self._room)
+        K, slope = _in_bands(start, lambda *band: squared_distances(X, size, *band), self._room)
 
         def by_column(by: KernelScore) -> Float[Array, " d"]:
             np.multiply(slope, by.below, out=slope)

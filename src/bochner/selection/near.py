@@ -9,7 +9,7 @@ and Firth (2011), section 2), kernels and their scales are judged by leave-one-o
 the middle of neighbourhoods, and the penalty is chosen on a few neighbourhoods.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,9 +26,8 @@ from bochner._core.shapes import Array, Float, Int
 from bochner.data.sample import RowSample
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Constant, Kernel
+from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Exponential, Laplace, Radial
-from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import reduction
 from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, cap_scales, descend
 from bochner.selection.metric import TunedKernel
@@ -190,17 +189,14 @@ def tune_among_near_rows(
     d = process_rows.X.shape[1]
     scales = cap_scales(start, process_rows).lengthscale
     at = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
-    for family in (Exponential(), Matern(1.5)):
-        first = family.replace(lengthscale=scales)
-        each = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
-        end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
-        kernel, name = end.rounded, f"{type(family).__name__}, one per column, among near rows"
-        yield TunedKernel(before + name, reduce(add, [*lines, kernel]), end.alpha, d)
-        if isinstance(family, Exponential):
-            lengths = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
-            name = f"{before}Laplace, scales as {name}"
-            laplace = Laplace(rounded(lengths))
-            yield TunedKernel(name, reduce(add, [*lines, laplace]), end.alpha, d)
+    first = Exponential(scales)
+    each = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
+    end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
+    kernel, name = end.rounded, "Exponential, one per column, among near rows"
+    laplace = Laplace(rounded(laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)))
+    yield TunedKernel(before + name, reduce(add, [*lines, kernel]), end.alpha, d)
+    name = f"{before}Laplace, scales as {name}"
+    yield TunedKernel(name, reduce(add, [*lines, laplace]), end.alpha, d)
 
 
 # --- kernels, scales and penalties judged among near rows ---------------------------------------
@@ -270,7 +266,8 @@ def judge_among_near_rows(
         """
         problem = KernelRows(kernel_matrix(kernel, here.X), here.y, here.w, centred)
         known = start if np.isfinite(start) else None
-        solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
+        first = known if best is None else float(np.min(best.solution.alpha))
+        solution = solve_kernel(problem, alpha, per_target=per_target, start=first)
         penalty = (solution.outcome is Outcome.CONSTANT_TARGET and known) or solution.alpha
         judged = NearTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
@@ -288,14 +285,17 @@ def judge_among_near_rows(
         gain, required = reduction(judged, best, worth=0.005, chance=1.0)
         return judged if gain > required else None
 
-    best, tuned = cast(NearTrial, better(tuning.kernel, None)), list(others)
-    for kernel in (*rivals, *(each.kernel for each in tuned)):
+    best = cast(NearTrial, better(tuning.kernel, None))
+    new = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
+    for kernel in (*rivals, *(each.kernel for each in new)):
         best = better(kernel, best) or best
+    if new and (mean := _mean_of_best(best.kernel, errors, (*tuning.compared, *new))):
+        new.append(mean)
+        best = better(mean.kernel, best) or best
     taken, best = best.kernel, _tune_scale(best, better) if scales else best
     figures: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
     figures["measure"] = "error among near rows"
     judged = lambda c: {"error": errors[c.kernel], **figures} if c.kernel in errors else {}
-    new = (KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned)
     compared = (replace(c, taken=c.kernel == taken, **judged(c)) for c in (*tuning.compared, *new))
     return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
 
@@ -306,6 +306,20 @@ def rivals_of(tuning: Tuning) -> list[Kernel]:
     most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
     rivals = [c for c in compared if c.kernel != kernel and c.error < most]
     return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
+
+
+def _mean_of_best(
+    best: Kernel, errors: Mapping[Kernel, float], compared: Iterable[KernelComparison]
+) -> KernelComparison | None:
+    """Return the mean of the best kernel and the next; None for more than three summands."""
+    few = lambda kernel: kernel != best and len([*kernel.summands, *best.summands]) <= 3
+    pair = [best, *sorted(filter(few, errors), key=lambda kernel: errors[kernel])][:2]
+    parts = [(len(k.summands), t) for k in pair for t in k.summands]
+    shares = [n / len(parts) * (t.scale if isinstance(t, Scaled) else 1.0) for n, t in parts]
+    terms = [t.kernel if isinstance(t, Scaled) else t for _, t in parts]
+    mean = reduce(add, [significant(a) * t for a, t in zip(shares, terms, strict=True)])
+    numbers, name = sum(c.tuned for c in compared if c.kernel in pair), "mean of the best two"
+    return KernelComparison(numbers, mean, name=f"{name}, among near rows") if pair[1:] else None
 
 
 def _tune_scale(best: NearTrial, better: Callable[..., NearTrial | None]) -> NearTrial:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,7 @@ class Trial:
     squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
     of_evidence: Callable[[], float]
+    fitted: Any = None  # Predictions of the held-out rows
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
     base: Any = None  # The candidate as it was tuned
@@ -125,15 +126,10 @@ class Race:
             few += self._judge_all([partial(self._metrics, best)], first, most)
         if radial and self._columns and not self.of_classes:
             few += self._judge_all([partial(self._linear, few[-1].candidate)], first)
-        rung = Rung(self.train.lowest(self.effort.more))
+        rung = Rung(self.train.lowest(2 * self.effort.rows))
         judged = self._judge_again(few, rung)
         judged += self._with_more_rows(judged, few, rung)
-        last = self.train.lowest(self.effort.last)
-        final, out = judged, few
-        if len(last) >= 1.5 * len(rung.rows):
-            rung, out = Rung(last), judged + few
-            final = self._judge_again(judged, rung)
-        return self.choose([*final, *self._sums(final, rung)], out, rung.rows.w)
+        return self.choose([*judged, *self._sums(judged, rung)], few, rung.rows.w)
 
     # --- stages ----------------------------------------------------------------------------------
 
@@ -199,16 +195,17 @@ class Race:
         return self._judge_all([partial(iter, [each]) for each in candidates], rung)
 
     def _sums(self, judged: list[Trial], rung: Rung) -> list[Trial]:
-        """Return sums of the best kernel with each near one; of three if a pair is better."""
+        """Return the sum of two or three kernels whose mean prediction has the least error."""
         first, *others = _rank(judged)[: self.effort.finalists]
-        others = [each for each in others if self._is_near(each, first)]
-        sums = side_by_side([partial(self._sum, [first, other], rung) for other in others])
-        pairs = [(pair.error, k) for k, pair in enumerate(sums) if pair is not None]
-        if len(pairs) > 1 and min(pairs)[0] < first.error:
-            best = others[min(pairs)[1]]
-            third = next(each for each in others if each is not best)
-            sums.append(self._sum([first, best, third], rung))
-        return [each for each in sums if each is not None]
+        others = [j for j in others if j.fitted is not None and self._is_near(j, first)]
+        sums = [[first, *some] for k in (1, 2) for some in combinations(others, k)]
+
+        def error_of_mean(parts: list[Trial]) -> float:
+            fitted = np.mean([each.fitted for each in parts], axis=0)
+            return float(relative_losses(self.train, self.test, fitted, self.of_classes).sum())
+
+        best = self._sum(min(sums, key=error_of_mean), rung) if sums else None
+        return [] if best is None else [best]
 
     def _sum(self, parts: list[Trial], rung: Rung) -> Trial | None:
         """Judge the weighted mean of kernels, with one penalty; None if it is not supported."""
@@ -232,7 +229,7 @@ class Race:
         if not self._columns:
             return []
         several = self.train.X.shape[1] > 1
-        makes: list[Make] = [partial(self._additive, start)] if several else []
+        makes: list[Make] = [partial(self._additive, start)] * (several and self.of_classes)
         families = (*self.effort.families, *([Laplace()] if several else []))
         makes += [partial(self._rescale, family, start, self._criterion) for family in families]
         return [*makes, partial(self._by_errors, start)] if self._criterion is EVIDENCE else makes
@@ -269,7 +266,7 @@ class Race:
 
     def _more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield the candidate tuned on more rows, from lengthscales where the criterion varies."""
-        rows, most = self.train, self.effort.more
+        rows, most = self.train, 2 * self.effort.rows
         # Half are neighbourhoods: a random sample does not show columns that only matter locally.
         if len(rows) > most:  # the choice depends on X only: the evidence remains valid
             near = np.unique(near_rows(start.kernel, rows.X, most // 64, size=64, seed=self.seed))
@@ -443,7 +440,7 @@ class Race:
             return Trial(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         error = float(losses.sum() / self.test.w.sum())
-        return Trial(candidate, losses, error, evidence, len(rows.w))
+        return Trial(candidate, losses, error, evidence, fitted, len(rows.w))
 
     # --- the choice ------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class Tuning(HtmlResult):
     error : float
         Squared error on held-out rows, or log loss for classes, relative to the best constant; NaN
         without held-out rows. The choice is made on three quarters of these rows and tested on the
-        other quarter, by fits to at most 2,048 rows (4,096 with ``effort="high"``). The error was
+        other quarter, by fits to at most 1,024 rows (2,048 with ``effort="high"``). The error was
         0.65 to 2 times that of the fit to all rows; leave-one-out errors in ``solution_.path`` were
         0.9 to 1.2 times. Log losses use Platt's targets: never 0, and too large for few errors.
     criterion : {"loo", "evidence"}

@@ -74,22 +74,16 @@ WITHOUT_TARGET = 1e-3
 class Effort:
     """Numbers of rows, candidates and rounds in the choice of a kernel."""
 
-    rows: int  # Rows for tuning and comparing all candidates; twice as many for the best
+    rows: int  # Rows for tuning and comparing candidates; the best take twice as many
     finalists: int  # Number of the best candidates
     rounds: int  # Rounds of learning a metric
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)
-    last: int = 2048  # Rows for comparing finalists and their sums, if there are many more
-
-    @property
-    def more(self) -> int:
-        """Rows for the last tuning of the best kernel, and for comparing the best."""
-        return 2 * self.rows
 
 
 #: Efforts by name; with "low" one lengthscale of one family is tuned.
 EFFORTS = {
     "medium": Effort(rows=512, finalists=3, rounds=2),
-    "high": Effort(rows=1024, finalists=5, rounds=4, last=4096),
+    "high": Effort(rows=1024, finalists=5, rounds=4),
 }
 
 

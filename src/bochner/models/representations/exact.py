@@ -587,4 +587,4 @@ def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel chosen on a sample, the transformations of columns, and the sample."""
     sample = rows.lowest(kept_rows(rows.X.shape[1]))
     asked = given_share(spec, rows), spec.fit_intercept
-    return *choose_for_matrix(spec.features, sample, *asked, judged_again=True), sample
+    return *choose_for_matrix(spec.features, sample, *asked), sample

@@ -33,8 +33,8 @@ LEVEL, NEAR = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α that count as zer
 PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
 #: Number of rows by which it is chosen again, by squared errors and by a loss: with denser rows the
-#: penalty may be smaller. Step of log α, and largest number of steps.
-DENSE_ROWS, DENSE_FOR_LOSS, FINER, MOST_STEPS = 2048, 3072, np.log(3.0), 4
+#: penalty may be smaller. Rows of the first choice then; step of log α; largest number of steps.
+DENSE_ROWS, DENSE_FOR_LOSS, SETTLED_ROWS, FINER, MOST_STEPS = 2048, 3072, 512, np.log(3.0), 4
 
 EVIDENCE_ROWS = 2048  # Largest number of rows for the choice of noise and amplitude
 ALL_ROWS = 8192  # Largest number of rows at which several penalties are tried on all rows
@@ -179,12 +179,13 @@ def solve_kernel(
     "loo" then minimises, from the penalty of least squares on.
 
     A penalty takes O(n³) time and 3 n² numbers. With more than 1024 rows it is chosen on the first
-    1024, by three to six penalties, whose path is returned. Leave-one-out errors among the first
-    2048 (with ``lost``: 3072) rows may lower it, as denser rows explain more. Slacks are those of
-    the last 1024 (with ``lost``: 3072) rows.
+    1024 (with more than 2048 rows: 512), by three to six penalties, whose path is returned, and
+    again by leave-one-out errors among the first 2048 (with ``lost``: 3072) rows, as denser rows
+    explain more. Slacks are those of the last 1024 (with ``lost``: 3072) rows.
     """
     dense = rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
-    few = dense.first(PENALTY_ROWS)
+    settled = alpha == "loo" and not per_target and lost is None and len(dense.w) < len(rows.w)
+    few = dense.first(SETTLED_ROWS if settled else PENALTY_ROWS)
     level = LEVEL if start is None else NEAR
     penalties = Penalties(few, level=level, noise_is_constant=lost is None)
     tried, before = dict[float, SolvedRows](), None
@@ -212,9 +213,8 @@ def solve_kernel(
         at = before = float(chosen[0])
         has_all_rows = len(dense.w) == len(rows.w)
         if lost is not None or not has_all_rows:
-            bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
             last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
-            at = _settle(lambda a: each(dense, a, last), at, bounds)
+            at = _settle(lambda a: each(dense, a, last), at, penalties.bounds)
         if (lost is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
             # Errors of all rows, for tried penalties only
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
@@ -251,7 +251,7 @@ def _settle(
     lost_at = cache(lambda steps: lost(at(steps)))
     low, high = (np.clip((end - np.log(alpha)) / step, -MOST_STEPS, MOST_STEPS) for end in bounds)
     best = downhill(lost_at, 0, (low, high), worth=worth)
-    if between and best and low <= best - 1 and best + 1 <= high:
+    if between and low <= best - 1 and best + 1 <= high:
         near = best - 1, best, best + 1
         alphas, losses = (np.array([value(place) for place in near]) for value in (at, lost_at))
         if np.all(np.isfinite(losses)):
