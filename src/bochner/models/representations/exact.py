@@ -72,9 +72,6 @@ STORED_ROWS, MOST_TERMS, MOST_COLUMNS = 2048, 3, 32
 #: The kernel chosen on a sample of rows, the transformations of columns, and the sample.
 Candidate = tuple[Tuning, Any, RowSample]
 
-#: A kernel without transformations of rows, and the transformed rows.
-SeenRows = tuple[Kernel, Float[Array, "n d"]]
-
 
 # --- Kernel ridge regression with the exact kernel: the n × n answer, without an n × n matrix ---
 #
@@ -120,9 +117,8 @@ class MatrixRows(Representation):
     def again(
         self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
     ) -> tuple["MatrixRows", Solution]:
-        spec, method = replace(spec, alpha=solution.alpha), cast(Any, self.chosen.choice.method)
-        rows, blocks = RowSample(self.X, y, w, w), Blocks.from_arrays(self.X, y, w)
-        return self, _by_gradients(spec, method, self.chosen, rows, blocks)
+        spec, rows = replace(spec, alpha=solution.alpha), RowSample(self.X, y, w, w)
+        return self, _by_gradients(spec, self.chosen, rows, Blocks.from_arrays(self.X, y, w))
 
     def calibration(self, solution: Solution) -> Calibration | None:
         if self.y is None:
@@ -158,7 +154,7 @@ def exact_rows(
     )
     chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
     rows = gather(blocks, chosen.seed)
-    solution = _by_gradients(spec, method, chosen, rows, blocks)
+    solution = _by_gradients(spec, chosen, rows, blocks)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
@@ -254,12 +250,11 @@ def _of_least_log_loss(
     return replace(tuning, kernel=best, compared=compared)
 
 
-def _by_gradients(
-    spec: RidgeSpec, method: ExactKernel, chosen: Choices, rows: RowSample, blocks: Blocks
-) -> Solution:
+def _by_gradients(spec: RidgeSpec, chosen: Choices, rows: RowSample, blocks: Blocks) -> Solution:
     """Choose the penalty on features; solve for coefficients of rows by conjugate gradients."""
     # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
+    method: Any = chosen.choice.method
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     sums, solution = sum_features(spec, chosen, blocks, LOCAL, "float64").solve(spec)
     eigen, _, (centre, mean) = sums.decompose()
@@ -367,25 +362,65 @@ class LeafRows(Representation):
     leaf: Int[Array, " n"]  # Leaf of each row
     # Coefficients of the landmarks for each leaf
     across: Float[Array, "l D t"]
-    judged: LeftOutRows  # Leave-one-out predictions of some rows of every leaf
+    judged: LeftOutRows | None  # Leave-one-out predictions of some rows of every leaf
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("a local fit")
 
-    def left_out(self, solution: Solution) -> LeftOutRows:
+    def left_out(self, solution: Solution) -> LeftOutRows | None:
         return self.judged
 
     @property
     def judged_rows(self) -> Int[Array, " p"]:
-        """Row numbers of ``judged``."""
-        return np.concatenate(_judged(self.chosen.seed, self._rows_of))
+        """Row numbers of ``judged``: the same share of each leaf."""
+        rng, step = stream(self.chosen.seed, "rows left out"), -(-len(self.X) // LEAVES_LEFT_OUT)
+        orders = (rng.permutation(here) for here in self._rows_of)
+        return np.concatenate([np.sort(order[: -(-len(order) // step)]) for order in orders])
 
     def again(
         self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
     ) -> tuple["LeafRows", Solution]:
-        rows, seen = RowSample(self.X, y, w, w), self.chosen.kernel.unwrap(self.X)
-        given = spec, rows, self.chosen, seen, self._rows_of, np.atleast_1d(solution.alpha)
-        coef, across, intercept, judged = _solve_leaves(*given)
-        made = replace(self, y=y, w=w, across=across, judged=judged)
+        kernel, X = self.chosen.kernel.unwrap(self.X)
+        leaves, judged = self._rows_of, self.judged_rows
+        marked = [np.flatnonzero(np.isin(here, judged)) for here in leaves]
+        mean = spec.fit_intercept * (w @ y) / w.sum()
+        # A power of two near the largest |y − mean|, so that float32 does not overflow
+        unit = np.array([unit_of(m) for m in np.abs(y - mean).max(axis=0)])
+        phi: Any = self.chosen.map
+        landmarks = self.chosen.kernel.unwrap(phi.landmarks)[1]
+        L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are k(x, landmarks) L⁻ᵀ
+
+        def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # computed twice, not stored
+            return to_numpy(kernel.evaluate(X[here], landmarks))
+
+        t = y.shape[1]
+        each = np.broadcast_to(solution.alpha, t)
+        coef, intercept = np.empty(y.shape), np.empty(t)
+        by_leaf, errors = np.empty((len(leaves), phi.n_features, t)), np.empty(y.shape)
+        for alpha in np.unique(each):
+            targets, reduced = np.flatnonzero(each == alpha), list[ReducedGroup]()
+            for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
+                if len(leaves) > 1:
+                    progress("Solving leaf", "", number, len(leaves))
+                # If a leaf needed float64, all later leaves use it.
+                single = reduced[-1].single if reduced else spec.features.precision != "float64"
+                about = (y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
+                group = partial(_matrix, kernel, X[here]), values(here) @ L, about, w[here]
+                solve_group = partial(reduce_rows, *group, single, mark)
+                reduced.append(retry(solve_group, float(alpha), TINY))
+            rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
+            sums = reduce(add, (each.sums for each in reduced))
+            shared = across(sums, phi.n_features, spec.fit_intercept, rounding)
+            u = unit[targets]
+            intercept[targets] = u * shared.intercept + mean[targets]
+            for leaf, (here, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):
+                root = np.sqrt(w[here])
+                c = part.coefficients(shared, root)
+                coef[np.ix_(here, targets)] = u * c
+                by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(here).T @ c)))
+                errors[np.ix_(here[mark], targets)] = u * part.left_out(shared, c, root)
+        errors = errors[judged]
+        known = self.X[judged], y[judged] - errors, errors, w[judged], "leave one out"
+        made = replace(self, y=y, w=w, across=by_leaf, judged=LeftOutRows(*known))
         return made, replace(solution, coef=coef, intercept=intercept)
 
     block_rows = 4096
@@ -426,13 +461,10 @@ class LeafRows(Representation):
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
-        return rows_of_leaves(self.leaf, self.tree.n_leaves)
-
-
-def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
-    """Return the row numbers of each leaf, ascending."""
-    order = np.argsort(leaf, kind="stable")
-    return np.split(order, np.searchsorted(leaf[order], np.arange(1, n_leaves)))
+        """Row numbers of each leaf, ascending."""
+        order = np.argsort(self.leaf, kind="stable")
+        first = np.searchsorted(self.leaf[order], np.arange(1, self.tree.n_leaves))
+        return np.split(order, first)
 
 
 def leaf_rows(
@@ -449,8 +481,8 @@ def leaf_rows(
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = among_near_rows(spec, rows, start)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
-    seen: SeenRows = kernel.unwrap(rows.X)
-    tree, leaf = near.grow(*seen, method.most_in_leaf(len(rows)), seed)
+    inner, seen = kernel.unwrap(rows.X)
+    tree, leaf = near.grow(inner, seen, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
     reason = (
@@ -459,11 +491,10 @@ def leaf_rows(
     )
     choice = Choice(phi, method, (), reason)
     chosen = Choices(seed, replace(tuning, kernel=kernel), choice, curves=curves)
-    leaves, alphas = rows_of_leaves(leaf, tree.n_leaves), np.atleast_1d(solution.alpha)
-    coef, by_leaf, intercept, judged = _solve_leaves(spec, rows, chosen, seen, leaves, alphas)
-    solution = replace(solution, coef=coef, intercept=intercept, slack=None).in_unit(unit)
-    parts = rows.X, rows.y, rows.w * unit, tree, leaf, by_leaf, judged
-    return LeafRows(chosen, shape, count_rows(blocks), *parts), solution
+    parts = rows.X, rows.y, rows.w, tree, leaf, np.empty((tree.n_leaves, 0, 0)), None
+    unsolved = LeafRows(chosen, shape, count_rows(blocks), *parts)
+    made, solution = unsolved.again(spec, replace(solution, slack=None), rows.y, rows.w)
+    return replace(made, w=rows.w * unit), solution.in_unit(unit)
 
 
 def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
@@ -500,64 +531,6 @@ def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
         return chosen.kernel
     tuning, curves = among_near_rows(spec, rows, start)[0], start[1]
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
-
-
-def _solve_leaves(
-    spec: RidgeSpec,
-    rows: RowSample,
-    chosen: Choices,
-    seen: SeenRows,
-    leaves: list[Int[Array, " m"]],
-    alphas: Float[Array, "*a"],
-) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
-    """Return coefficients of rows, of landmarks per leaf, the intercept, and left-out rows."""
-    kernel, X = seen
-    index = _judged(chosen.seed, leaves)
-    marked = [np.searchsorted(*each) for each in zip(leaves, index, strict=True)]
-    mean = spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
-    # A power of two near the largest |y − mean|, so that float32 does not overflow
-    unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
-    phi: Any = chosen.map
-    landmarks = chosen.kernel.unwrap(phi.landmarks)[1]
-    L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are k(x, landmarks) L⁻ᵀ
-
-    def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # computed twice instead of stored
-        return to_numpy(kernel.evaluate(X[here], landmarks))
-
-    t = rows.y.shape[1]
-    each = np.broadcast_to(alphas, t)
-    coef, intercept = np.empty(rows.y.shape), np.empty(t)
-    by_leaf, errors = np.empty((len(leaves), chosen.map.n_features, t)), np.empty(rows.y.shape)
-    for alpha in np.unique(each):
-        targets, reduced = np.flatnonzero(each == alpha), list[ReducedGroup]()
-        for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
-            if len(leaves) > 1:
-                progress("Solving leaf", "", number, len(leaves))
-            # If a leaf needed float64, all later leaves use it.
-            single = reduced[-1].single if reduced else spec.features.precision != "float64"
-            y = (rows.y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
-            group = partial(_matrix, kernel, X[here]), values(here) @ L, y, rows.w[here]
-            reduced.append(retry(partial(reduce_rows, *group, single, mark), float(alpha), TINY))
-        rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
-        sums = reduce(add, (each.sums for each in reduced))
-        shared = across(sums, chosen.map.n_features, spec.fit_intercept, rounding)
-        u = unit[targets]
-        intercept[targets] = u * shared.intercept + mean[targets]
-        for leaf, (here, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):
-            root = np.sqrt(rows.w[here])
-            c = part.coefficients(shared, root)
-            coef[np.ix_(here, targets)] = u * c
-            by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(here).T @ c)))
-            errors[np.ix_(here[mark], targets)] = u * part.left_out(shared, c, root)
-    judged, errors = rows.take(np.concatenate(index)), errors[np.concatenate(index)]
-    left_out = LeftOutRows(judged.X, judged.y - errors, errors, judged.w, "leave one out")
-    return coef, by_leaf, intercept, left_out
-
-
-def _judged(seed: int, leaves: list[Int[Array, " m"]]) -> list[Int[Array, " p"]]:
-    """Return the rows with leave-one-out errors: the same share of each leaf."""
-    rng, step = stream(seed, "rows left out"), -(-sum(map(len, leaves)) // LEAVES_LEFT_OUT)
-    return [np.sort(rng.permutation(here)[: -(-len(here) // step)]) for here in leaves]
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:

@@ -90,10 +90,10 @@ class Representation(Lacking, ABC):
     with_rows_of: ClassVar[Any]  # (blocks): the representation with these rows added
     merge: ClassVar[Any]  # (other): the representation of the rows of both
 
-    # (spec, solution, y, w): the representation and the solution for other targets and weights, at
-    # the penalty of ``solution``; for losses other than squares
+    # For losses other than squares: (spec, solution, y, w), the representation and the solution for
+    # these targets and weights, at the penalty of ``solution``; and rows with left-out predictions
     again: ClassVar[Any]
-    judged_rows: Any = None  # Row numbers of leave-one-out predictions, for the same
+    judged_rows: Any = None
 
     # Rows, targets (or None) and weights of fits with the exact kernel
     X: Any
