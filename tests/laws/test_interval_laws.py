@@ -1,6 +1,7 @@
 """Prediction intervals, and errors on rows held out: by brute force, coverage, and scikit-learn's measures."""
 
 import copy
+from dataclasses import replace
 from functools import partial
 
 import gallery
@@ -92,6 +93,14 @@ def test_copies_and_weights_do_not_hide_the_noise(make):
         predicted, low, high = model.predict_interval(new)
         assert np.sqrt(np.mean((predicted - target) ** 2)) < 0.15
         assert 0.8 < np.mean((low < target + noise[1]) & (target + noise[1] < high)) < 0.98
+
+
+def test_a_row_counts_once_where_the_sample_has_not_all_rows():
+    X, y = table(40)
+    fit = features().set_params(alpha="loo").fit(np.tile(X, (3, 1)), np.tile(y, 3)).fit_
+    rows = fit.representation
+    assert (rows.most, len(rows.sample)) == (3, 40)
+    assert replace(rows, sample=rows.sample.lowest(30)).without_copies(fit.spec).most == 1
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])

@@ -130,7 +130,7 @@ class Representation(Lacking, ABC):
     def without_copies(self, spec: Any) -> Self:
         """Return the representation with copies merged in a sample of all rows."""
         sample, unit = without_copies(spec, self.sample) if self.keeps_all else (self.sample, 1.0)
-        if sample is self.sample:
+        if sample is self.sample and unit == self.most:
             return self
         changes: Any = {"sample": replace(sample, w=sample.w * unit), "most": unit}
         return replace(self, **changes)  # type: ignore[type-var]
