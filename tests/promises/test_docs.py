@@ -196,10 +196,10 @@ def run(copy, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", range(3))
 def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
     commands = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 3
     words = shlex.split(commands[number])
     assert words[:1] == ["python"]
     done = run(copy, [sys.executable, *words[1:], "-q", "-p", "no:cacheprovider"])

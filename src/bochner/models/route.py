@@ -95,6 +95,7 @@ def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeR
         method = replace(method, preconditioner=features.method)
     ridge = RidgeSpec(features, alpha, False, spec.fit_intercept)
     rows, end = represent(ridge, method, blocks, where, None, False)
+    rows.require("again", features.who)
     return RidgeRows(rows, lambda y, w, alpha: rows.again(ridge, replace(end, alpha=alpha), y, w))
 
 
@@ -133,7 +134,7 @@ def process(  # noqa: PLR0911  a case for each representation
             return ModeProcess.fit(spec, blocks, where)
         case NearestNeighbours():
             return NeighbourProcess.fit(spec, blocks, where)
-        case _ if not is_open:
+        case _ if not (is_open and features.method.has_features):
             return FeatureProcess.fit(spec, blocks, where, precision)
     search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
     features, compared = replace(features, modes=True), lambda rows: without_copies(spec, rows)[0]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bochner import models
 from bochner._core.arrays import array_namespace, numpy_rows, squared_norms, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
@@ -26,7 +27,7 @@ from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.models._rows import KernelSum, no_landmarks, transform_rows
-from bochner.models.representations.features import FeatureSums, sum_again, sum_features
+from bochner.models.representations.features import FeatureRows, sum_again, sum_features
 from bochner.models.representations.representation import (
     Lacking,
     RidgeSpec,
@@ -525,7 +526,7 @@ class FeatureProcess(ProcessLaw):
     """The law of f on features."""
 
     spec: GaussianProcessSpec
-    representation: FeatureSums
+    representation: FeatureRows
     # Posterior of β and of the intercept
     values: Float[Array, " r"]  # w
     vectors: Float[Array, "D r"]  # V; omitted directions have w = 0
@@ -540,7 +541,7 @@ class FeatureProcess(ProcessLaw):
     exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
     loo_log_density: float = np.nan
 
-    lacks = {}  # noqa: RUF012
+    lacks = property(attrgetter("representation.lacks"))
 
     def __repr__(self) -> str:
         D, t = self.coef.shape
@@ -555,6 +556,10 @@ class FeatureProcess(ProcessLaw):
         precision: Precision | None = None,
     ) -> "FeatureProcess":
         """Choose parameters, sum all rows, and return the law."""
+        if not spec.features.method.has_features:  # it names another representation
+            ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
+            asked = spec.features.method, blocks, where, precision, False
+            return FeatureProcess.solve(spec, models.represent(ridge, *asked)[0])
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         compared = lambda rows: without_copies(spec, rows)[0]
         chosen, _ = choose(spec.features, blocks, search=search, where=where, compared=compared)
@@ -733,7 +738,7 @@ class FeatureProcess(ProcessLaw):
         return errors, ((1 - slack) / slack / most, e, prior)
 
     @staticmethod
-    def solve(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
+    def solve(spec: GaussianProcessSpec, sums: Any) -> "FeatureProcess":
         sums = replace(sums, fit_intercept=spec.fit_intercept).without_copies(spec)
         chosen, (eigen, _, means) = sums.chosen, sums.decompose()
         evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
@@ -789,5 +794,5 @@ def chosen_features(
     law = FeatureProcess.solve(spec, sums)
     limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
-        law = FeatureProcess.solve(spec, sum_again(law.representation, blocks, where))
+        law = FeatureProcess.solve(spec, sum_again(sums, blocks, where))
     return law

@@ -183,6 +183,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return fit_of(inputs, models.process(self._spec(), *asked))
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
+        self._rows_with("partial_fit", type(self).__name__)
         law, spec = self._law.of_values, self._current_spec()
         if isinstance(law, ExactProcess):  # the new rows are added to moments of features
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
@@ -201,7 +202,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
                 f"preconditioner; got {method!r}. Pass ExactKernel()."
             )
         local = isinstance(method, LocalKernel)  # which a process refuses
-        features = self._feature_spec(self.method if local else as_features(method))
+        features = self._feature_spec("local" if local else as_features(method))
         by = one_of(self.lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
         if by == "evidence" and features.learns_metric:
             raise InvalidInput(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -46,8 +46,52 @@ from bochner.sums import passes
 from bochner.sums.moments import Moments, Precision, require_power, require_squares
 
 
+class FeatureRows(Representation):
+    """Rows on a feature map, of which an eigendecomposition is known."""
+
+    # A frozen dataclass with these fields beside those of all representations, and with
+    fit_intercept: bool
+    precision: Any = "float64"  # Of the products of features
+    means: Any  # Of features (D,) and targets (t,); zeros without an intercept
+    decompose: ClassVar[Any]  # (): the Eigen of all rows, the sample in centred blocks, the means
+
+    lacks = FEATURES_LACK
+
+    @property
+    def target_variance(self) -> float:
+        return float(np.mean(self.decompose()[0].power)) / self.weight
+
+    def solve(self, spec: RidgeSpec) -> tuple[Any, Solution]:
+        """Return the rows, with copies merged in a sample of all rows, and the solution."""
+        rows: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept).without_copies(spec)
+        eigen, pieces, means = rows.decompose()
+        left_out = pieces if spec.alpha == "loo" else None
+        return rows, solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
+
+    def pieces(self) -> Iterator[Rows]:
+        """Yield the centred rows (Z, y, w) of the sample by blocks."""
+        centre, middle = self.means
+        for places in slices(len(self.sample), self.chosen.block_rows):
+            rows = self.sample.take(places)
+            Z = self.chosen.rounded.features(rows.X)
+            Z = Z - centre.astype(Z.dtype)
+            Z = Z.astype(np.float32, copy=False) if self.precision == "float32" else Z
+            yield Z, rows.y - middle, rows.w
+
+    def left_out(self, solution: Solution) -> LeftOutRows:
+        eigen, rows, _ = self.decompose()
+        alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
+        alpha = np.maximum(alpha, floor(eigen))
+        parts = list(left_out_rows(eigen, rows, alpha))
+        residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
+        sample = self.sample
+        predicted = sample.y - np.where(np.isfinite(errors), errors, residuals)
+        predictions = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
+        return predictions.take(no_landmarks(self.chosen.map, sample.X))
+
+
 @dataclass(frozen=True, eq=False)
-class FeatureSums(Representation):
+class FeatureSums(FeatureRows):
     """Moments of the features of all rows; further rows can be added.
 
     Few rows are kept themselves, and their moments are formed on demand.
@@ -61,8 +105,6 @@ class FeatureSums(Representation):
     rows: int
     target_shape: tuple[int, ...] = ()
     most: float = 1.0  # Largest weight of a row that is left out at once
-
-    lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK
 
     @cached_property
     def moments(self) -> Moments:
@@ -80,7 +122,6 @@ class FeatureSums(Representation):
 
     @property
     def precision(self) -> Precision:
-        """Precision of the products in the moments."""
         return "float64" if self.sums is None else self.sums.precision
 
     @property
@@ -89,23 +130,12 @@ class FeatureSums(Representation):
 
     @property
     def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
-        """Means of features (D,) and targets (t,); zeros without an intercept."""
         centred, moments = float(self.fit_intercept), self.moments
         return centred * moments.feature_mean, centred * moments.target_mean
 
     def without_copies(self, spec: Any) -> "FeatureSums":
         merged = super().without_copies(spec)  # The number of rows is that of the moments
         return self if merged is self else replace(merged, sums=self.moments)
-
-    def pieces(self) -> Iterator[Rows]:
-        """Yield the centred rows (Z, y, w) of the sample by blocks."""
-        centre, middle = self.means
-        for places in slices(len(self.sample), self.chosen.block_rows):
-            rows = self.sample.take(places)
-            Z = self.chosen.rounded.features(rows.X)
-            Z = Z - centre.astype(Z.dtype)
-            Z = Z.astype(np.float32, copy=False) if self.precision == "float32" else Z
-            yield Z, rows.y - middle, rows.w
 
     def decompose(self) -> tuple[Eigen, Iterable[Rows], tuple[Array, Array]]:
         """Return the decomposition of the rows (if few) or of G, the sample in blocks, and means.
@@ -146,7 +176,7 @@ class FeatureSums(Representation):
         by_triangle = double and sums.sums is not None and given_alpha(spec.alpha) == 0
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
             every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
-            triangle = partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept)
+            triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
             rows_of = every.with_rows(chosen.block_rows)
             eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
             rows: Iterable[Rows] = sums.pieces()
@@ -159,17 +189,6 @@ class FeatureSums(Representation):
         if solved and not double and sums.precision == "float64":
             solution = replace(solution, outcome=Outcome.REFINED)
         return sums, solution
-
-    def left_out(self, solution: Solution) -> LeftOutRows:
-        eigen, rows, _ = self.decompose()
-        alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
-        alpha = np.maximum(alpha, floor(eigen))
-        parts = list(left_out_rows(eigen, rows, alpha))
-        residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
-        sample = self.sample
-        predicted = sample.y - np.where(np.isfinite(errors), errors, residuals)
-        predictions = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
-        return predictions.take(no_landmarks(self.chosen.map, sample.X))
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         sample, rows = self.sample + other.sample, self.rows + other.rows
@@ -221,7 +240,8 @@ def _with_jitter(chosen: Choices, jitter: float | None) -> Choices:
     return replace(chosen, choice=replace(chosen.choice, map=chosen.map.with_jitter(jitter)))
 
 
-def _triangle_of(block: Block, chosen: Choices, centred: bool) -> Triangle:
+def triangle_of(block: Block, chosen: Choices, centred: bool) -> Triangle:
+    """Return the rows √w [1, φ(x), y] of a block; their sum over blocks is a triangular factor."""
     y, w = to_numpy(block.y).astype(np.float64), None if block.w is None else to_numpy(block.w)
     return Triangle.of(to_numpy(chosen.rounded.features(block.X)), y, w, centred)
 

@@ -376,14 +376,12 @@ def as_features(method: Any) -> Method | str:
 
 def takes_pieces(model: KernelEstimator) -> bool:
     """Return True if the model supports partial_fit; otherwise raise AttributeError."""
-    names: dict[type, str] = {ExactKernel: "exact", LocalKernel: "local"}
-    name = names.get(type(as_method(model.method)))
-    if name is not None:
-        raise AttributeError(
-            f'{type(model).__name__}.partial_fit: method="{name}" needs all rows at once; call '
-            "fit, or use features, whose moments can be added."
-        )
-    return True
+    if not isinstance(as_method(model.method), ExactKernel | LocalKernel):
+        return True
+    raise AttributeError(
+        f"{type(model).__name__}.partial_fit: method={model.method!r} needs all rows at once; "
+        "call fit, or use features, whose moments can be added."
+    )
 
 
 class AddsRows(KernelEstimator):
