@@ -37,7 +37,7 @@ from bochner.selection.rows import median_scales, times
 from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.kernel_path import Penalties
+from bochner.solvers.ridge.kernel_path import NEAR, Penalties
 from bochner.solvers.ridge.solution import NO_ERROR, best_of, pool
 from bochner.sums.moments import require_squares
 from bochner.sums.passes import LOCAL, Executor, draw_rows, nonempty, total_weight
@@ -158,7 +158,8 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
     Outside the data, a function of long lengthscale and large amplitude leaves the range of y.
     In one column lengthscales of rough kernels are shortened until the evidence rejects them.
     """
-    rows, kernel, most, least = sample.lowest(512), tuning.kernel, np.inf, np.inf
+    rows = sample.lowest(512 if sample.X.shape[1] == 1 else 256)
+    kernel, most, least = tuning.kernel, np.inf, np.inf
     alpha, large = tuning.share * float(rows.w.sum()), True
     rough = rows.X.shape[1] == 1 and not isinstance(kernel, Gaussian)
     for step in range(MOST_STEPS + 1):
@@ -168,7 +169,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
         problem = KernelRows(kernel_matrix(shorter, rows.X), rows.y, rows.w, centred)
         if not step and isinstance(kernel, Exponential):
             rough &= problem.spread > WITHIN * problem.trace
-        penalties = Penalties(problem)
+        penalties = Penalties(problem, level=NEAR)
         alpha = penalties.likeliest(alpha)
         fit = penalties.at(alpha)
         if fit is None:
