@@ -29,6 +29,6 @@ panel.legend()
 plt.show()
 
 # %%
-# The table: the bound at this width, the measured error, and the width for which the bound equals
-# the measured error.
+# The table: the bound for 1,024 features, the measured error, and the number of features for which
+# the bound equals the measured error.
 print(bo.compare_bounds(kernel, X, alpha=alpha, n_features=1024, n_draws=5, random_state=0))
