@@ -54,7 +54,7 @@ FAULTS = {
     "distance": (lambda X, Y: -((X[:, None] - Y[None]) ** 2).sum(2), "positive", "positive semi-"),
     "bump": (lambda X, Y: (Gaussian()(X, Y) > 0.3).astype(X.dtype), "positive", "no feature map"),
     "one-sided": (one_sided, "symmetric", r"k\(x, y\) must be k\(y, x\); it is"),
-    "of the data": (scaled_by_the_data, "rows", "beside other rows"),
+    "of the data": (scaled_by_the_data, "rows", "among fewer rows"),
     "random": (at_random, "deterministic", "a second call must return the same"),
     "writes": (writing, "arguments", "wrote into them"),
     "shape": (lambda X, Y: X[:, 0], "shape", "InvalidInput: Custom: the function must return"),

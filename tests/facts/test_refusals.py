@@ -387,7 +387,7 @@ CASES = [
     (lambda: blind(Gaussian(), "nystrom"), InvalidInput, "landmarks from rows.*Pass X="),
     (lambda: bo.draw(Gaussian(), X=X, random_state=-1), InvalidInput, "must be None, a"),
     (lambda: blind(1e-9 * Gaussian() + Matern(), "iid", 3), InvalidInput, "n_features of at least"),
-    (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "beside the exact"),
+    (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "above the width of the exact"),
     (lambda: drawn(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "2 or above; got 1"),
     (lambda: bo.Auto(("nystrom",)), InvalidInput, "must be a method, such as"),
     (lambda: blind(Gaussian(), "qmc", 2, d=30000), InvalidInput, "at most 21200 columns; got"),

@@ -59,7 +59,7 @@ def reason(phi):
     exact = isinstance(radial, RadialFunctions) and not radial.limit
     exact |= name == "GegenbauerMap" and "GeneralizedZonal" in kernel
     if name == "SketchMap" or exact or (name == "NystromMap" and bessel):
-        return "a step that is made in NumPy alone"
+        return "a step that only NumPy computes"
     return None
 
 

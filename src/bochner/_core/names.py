@@ -201,7 +201,7 @@ def checks_of(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], An
 
 
 class NamedArguments:
-    """Base class whose error for an unknown argument suggests the right name."""
+    """Base class of dataclasses: fields are checked, and errors suggest names of arguments."""
 
     def __new__(cls, *_: Any, **arguments: Any) -> Self:
         require_arguments(cls, arguments, InvalidType)

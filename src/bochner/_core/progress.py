@@ -18,7 +18,6 @@ from typing import Any
 
 LOG = logging.getLogger("bochner")
 
-
 Listener = Callable[[str], None]
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
 

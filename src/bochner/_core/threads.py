@@ -24,13 +24,12 @@ Result = TypeVar("Result")
 
 _chosen_threads: list[int] = []
 
-
 #: Of one Python thread: the threads that it may use, and whether it has limited BLAS to one.
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 _limited: ContextVar[bool] = ContextVar("limited", default=False)
 
 
-# ---- how many
+# ---- number of threads
 
 
 def set_num_threads(n: int | None) -> None:

@@ -33,7 +33,7 @@ CUTS = 400  # largest total degree at which a series is cut
 
 @dataclass(frozen=True)
 class Bound:
-    """Upper bound of the error of a number of features, of :func:`fourier_bound` and others.
+    """Upper bound of the error at a number of features, as :func:`fourier_bound` returns it.
 
     ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse functions. The
     bound holds with probability ``confidence``, 1 − δ, between 0 and 1.
@@ -44,10 +44,9 @@ class Bound:
 
     Notes
     -----
-    ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
-    parts. Those of :func:`zonal_bound` and :func:`ball_bound` have ``cuts`` of a series, and
-    ``cut_for(n_features, confidence)``, the bound of a cut with the degree and order of its
-    features.
+    ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two parts.
+    A bound of :func:`zonal_bound` or :func:`ball_bound` has ``cuts``, one bound for each degree at
+    which the series may be truncated; ``cut_for(n_features, confidence)`` returns the best cut.
     """
 
     #: Name of the error that is bounded.
@@ -251,12 +250,11 @@ def _rahimi_recht(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float, per_draw: int
 ) -> Bound:
     d = rows.shape[1]
-
     frequencies = kernel.spectral(d)
     if frequencies is None or not frequencies.second_moment < math.inf:
         raise UnsupportedKernel(
             "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, or sums, "
-            "products, powers and multiples of such, with frequencies of finite variance, which "
+            "products, powers and multiples of these, with frequencies of finite variance, which "
             "Laplace, Exponential and Matern up to smoothness 1 do not have; got "
             f'{kernel!r}. Use "hoeffding" or "bernstein", over the pairs of your rows.'
         )

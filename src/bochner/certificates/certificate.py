@@ -50,19 +50,18 @@ class Certificate(HtmlResult):
     n_rows, n_sample, n_features : int
         Number of rows that the certificate is about, of rows measured, and of features.
     below_kernel : bool
-        Whether Z Zᵀ ⪯ K by construction (Nyström): then ε < 1 up to rounding.
+        Whether Z Zᵀ ⪯ K by construction, as for Nyström features: then ε < 1 up to rounding.
     resolved : bool
         Whether the sample is large enough to estimate the effective dimension. If not, the upper
         end is at least the coarse bound ‖Z Zᵀ − K‖/alpha.
     features_to_halve : int or None
         Number of features that would roughly halve ε. For maps below their kernel a lower bound:
-        fewer features cannot halve ε. None if ε is zero up to
-        rounding, or does not depend on the number of features.
+        fewer features cannot halve ε. None if ε is zero up to rounding, or more do not lower it.
     operator_norm : float
         ‖Z Zᵀ − K‖/‖K‖ of the rows measured, in the spectral norm.
     left_out : float or None
-        Share of tr K that the mean over draws lacks at any number of features: the remainder of
-        a cut series. Zero for unbiased maps; None if unknown (quadrature, projections).
+        Share of tr K that the mean of Z Zᵀ over draws lacks for any number of features: the rest of
+        a truncated series. Zero for unbiased maps; None if unknown (quadrature, projections).
     """
 
     epsilon: float
@@ -90,12 +89,12 @@ class Certificate(HtmlResult):
 
     @property
     def risk_factor(self) -> float | None:
-        """1/(1 − ε) at the upper end of the interval; None (no bound) if that is 1 or more.
+        """1/(1 − ε) for ε at the upper end of the interval; None (no bound) if ε ≥ 1 there.
 
         With fixed rows, truth f and noise of variance σ², the expected squared error R of the fit
-        obeys R ≤ risk_factor · G + risk_noise · σ², where G = (λ f·(K + λI)⁻¹f + σ² d_λ)/n is what
-        theory guarantees for the exact kernel: Avron et al. (2017), lemma 2. (G, not the exact
-        kernel's own R: that can be smaller by any factor.) :func:`risk` estimates all of them.
+        obeys R ≤ risk_factor · G + risk_noise · σ², where G = (λ f·(K + λI)⁻¹f + σ² d_λ)/n bounds
+        the error of the exact kernel, which can be smaller by any factor: Avron et al. (2017),
+        lemma 2. :func:`risk` estimates all of them. Also None if alpha is lost to rounding.
         """
         high = self.epsilon_interval[1]
         return None if high >= 1 or self.alpha_measured > self.alpha else 1 / (1 - high)

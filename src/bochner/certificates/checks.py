@@ -267,7 +267,7 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
 def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
     half = (len(X) + 1) // 2
     first = kernel(X[:half], X[half - 1 :])
-    return _same(first, kernel(X, X)[:half, half - 1 :], "beside other rows it")
+    return _same(first, kernel(X, X)[:half, half - 1 :], "among fewer rows it")
 
 
 def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
@@ -280,8 +280,7 @@ def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
             words = (
                 f"; the smallest of {len(K)} eigenvalues is {values[0]:.3g}, the largest "
                 f"{values[-1]:.3g}: Σ c_i c_j k(x_i, x_j) = {values[0]:.3g} for the rows and unit "
-                "vector c in the evidence. Use another function: this one has no feature "
-                "map."
+                "vector c in the evidence. Use another function: this one has no feature map."
             )
             evidence = {"smallest": float(values[0]), "rows": rows, "c": vectors[:, 0]}
             return FAILED, words, None, None, evidence

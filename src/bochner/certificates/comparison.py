@@ -158,14 +158,14 @@ def compare(
     rows = [_row(option, kernel, ask, test, K) for option in options]
     if all(row.refused for row in rows):
         raise InvalidInput(f"compare: no method supports {kernel!r}: {rows[0].refused}")
-    order_ = sorted(rows, key=lambda row: (bool(row.refused), row.error))
-    return Comparison(kernel, width, test.shape[0], tuple(order_))
+    rows.sort(key=lambda row: (bool(row.refused), row.error))
+    return Comparison(kernel, width, test.shape[0], tuple(rows))
 
 
 def all_methods(d: int) -> tuple[Method, ...]:
     """Return the contenders and the other methods of the literature."""
     best = contenders(d)
-    # methods of other methods, of kernels with finite features, and of functions on a box
+    # methods that contain methods, or are for kernels with finite features or functions on a box
     exclusions = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
     kinds = dict.fromkeys(r.method for r in RULES if r.needs and r.method not in exclusions)
     classics = (Fourier(IID()), *[kind() for kind in kinds], Nystrom(Uniform()))
@@ -374,7 +374,7 @@ def _entries(
     theorems = {"lemma 7": bounds.zonal_bound, "theorems 11 and 12": bounds.ball_bound}
     for name, bound_of in theorems.items():
         made = attempt(with_cut, bound_of)
-        if isinstance(made, tuple):  # of this kernel, and of degrees that can be summed
+        if isinstance(made, tuple):  # the theorem covers this kernel and these rows
             zonal, cut = made
             radial = "optimal" if all(c.order == 1 for c in zonal.cuts) else "monomial"
             gegenbauer = Gegenbauer(radial, order=cut.order, degree=cut.degree)

@@ -147,7 +147,7 @@ def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[
     if len(coords) > 3:
         raise click.UsageError(
             f"--coords names one to three columns; got {len(coords)}. Pass them by --columns: "
-            "features serve any number."
+            "methods with features support any number."
         )
     source = click.get_current_context().get_parameter_source
     default = click.core.ParameterSource.DEFAULT

@@ -11,23 +11,14 @@ from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.progress import Bar
 from bochner._core.random import Seed, seed_of
+from bochner.data import sources
 from bochner.data.files import Paths, find_files, open_file
 from bochner.data.frames import library_of, open_table
 from bochner.data.learning import Target, Types, open_tables
 from bochner.data.partitions import READERS, dask_chunks
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, listed
-from bochner.data.sources import (
-    Arrays,
-    Block,
-    Source,
-    as_piece,
-    check_values,
-    cut,
-    open_arrays,
-    open_iterable,
-    part,
-)
+from bochner.data.sources import Arrays, Block, Source
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
 
@@ -47,6 +38,8 @@ class Blocks:
         Source of the rows; use the constructors below.
     block_rows : int
         Rows per block.
+    callbacks, changes, weigh : optional
+        Set by :meth:`watch`, :meth:`map` and :meth:`reweigh`.
 
     Notes
     -----
@@ -100,7 +93,7 @@ class Blocks:
         InvalidType
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
-        opener = dask_chunks if library_of(X, "engine") == "dask" else open_arrays
+        opener = dask_chunks if library_of(X, "engine") == "dask" else sources.open_arrays
         return cls._of(opener(X, y, sample_weight), block_rows)
 
     @classmethod
@@ -226,7 +219,7 @@ class Blocks:
         InvalidInput
             The source can be read only once, has no rows, or its pieces have different shapes.
         """
-        return cls._of(open_iterable(source), block_rows)
+        return cls._of(sources.open_iterable(source), block_rows)
 
     @classmethod
     def _of(cls, source: Source, block_rows: int | None) -> "Blocks":
@@ -284,7 +277,7 @@ class Blocks:
     def walk(self) -> Iterator[Block]:
         """Yield the blocks and check each of them."""
         first, pieces = self.source.first, self.source.pieces(self.block_rows)
-        for piece in pieces if self.source.is_checked else cut(pieces, self.block_rows):
+        for piece in pieces if self.source.is_checked else sources.cut(pieces, self.block_rows):
             block = Block(*piece, first)
             first += piece.X.shape[0]
             for change in self.changes:
@@ -311,7 +304,7 @@ class Blocks:
         if not weighty:
             raise InvalidInput(
                 "Blocks: at least one row must have a weight above zero; all are zero, of "
-                f"{rows} rows of {self.source}. Leave the weights out, or bring other rows."
+                f"{rows} rows of {self.source}. Leave the weights out, or pass other rows."
             )
 
     def part(self, start: int, stop: int) -> "Blocks | None":
@@ -348,11 +341,12 @@ class Blocks:
         """Return the same blocks with targets and weights from arrays, one entry per row."""
         n = count_rows(self.cells())
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        targets = check_values(as_piece(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
+        rows = sources.as_piece(np.broadcast_to(0.0, (n, 1)), y, w)
+        targets = sources.check_values(rows, range(n))
 
         def replace_targets(block: Block) -> Block:
-            rows = part(targets, slice(block.start, block.start + block.X.shape[0]))
-            return block._replace(y=rows.y, w=rows.w)
+            here = sources.part(targets, slice(block.start, block.start + block.X.shape[0]))
+            return block._replace(y=here.y, w=here.w)
 
         return self.map(replace_targets)
 

@@ -337,12 +337,13 @@ def by_value(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
     return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
 
 
-def texts_in(column: Any) -> list[str]:
-    """Return the different texts of a column."""
+def texts_in(column: Any, rows: np.ndarray | None = None) -> list[str]:
+    """Return the different texts of a column, by default in all rows."""
     import pyarrow.compute as pc
 
     texts = as_texts(column)
-    return texts.dictionary.take(pc.unique(texts.indices.drop_null())).unique().to_pylist()
+    places = texts.indices if rows is None else texts.indices.take(rows)
+    return texts.dictionary.take(pc.unique(places.drop_null())).unique().to_pylist()
 
 
 def is_number(value: Any) -> bool:
@@ -412,9 +413,8 @@ def seconds_in(column: Any) -> Float[np.ndarray, " n"]:
         column = pc.local_timestamp(column)
     fine = pa.duration("us") if pa.types.is_duration(kind) else pa.timestamp("us")
     fine, unit = (pa.time64("ns"), 1e9) if pa.types.is_time(kind) else (fine, 1e6)
-    return (
-        plain(column.cast(fine, safe=False).cast("int64").cast("double", safe=False), np.nan) / unit
-    )
+    numbers = column.cast(fine, safe=False).cast("int64").cast("double", safe=False)
+    return plain(numbers, np.nan) / unit
 
 
 # --- Texts that are dates and times, as seconds since 1970 or since midnight ----------------------

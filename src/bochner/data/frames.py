@@ -45,7 +45,7 @@ def _package_and_kind(cls: type) -> tuple[str, str]:
 
 
 def is_pandas(table: Any) -> bool:
-    """Whether it is a data frame of pandas."""
+    """Whether ``table`` is a DataFrame of pandas."""
     return library_of(table, "memory") == "pandas"
 
 

@@ -9,18 +9,9 @@ from functools import partial
 import numpy as np
 
 from bochner._core.checks import one_of, warn_user
+from bochner.data import encoders
 from bochner.data.columns import NOTHING
-from bochner.data.encoders import (
-    Encoder,
-    Levels,
-    Numbers,
-    Times,
-    column_of,
-    form_of,
-    is_number,
-    ordinal,
-    texts_in,
-)
+from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.frames import rows_without_target
 from bochner.data.partitions import on_each
 from bochner.data.schema import Schema, did_you_mean, listed
@@ -69,7 +60,7 @@ def open_tables(
         one_of(kind, "Blocks", f"dtypes[{name!r}]", tuple(_KIND_OF_WORD))
     if types and schema is not None:
         raise InvalidInput(
-            "Blocks: dtypes must not be passed with schema, which says what columns are; got both."
+            "Blocks: dtypes must not be passed with schema, which has the types; got both."
         )
     if rows == 0:
         all_of = readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
@@ -206,7 +197,7 @@ def _scan(
                 start += frame.num_rows
                 for name, texts in texts_by_name.items():
                     if len(texts) <= MOST_LEVELS:
-                        texts.update(texts_in(column_of(kept, name)))
+                        texts.update(encoders.texts_in(encoders.column_of(kept, name)))
             absent.append(np.concatenate(gaps))
             rows += start
     readers = tuple(replace(r, absent=a) for r, a in zip(readers, absent, strict=True))
@@ -258,9 +249,9 @@ def _learn(
     if any(errors):
         raise InvalidInput(f"Blocks: {' '.join(filter(None, errors))}")
     classes = tuple(sorted(texts[str(target)])) if has_classes else ()
-    encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
-    dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
-    drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
+    outcomes = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
+    dropped = tuple((name, reason) for name, reason in outcomes.items() if isinstance(reason, str))
+    drafts = tuple(encoder for encoder in outcomes.values() if isinstance(encoder, Encoder))
     levels = tuple((e.name, tuple(sorted(texts[e.name]))) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
         # a type of categories was chosen on purpose
@@ -305,15 +296,15 @@ def _draft_of(  # noqa: PLR0911  one for each kind
         is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
         return Times(name, ("day",) if is_clock else ("trend",))
     if types.get(name) != "category":
-        are_numbers = column.kind == "nothing" and all(map(is_number, texts))
+        are_numbers = column.kind == "nothing" and all(map(encoders.is_number, texts))
         if are_numbers or _have_commas(texts):
             return Numbers(name, comma=not are_numbers)
-        if form := form_of(texts):
+        if form := encoders.form_of(texts):
             return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
     if len(texts) > MOST_LEVELS:
         return f"over {MOST_LEVELS:,} different texts"
     if column.order:
-        return ordinal(name, column.order)
+        return encoders.ordinal(name, column.order)
     unseen = (level for level in column.declared if level not in texts)
     return Levels(name, tuple(sorted(texts)), declared=tuple(unseen))
 
@@ -321,7 +312,7 @@ def _draft_of(  # noqa: PLR0911  one for each kind
 def _have_commas(texts: set[str]) -> bool:
     """Whether texts are numbers, some with a decimal comma."""
     return any(map(_COMMA.fullmatch, texts)) and all(
-        _COMMA.fullmatch(text) or is_number(text) for text in texts
+        _COMMA.fullmatch(text) or encoders.is_number(text) for text in texts
     )
 
 
@@ -345,7 +336,7 @@ def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
 
 def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
     """Warn of a text column whose values are numbers with few exceptions."""
-    others = [value for value in values if not is_number(value)]
+    others = [value for value in values if not encoders.is_number(value)]
     numbers = len(values) - len(others)
     if others and numbers >= max(4, 9 * len(others)):  # perhaps meant to hold numbers
         warn_user(

@@ -178,7 +178,7 @@ def _map_ray(table: Any, call: Callable[[Any], Any], name: str) -> Any:
 
 
 def _spark_rows(content: tuple[Any, int]) -> Any:
-    """Return the rows of a partition, which is given as an RDD of bytes and its number in it."""
+    """Return the rows of a partition, given as an RDD of bytes and the partition's number."""
     streams, number = content
     return table_of(streams.context.runJob(streams, list, [number]))
 

@@ -23,7 +23,7 @@ class Sample(NamedTuple):
 
 
 def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
-    """Return priorities of rows from ``start`` on, uniform on [0, 1), by seed and row number."""
+    """Return priorities of ``count`` rows from ``start`` on, uniform on [0, 1), by row number."""
     generator = stream(seed, "sample")
     generator.bit_generator.advance(start)  # type: ignore[attr-defined]
     return generator.random(count)
@@ -63,14 +63,14 @@ class RowSample:
     X: Float[Array, "m d"]
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
-    priority: Float[Array, " m"]
+    priority: Float[Array, " m"]  # random number of each row
 
     def __repr__(self) -> str:
         return f"RowSample(rows={len(self)}, columns={self.X.shape[1]}, targets={self.y.shape[1]})"
 
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
-        """Return the sample of a block, ``start`` rows later; rows of zero weight are left out."""
+        """Return the sample of a block without rows of weight zero; ``start`` rows precede it."""
         n, w = block.X.shape[0], weights_of(block)
         y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
@@ -93,17 +93,22 @@ class RowSample:
         priority = np.concatenate([self.priority, other.priority])
         return RowSample(X, y, w, priority).lowest(most)
 
+    @property
+    def order(self) -> Array:
+        """Numbers of the rows in random order: by increasing priority, shape (m,)."""
+        return np.argsort(self.priority, kind="stable")
+
     def lowest(self, m: int) -> "RowSample":
         """Return the m rows of lowest priority, in their original order."""
         return self if len(self) <= m else self.take(_least(self.priority, m))
 
     def take(self, rows: Array) -> "RowSample":
-        """Return these rows."""
+        """Return the rows with these numbers."""
         return RowSample(self.X[rows], self.y[rows], self.w[rows], self.priority[rows])
 
 
 def _least(priority: Float[Array, " n"], m: int) -> Array:
-    """Return the places of the m lowest priorities, ascending."""
+    """Return the row numbers of the m lowest priorities, ascending."""
     if len(priority) <= m:
         return np.arange(len(priority))
     return np.sort(np.argpartition(priority, m - 1)[:m])

@@ -24,19 +24,19 @@ class Schema:
     ----------
     columns : sequence of str
         Names of the feature columns as they are in the table, in the order of the features.
-    categories : mapping of str to sequence of str, or sequence of such pairs
-        The categories of each feature column that holds text, default none.
-    target : str, sequence of str or None
+    categories : mapping of str to sequence of str, or sequence of such pairs, default ()
+        The categories of each feature column that holds text.
+    target : str, sequence of str or None, default None
         One name gives y of shape (n,); a sequence of t names gives (n, t); None gives no y.
-    weight : str or None
+    weight : str or None, default None
         The column that holds the sample weights.
-    classes : sequence of str
+    classes : sequence of str, default ()
         The sorted labels of a target of text, which becomes their numbers 0, 1, ...; empty for a
         target of numbers.
-    encoders : sequence of Encoder
+    encoders : sequence of Encoder, default ()
         The encoder of each column that is not dropped, in order; empty if all columns are numbers
         and categories without missing cells.
-    dropped : mapping of str to str, or sequence of such pairs
+    dropped : mapping of str to str, or sequence of such pairs, default ()
         Columns that a fit has left out, with the reasons.
 
     Raises

@@ -8,16 +8,8 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from bochner._core.arrays import (
-    all_finite,
-    array_namespace,
-    as_array,
-    as_floating,
-    concat,
-    is_sparse,
-    take,
-    to_numpy,
-)
+from bochner._core import arrays
+from bochner._core.arrays import as_floating, is_sparse, take, to_numpy
 from bochner._core.checks import LARGEST
 from bochner.data.encoders import Where
 from bochner.data.schema import Schema
@@ -152,12 +144,12 @@ def join(pieces: Sequence[Any]) -> Piece:
     if len(pieces) == 1:
         return Piece(pieces[0].X, pieces[0].y, pieces[0].w)
     columns = zip(*((piece.X, piece.y, piece.w) for piece in pieces), strict=True)
-    return Piece(*(None if column[0] is None else concat(column) for column in columns))
+    return Piece(*(None if column[0] is None else arrays.concat(column) for column in columns))
 
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
     """Raise an error for the first missing or infinite value, with its column and row."""
-    if all_finite(array):
+    if arrays.all_finite(array):
         return
     numbers = array.data if is_sparse(array) else to_numpy(array).ravel()
     at = int(np.argmin(np.isfinite(numbers)))
@@ -177,7 +169,7 @@ def require_weights(w: Any, where: Where) -> None:
     """Raise an error that names the row of the first negative, missing or too large weight."""
     require_finite(w, lambda _: "the sample weight", where)
     bad = (w < 0) | (w > LARGEST)
-    if bool(array_namespace(w).any(bad)):
+    if bool(arrays.array_namespace(w).any(bad)):
         row = int(np.flatnonzero(to_numpy(bad))[0])
         raise InvalidInput(
             f"Blocks: sample_weight must be zero or above, {LARGEST:g} at most; got "
@@ -254,7 +246,7 @@ class Iterables(Source):
 
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
-    first_row: bytes  # the first pass; each pass must begin with it
+    first_row: bytes  # of the first pass; each pass must begin with it
     label: str
     n_columns: int
 
@@ -354,9 +346,9 @@ def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
 
 def as_piece(X: Any, y: Any = None, w: Any = None) -> Piece:
     """Return arrays as a piece; raise an error if their shapes or types do not fit."""
-    X = as_array(X, "Blocks", "X")
-    y = None if y is None else as_array(y, "Blocks", "y")
-    w = None if w is None else as_array(w, "Blocks", "sample_weight")
+    X = arrays.as_array(X, "Blocks", "X")
+    y = None if y is None else arrays.as_array(y, "Blocks", "y")
+    w = None if w is None else arrays.as_array(w, "Blocks", "sample_weight")
     if X.ndim != 2 or X.shape[1] == 0:
         raise InvalidInput(
             "Blocks: X must have two dimensions, rows and at least one column; got shape "

@@ -7,20 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.encoders import (
-    Encoder,
-    Levels,
-    Numbers,
-    Times,
-    Where,
-    arrow_rows,
-    as_texts,
-    column_of,
-    folds,
-    is_missing,
-    numbers_of,
-    texts_in,
-)
+from bochner.data import encoders
+from bochner.data.encoders import Encoder, Levels, Numbers, Times, Where, column_of, is_missing
 from bochner.data.schema import Schema, listed, reasons
 from bochner.data.sources import Partition, Piece, Source, require_finite, require_weights
 from bochner.errors import DataWarning, InvalidInput
@@ -78,7 +66,7 @@ class Reader:
         if partition is not None and not partition.library:
             begin, every = first - partition.first, np.arange(n_rows)
             rows = {
-                name: arrow_rows(column, begin, begin + n_rows).take(every)
+                name: encoders.arrow_rows(column, begin, begin + n_rows).take(every)
                 for name, column in partition.content.items()
             }
             partition = Partition(rows, n_rows, first)
@@ -108,7 +96,7 @@ class Tables(Source):
         unseen: dict[str, Unseen] = {}
         for frame, where, start in self._frames(rows):
             X = np.empty((frame.num_rows, self.n_columns), np.float64 if self.raw else self.dtype)
-            fold, at = folds(start, frame.num_rows) if self.fold_tables else None, 0
+            fold, at = encoders.folds(start, frame.num_rows) if self.fold_tables else None, 0
             for encoder in self.readable:
                 columns = self._columns(encoder, frame, where, fold, unseen)
                 X[:, at : at + columns.shape[1]] = columns
@@ -141,13 +129,13 @@ class Tables(Source):
 
     def with_encoders(
         self,
-        encoders: tuple[Encoder, ...],
+        fitted: tuple[Encoder, ...],
         dropped: Sequence[tuple[str, str]],
         fold_tables: Mapping[str, np.ndarray],
     ) -> "Tables":
         """Return the same rows with the encoders of a fit."""
-        schema = replace(self.schema, categories=(), encoders=encoders, dropped=tuple(dropped))
-        exact = not any(isinstance(e, Times) or getattr(e, "table", ()) for e in encoders)
+        schema = replace(self.schema, categories=(), encoders=fitted, dropped=tuple(dropped))
+        exact = not any(isinstance(e, Times) or getattr(e, "table", ()) for e in fitted)
         dtype, n_columns = self.dtype if exact else np.dtype(np.float64), len(schema.feature_names)
         tables = replace(self, drafts=None, schema=schema, fold_tables=fold_tables)
         return replace(tables, dtype=dtype, n_columns=n_columns)
@@ -236,7 +224,7 @@ class Tables(Source):
         columns = encoder.encode(cells)
         description, mask = encoder.unseen(cells)
         if encoder.name not in unseen and len(rows := np.flatnonzero(mask)):
-            texts = texts_in(as_texts(column).take(rows)) if isinstance(encoder, Levels) else ()
+            texts = encoders.texts_in(column, rows) if isinstance(encoder, Levels) else ()
             unseen[encoder.name] = description, listed(sorted(texts), 3), where, int(rows[0])
         return columns
 
@@ -249,7 +237,8 @@ class Tables(Source):
             codes = _codes(names[0], columns[0], self.schema.classes, where)
             return codes.astype(self.target_dtype)
         pairs = zip(names, columns, strict=True)
-        y = np.column_stack([numbers_of(*pair, self.target_dtype, where, True) for pair in pairs])
+        parts = [encoders.numbers_of(*pair, self.target_dtype, where, comma=True) for pair in pairs]
+        y = np.column_stack(parts)
         require_finite(y, lambda col: f"target {names[col]!r}", where)
         return y[:, 0] if isinstance(self.schema.target, str) else y
 
@@ -257,7 +246,8 @@ class Tables(Source):
         name = self.schema.weight
         if name is None:
             return None
-        w = numbers_of(name, column_of(frame, name), np.dtype(np.float64), where, comma=True)
+        column, dtype = column_of(frame, name), np.dtype(np.float64)
+        w = encoders.numbers_of(name, column, dtype, where, comma=True)
         require_weights(w, where)
         return w
 
@@ -298,7 +288,7 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
 
 
 def between(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Return those of ascending ``numbers`` that are in [first, first + count)."""
+    """Return the entries of ascending ``numbers`` that are in [first, first + count)."""
     return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
 
 
@@ -327,7 +317,7 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
         )
     codes = Levels(name, categories).cells(column, where).astype(np.intp)
     if (unknown := np.flatnonzero(codes < 0)).size:
-        values = sorted({*texts_in(column)} - {*categories})
+        values = sorted({*encoders.texts_in(column)} - {*categories})
         raise InvalidInput(
             f"Blocks: column {name!r} must hold categories seen when the schema was "
             f"learned ({listed(categories)}); got {listed(values)}, first in "

@@ -13,15 +13,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.passes import (
-    BRANCHES,
-    NO_ROWS,
-    MergeTree,
-    blocks_per_part,
-    narrow,
-    sum_up,
-    with_count,
-)
+from bochner.sums import passes
+from bochner.sums.passes import MergeTree, narrow
 
 Handle = Any
 
@@ -72,7 +65,7 @@ class ClusterPasses:
         root = tree.root()
         while pending:
             self._wait(*pending.popleft(), blocks)
-        total, (n, weighty) = self.result(root) or NO_ROWS
+        total, (n, weighty) = self.result(root) or passes.NO_ROWS
         seconds = time.monotonic() - began
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
         blocks.check_pass(n, weighty)
@@ -97,15 +90,15 @@ class ClusterPasses:
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
     """Yield all rows in parts of the tree; this process reads rows that no worker can read."""
-    size = blocks_per_part(blocks.block_rows) * blocks.block_rows
+    size = passes.blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
         rest = iter(blocks)
-        while batch := tuple(islice(rest, blocks_per_part(blocks.block_rows))):
+        while batch := tuple(islice(rest, passes.blocks_per_part(blocks.block_rows))):
             yield slice(batch[0].start, batch[-1].start + batch[-1].X.shape[0]), batch
         return
     while n > 64 * workers * size:  # fewer and larger parts
-        size *= BRANCHES
+        size *= passes.BRANCHES
     for start in range(0, n, size):
         stop = min(start + size, n)
         part = blocks.part(start, stop)
@@ -133,7 +126,7 @@ def sum_part(
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
         if isinstance(part, Blocks):
             blocks = part.with_content(partitions).walk()
-        return sum_up(with_count(summand), blocks, block_rows)
+        return passes.sum_up(passes.with_count(summand), blocks, block_rows)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {numbers}.)") from None
     except Exception as error:  # noqa: BLE001  any error names its rows
@@ -146,4 +139,4 @@ def sum_part(
 
 def merge_sums(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
     """Return the counted sum of two sums; neither is changed, because a retry may use it."""
-    return (a or b) if a is None or b is None else with_count(summand).merge(deepcopy(a), b)
+    return (a or b) if a is None or b is None else passes.with_count(summand).merge(deepcopy(a), b)

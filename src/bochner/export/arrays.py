@@ -41,7 +41,7 @@ _STORED = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "U": TEXT}  # types of consta
 
 
 class Rows(int):
-    """Multiple of the symbolic number of rows; of one row while tracing."""
+    """Multiple of the symbolic number of rows, which is 1 while the graph is recorded."""
 
     def __mul__(self, other: int) -> "Rows":
         return Rows(int(self) * int(other))
@@ -49,7 +49,7 @@ class Rows(int):
     __rmul__ = __mul__
 
 
-#: The number of rows.
+#: The symbolic number of rows.
 ANY = Rows(1)
 
 
@@ -69,7 +69,7 @@ def _by_value(*_: Any, **__: Any) -> Any:
 
 
 def _in_numpy(*_: Any, **__: Any) -> Any:
-    raise Unwritable("a step that is made in NumPy alone")
+    raise Unwritable("a step that only NumPy computes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def _reduction(op: str) -> Callable[..., Any]:
         numbers = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
         axes = sorted(i % a.ndim for i in numbers)
         if _free([a.shape[i] for i in axes]):
-            raise Unwritable("a number of all rows together")
+            raise Unwritable("one number computed from all rows")
         full = [1 if i in axes else s for i, s in enumerate(a.shape)]
         shape = full if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
         where = self.asarray(np.array(axes, np.int64))
@@ -286,7 +286,7 @@ class Graph:
     def spread(self, a: Symbol, shape: tuple[int, ...]) -> Symbol:
         """Return ``a`` broadcast to a shape that contains the symbolic number of rows."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
-            raise Unwritable("numbers that are the same for several copies of the rows")
+            raise Unwritable("broadcasting to several copies of the rows")
         first = next(iter(self._inputs))
         rows = self.node("Shape", first, start=0, end=1)  # all inputs have as many rows
         sizes = [rows if _free([s]) else self.constant([s]) for s in shape]
@@ -297,7 +297,6 @@ class Graph:
     full_like = lambda self, a, value: self.full(a.shape, value)
     zeros_like = lambda self, a: self.full(a.shape, 0.0)
     ones_like = lambda self, a: self.full(a.shape, 1.0)
-    eye = lambda self, n, **_: self.asarray(np.eye(n))
 
     def astype(self, a: Symbol, dtype: Any, copy: Any = False) -> Symbol:
         """Return ``a`` as numbers of this type."""
@@ -383,7 +382,7 @@ class Graph:
     argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
 
     def sort(self, a: Symbol, axis: int = -1) -> Symbol:
-        """Return each row in rising order."""
+        """Return each row in ascending order."""
         count = self.asarray(np.array([a.shape[1]], np.int64))
         return self._of("TopK", [a, count], a.shape, a.dtype, also=1, axis=1, largest=0)
 
@@ -409,7 +408,7 @@ class Graph:
         rest = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
         with_size = lambda size: (*rest[:axis], size, *rest[axis + 1 :])
         if _free(sizes):
-            raise Unwritable("rows below other rows")
+            raise Unwritable("concatenation by rows")
         if _free(rest):
             pairs = zip(parts, sizes, strict=True)
             parts = [p if _free(p.shape) else self.spread(p, with_size(size)) for p, size in pairs]

@@ -69,7 +69,8 @@ def left_out(
 ) -> tuple[ridge.Eigen, Float[Array, " a"], Float[Array, " a"]]:
     """Return the spectrum of Z, penalties, and the leave-one-out mean squared error of each.
 
-    With ``share`` there is one penalty. Takes O(m D² + D³) time.
+    With ``share`` = alpha/n there is one penalty, for a fit to ``ratio`` times as many rows. Errors
+    are computed in ``dtype``. Takes O(m D² + D³) time.
     """
     moments = Moments.of(Z, y, w)
     eigen = ridge.decompose(moments)
@@ -122,7 +123,7 @@ class Auto(Method):
     budget : float, default 4
         Largest cost of a candidate (features and moments), relative to the cheapest.
     sample : int, default 1000
-        Number of rows for the error of the kernel matrix. These rows are not used as landmarks.
+        Number of rows, at most n/4, for the error of the kernel matrix; not used as landmarks.
 
     See Also
     --------
@@ -280,7 +281,7 @@ def _candidates(
 
 
 def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
-    """Return the cheapest row whose error is at most ``factor`` times the smallest."""
+    """Return the cheapest candidate whose error is at most ``factor`` times the smallest."""
     limit = factor * min(error for error, _ in rows)
     close = [pair for pair in rows if pair[0] <= limit]
     least = min(row[0].multiplications for _, row in close)
@@ -293,7 +294,7 @@ def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
 
 
 def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
-    """Return the cheapest row of about the smallest kernel error, and the reason."""
+    """Return the cheapest candidate of nearly the smallest kernel error, and the reason."""
     affordable = [c for c, _ in rows if c.multiplications <= most]
     limit = PROMISING * min(max(c.predicted, LEAST) for c in affordable)
     K = to_numpy(kernel(X, X))
@@ -319,7 +320,7 @@ def width_of(method: Method, n_features: int) -> int:
 
 
 def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tuple[Row, str]:
-    """Return the cheapest row with about the smallest extrapolated error, and the reason."""
+    """Return the cheapest candidate of nearly the smallest extrapolated error, and the reason."""
     finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
     for i, (c, phi) in enumerate(rows):
         if c in finalists:

@@ -195,7 +195,7 @@ def shares(
     others = [i for i, width in exact.items() if width is None]
     left = ask.n_features - sum(widths)
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
-    ask.require_width(sum(widths + least), type(method).__name__, "some per term of {!r}", kernel)
+    ask.require_width(sum(widths + least), type(method).__name__, "for all terms of {!r}", kernel)
     sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
     for place, i in enumerate(others):
         widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method, ask)
@@ -260,7 +260,7 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
 def divisible_width(width: int, kernel: Kernel, method: Method, ask: Request) -> int:
     """Return the largest valid width of the method up to ``width``; refuse zero."""
     least, who = ask.n_features - width + method.granularity, type(method).__name__
-    ask.require_width(least, who, "some beside the exact parts of {!r}", kernel)
+    ask.require_width(least, who, "above the width of the exact parts of {!r}", kernel)
     return width - width % method.granularity
 
 

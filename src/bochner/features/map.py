@@ -94,7 +94,7 @@ class Request:
         return self.X
 
     def require_width(self, least: int, who: str, what: str, kernel: Any = None) -> None:
-        """Refuse fewer features than ``least``; ``what`` is the reason, {!r} the kernel."""
+        """Refuse fewer features than ``least``; ``what``, with {!r} for the kernel, says why."""
         if self.n_features < least:
             raise InvalidInput(
                 f"{who} requires n_features of at least {least:,}, {what.format(kernel)}; got "

@@ -71,7 +71,7 @@ class ReLU(Method):
 
     Parameters
     ----------
-    order : {1, 0, 2}
+    order : {0, 1, 2}, default 1
         Order of the kernel: steps, ReLU, squared ReLU.
     placement : Placement, default Orthogonal()
         Placement of the directions: ``IID()``, ``Orthogonal()`` or ``QMC()``.
@@ -171,7 +171,7 @@ def draw_rectified(method: Sign | ReLU, kernel: Angular | ArcCosine, ask: Reques
 # --- Random features of infinitely wide ReLU networks, layer by layer ----------------------------
 #
 # With u = x/|x|, Σ_0 = K_0 = ⟨u, v⟩ and the angle kernels κ_1(Σ) = ½Σ + A(Σ), A = ½ E|a||b|, and
-# κ_0(Σ) = ½ + ½ E sgn a sgn b of `arccosine`, a layer is
+# κ_0(Σ) = ½ + ½ E sgn a sgn b (see the top of this file), a layer is
 #
 #     Σ_h = ½ Σ_{h−1} + A(Σ_{h−1}),   K_h = ½ K_{h−1} + T_h + Σ_h,   T_h = ½ E[sgn a sgn b] K_{h−1}.
 #
@@ -189,7 +189,7 @@ class NeuralTangentFeatures(Method):
 
     Notes
     -----
-    The construction of Zandieh et al. (2021), with a third to half of its error: linear parts are
+    The construction of Zandieh et al. (2021), with a third to a half of its error: linear parts are
     exact, directions are orthogonal, and each sign multiplies one coordinate of a randomised
     Hadamard transform of the features of K_{h−1}. Unbiased for one layer; with more layers bias and
     variance are O(1/D). D must be larger than the number of columns. Cost of φ(X): O(n D²) per

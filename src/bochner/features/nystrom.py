@@ -364,7 +364,7 @@ class NystromMap(FeatureMap):
     jitter: float | None = None
     #: L⁻ᵀ, (D, D), by the name of its precision: a cache, filled when first needed.
     roots: dict[str, Array] = field(default_factory=dict, compare=False)
-    whitened: bool = True  # False: values k(S, x), which cost less and are no approximation
+    whitened: bool = True  # False: features k(S, x), which cost less; Z Zᵀ is then not near K
 
     unbiased = False
 
@@ -416,7 +416,7 @@ class NystromMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Rounded(FeatureMap):
-    """A map with features in one precision; rows are not rounded, so that times stay exact."""
+    """A map with features in one precision; rows, such as times in seconds, are not rounded."""
 
     kernel: Kernel
     inner: FeatureMap

@@ -194,8 +194,9 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Return whether the method draws the kernel itself; other sums are split."""
     if isinstance(next(kernel.leaves(Scaled))[0], GeneralizedZonal):
         return isinstance(kernel, GeneralizedZonal)
-    if not _rotation_invariant(method, kernel, d) or method.radial == "optimal":
-        return _rotation_invariant(method, kernel, d)
+    is_invariant = _rotation_invariant(method, kernel, d)
+    if not is_invariant or method.radial == "optimal":
+        return is_invariant
     parts = kernel.zonal(d) if isinstance(kernel, Sum) else None
     return parts is None or parts.zonal or parts.power_series is not None
 
@@ -490,7 +491,7 @@ def draw(
 
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
-    """Return the map of all features of a kernel with at most 2²⁰; refuse other kernels."""
+    """Return the map of the exact features of a kernel; refuse a kernel with none or over 2²⁰."""
     ask = Request(n_inputs, sketch.MOST_EXACT, 0)
     phi = attempt(draw_map, products.Explicit(), kernel, ask)
     if isinstance(phi, FeatureMap) and phi.n_features <= ask.n_features and phi.below_kernel:

@@ -35,14 +35,13 @@ TERMS = 1 << 14  # Terms after which the energies of a series count as divergent
 NEGLIGIBLE = 1e-18  # Share of the energy below which a degree is lost to rounding in float64
 SHORTEST = 1e-30  # Smallest length of a row, so that its logarithm is finite
 
-
-#: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) = e^{−|Sx|²/2}, not 1, and the diagonal of S.
+#: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) is e^{−|Sx|²/2} or 1, and the diagonal of S.
 Powers = tuple[PowerSeries, bool, Float[np.ndarray, " d"]]
 
 #: Kernels that sketches of powers support.
 POWER_SERIES = (
     "a kernel of ⟨x, y⟩ with a power series (Polynomial, DotExponential, DotProduct, Linear, "
-    "Constant), sums of such, or a Gaussian"
+    "Constant), sums of these, or a Gaussian"
 )
 
 
@@ -50,11 +49,8 @@ def powers(kernel: Kernel, d: int) -> Any:
     """Return the kernel's power series, a value of `Powers`; None if it has none."""
     inner, _ = next(kernel.leaves(Scaled))
     if isinstance(inner, Gaussian):
-        return (
-            scale_by(kernel.at_zero(d), exponential()),
-            True,
-            np.asarray(inner.spectral(d).scales),
-        )
+        scales = np.asarray(inner.spectral(d).scales)
+        return scale_by(kernel.at_zero(d), exponential()), True, scales
     # Products are drawn by their factors.
     products = any(isinstance(term, Product | Power) for term, _ in kernel.leaves((Sum, Scaled)))
     series = None if products else kernel.series(d)
@@ -154,7 +150,7 @@ def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
     if series.degree is not None and (ask.X is None or not ask.X.shape[0]):
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
         if present.sum() <= 1:
-            return np.ones(1)  # one degree only: nothing to weigh
+            return np.ones(1)  # one degree needs no weights
     X = ask.rows("a sketch of a power series", "what degrees contribute to k(x, x)")
     rows = X[np.unique(np.linspace(0, X.shape[0] - 1, min(X.shape[0], 512)).astype(np.int64))]
     return arrays.to_numpy(unit_rows(rows, scales)[1])
@@ -276,7 +272,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     return MonomialMap(kernel, columns, d, np.exp(0.5 * logs))
 
 
-# --- Random Maclaurin features: products of random signs' projections ----------------------------
+# --- Random Maclaurin features: products of projections on random signs --------------------------
 #
 # With rows ω of independent signs, E Π_{j≤N} ⟨ω_j, x⟩⟨ω_j, y⟩ = ⟨x, y⟩ᴺ. A degree N drawn with
 # probability q_N and weighted by a_N/q_N sums the power series:
@@ -321,12 +317,12 @@ class Maclaurin(Method):
 
 @dataclass(frozen=True, eq=False)
 class MaclaurinMap(FeatureMap):
-    """φ(x) = [exact constant, exact linear term, weighted products of signs' projections]."""
+    """φ(x) = [exact constant, exact linear term, weighted products of projections on signs]."""
 
     kernel: Kernel
     terms: Terms
     counts: Int[Array, " r"]  # features of each random degree
-    signs: Int[Array, "d _"]  # ω: the first of each feature of a degree, the second, and so on
+    signs: Int[Array, "d _"]  # ω: per degree the first of every feature, then the second, …
 
     @property
     def n_features(self) -> int:

@@ -58,7 +58,7 @@ def _code(kernel: Kernel) -> str:
 def answer(
     result: Any, shape: tuple[int | None, ...], like: Array, who: str
 ) -> Float[Array, "..."]:
-    """Return the result of a user's function, of this shape (None: any), in this dtype."""
+    """Return the checked result of a user's function, in the dtype of ``like``; None: any size."""
     result = arrays.dense(result)
     got = tuple(getattr(result, "shape", ()))
     if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):

@@ -285,8 +285,8 @@ class GreenFunction(Kernel):
     power : float, optional
         s > d/2, so that k(x, x) is finite. Default: the smallest integer above d/2.
     terms : int, default 1024
-        Number of eigenfunctions in the sum: those of the smallest eigenvalues. For one column and
-        s = 1 the closed form of the infinite sum is used; for "dirichlet" sinh κa sinh κb/(κ sinh
+        Number of eigenfunctions in the sum, by increasing eigenvalue. For one column and s = 1 the
+        infinite sum is used instead, in closed form. For "dirichlet" it is sinh κa sinh κb/(κ sinh
         κL), a = min(x, y) − lower, b = upper − max(x, y), L = upper − lower.
 
     Notes

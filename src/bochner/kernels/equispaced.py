@@ -236,7 +236,8 @@ def common_period(
 ) -> tuple[float, float]:
     """Return a common multiple of all periods, at least ``least``, and the change of the kernel.
 
-    With steady terms the result is one multiple larger, as room for rows far outside the box.
+    Rounding the periods changes k by at most ``tolerance`` at differences up to ``length``. With
+    steady terms the result is one multiple larger, as room for rows far outside the box.
     """
     # Replacing period p by p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
     # kernel by at most 2π|1/p − 1/p'| t/ℓ, as the mean of c² is 1/ℓ².

@@ -174,7 +174,7 @@ def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
 def differences(
     kernel: Any, X: Array, C: Array, needs: Callable[[Place], bool], known: dict[Place, float]
 ) -> dict[Place, float]:
-    """Return Σ C ∘ ∂K/∂log θ for each θ that needs it; by differences if not in ``known``."""
+    """Return ``known`` and, for other θ that need it, Σ C ∘ ∂K/∂log θ by central differences."""
     moved = lambda at, h: with_numbers(kernel, {at: at.get(kernel) * math.exp(h)}).evaluate(X, X)
     others, h = (at for at in places_of(kernel) if needs(at) and at not in known), 1e-4
     slope = lambda at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h)

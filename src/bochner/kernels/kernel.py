@@ -30,7 +30,7 @@ NeedsGradient = Callable[[Place], bool] | None
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
-    """Return K; raise InvalidInput if it has an overflow."""
+    """Return K; raise InvalidInput if a value is infinite or NaN."""
     if not arrays.all_finite(K):
         raise InvalidInput(
             f"{who}: {what} must be a number of dtype {K.dtype}; got an overflow{cause}"
@@ -44,9 +44,9 @@ class Kernel(Value, abc.ABC):
     ``k(X, Y)`` is the matrix of all pairs, ``k.diag(X)`` the vector of the values k(x, x). Kernels
     can be added, multiplied, scaled and raised to powers: ``2.0 * k1 + k1 * k2**3 + 0.5``.
 
-    To define a kernel, write a frozen dataclass that subclasses `Kernel` (or `Stationary`, if k
-    depends on x − y only) and defines `evaluate` and `diagonal`. `tunable` names the fields that a
-    fit may choose. `Custom` makes a kernel from a function.
+    To define a kernel, write a frozen dataclass that subclasses `Kernel` and defines `evaluate` and
+    `diagonal`; for k of x − y only, subclass `Stationary` and define `evaluate` and `spectral`.
+    `tunable` names the fields that a fit may choose. `Custom` makes a kernel from a function.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Kernel(Value, abc.ABC):
 
     # None: NumPy then calls __rmul__ of the kernel for np.float64(2) * k.
     __array_ufunc__ = None
-    #: Combines values of the parts to the kernel's value, by functions add, multiply and scale.
+    #: Combines values of the parts into one value, by the functions add, multiply and scale.
     fold: ClassVar[Callable[..., Any]]
 
     def __call__(self, X: Tabular, Y: Tabular | None = None) -> Pairs:
@@ -146,7 +146,7 @@ class Kernel(Value, abc.ABC):
         return self, X
 
     def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        """Return the kernel as text; ``word`` formats numbers and leaves, ``times`` is the sign."""
+        """Return the kernel as text; ``word`` formats leaves and numbers, ``times`` is the sign."""
         return word(self)
 
     @property
@@ -158,7 +158,7 @@ class Kernel(Value, abc.ABC):
         return [Scaled(self.scale, term) for term in terms] if isinstance(self, Scaled) else terms
 
     def leaves(self, split: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
-        """Yield leaves and their columns; ``split`` are the classes to split (or Algebra)."""
+        """Yield leaves and their columns; kernels outside ``split`` (`Algebra`) are leaves."""
         parts = self.parts if isinstance(self, split or Algebra) else {}
         if not parts:
             yield self, columns
@@ -168,7 +168,8 @@ class Kernel(Value, abc.ABC):
     def rebuild(self, change: Callable[..., Any], split: Any = None, columns: Any = None) -> Any:
         """Return the kernel with ``change`` applied to each of its kernels, from the leaves up.
 
-        ``change`` takes a kernel and the columns that it uses (None if ``columns`` is None).
+        ``change`` takes a kernel and the columns that it uses (None if ``columns`` is None). Only
+        parts of kernels of the classes ``split``, by default of all kernels, are changed.
         """
         parts = self.parts if isinstance(self, split or Kernel) else {}
         inner = _columns_of_parts(self, columns)
@@ -336,7 +337,7 @@ class Combined(Kernel):
 
     @abc.abstractmethod
     def backward(self, C: Array, K: Compute, *parts: Compute) -> Iterable[Array]:
-        """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
+        """Return ∂E/∂part for each part, given C = ∂E/∂k; ``K()`` and ``part()`` return values."""
 
     #: Whether K is cached during gradients; False if one operation computes K from the parts.
     caches_values: ClassVar[bool] = True

@@ -364,7 +364,7 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 
 
 def of_distance(profile: Callable[[Any], Any], scale: float, d: int) -> RadialKernels:
-    """Return R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), to √α_l eps."""
+    """Return R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ); errors: √α_l eps."""
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         theta, w = angles(d, degree, towards_zero=True)

@@ -38,7 +38,7 @@ class Law:
 
     second_moment: float | Numbers  # E c² or E s², possibly infinite; an array if columns differ
     sample: Sample  # (rng, size): independent values of c or s²
-    quantile: Callable[[Numbers], Numbers] = unknown  # c or s² with P(value ≤ it) = u, u in (0, 1)
+    quantile: Callable[[Numbers], Numbers] = unknown  # c or s² at probability u, 0 < u < 1
     #: Log density at c; or, from (q, d), of s·z in R^d where |s·z|² = q, z ~ N(0, I).
     log_density: Callable[..., Numbers] = unknown
     fixed: bool = False  # whether s² is constant
@@ -103,7 +103,6 @@ LAPLACE = Law(
     lambda c: -np.abs(c) - math.log(2),
 )
 
-
 #: Density sech(πc), characteristic function sech(t/2).
 SECH: Law = Law(
     0.25,
@@ -141,8 +140,8 @@ class Measure:
 
     law: Law
     scales: np.ndarray
-    #: What has the law: independent "coordinates" c_j; the "factor" s² of c = s · z, z ~ N(0, I);
-    #: or "vectors" c, whose quantile takes d + 1 uniform numbers.
+    #: The variable with this law: independent "coordinates" c_j; the "factor" s² of c = s · z,
+    #: z ~ N(0, I); or "vectors" c, whose quantile takes d + 1 uniform numbers.
     of: str = "coordinates"
 
     @property
@@ -161,7 +160,7 @@ class Measure:
         return self.law.log_density is not unknown and not self.law.discrete
 
     def place(self, place: "Place", m: int, rng: np.random.Generator) -> Numbers:
-        """Return m frequencies, (d, m)."""
+        """Return m frequencies, (d, m), drawn by the function ``place``."""
         return place(self, m, rng)
 
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
@@ -205,7 +204,7 @@ class Composite:
         return all(part.isotropic for part in self.parts)
 
     def place(self, place: Place, m: int, rng: np.random.Generator) -> Numbers:
-        """Return m frequencies, (d, m)."""
+        """Return m frequencies, (d, m), from frequencies of the parts that ``place`` draws."""
         return self.draw(m, rng, *(partial(part.place, place, m, rng) for part in self.parts))
 
 

@@ -144,7 +144,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     if variances.min() < -1e-12 * float(np.abs(values).sum()):
         raise NotPositive(
             f"SphericalHarmonics: degree variances must be zero or above; got {variances.min():.3g}"
-            f" at degree {int(np.argmin(variances))} : {kernel!r} is not a kernel on the sphere."
+            f" at degree {int(np.argmin(variances))}: {kernel!r} is not a kernel on the sphere."
         )
     return np.maximum(variances, 0.0)
 

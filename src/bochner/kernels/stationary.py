@@ -368,7 +368,7 @@ class Cauchy(CoordinateWise):
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a kernel with unit lengthscale, and ℓ (d,); kernels that are not radial have ℓ = 1."""
+    """Return the kernel with unit lengthscale, and ℓ (d,); ℓ = 1 if it is not radial."""
     leaf, _ = next(kernel.leaves(Scaled))
     if not isinstance(leaf, Radial):
         return kernel, np.ones(d)
@@ -386,9 +386,7 @@ def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array
 def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
     """Return Σ R ∘ ∂ log k/∂ log θ of each number θ of a kernel, with R = k ∘ ∂E/∂k."""
     slopes: dict[Place, float] = {}
-    for rows in slices(
-        len(X), max(1, (1 << 16) // len(X))
-    ):  # arrays of this size stay in the cache
+    for rows in slices(len(X), max(1, (1 << 16) // len(X))):  # arrays fit into the cache
         for j in range(X.shape[1]):
             gap = X[rows, j, None] - X[None, :, j]
             for name, slope in kernel.log_slopes(gap, j, X.shape[1]).items():

@@ -139,7 +139,7 @@ class Windows(Kernel):
         return list(slices(max(1, X.shape[0]), max(1, 2048 // self.count(X.shape[1]))))
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all windows (zeros for a row without), their 1/s(x), and each row's first."""
+        """Return all windows (one of zeros for a row without), 1/s(x), the first of each row."""
         shares, n_windows = self._shares(X)
         counts = np.maximum(n_windows + 0 * shares, 1).astype(int)
         starts = np.cumsum(counts) - counts

@@ -269,7 +269,8 @@ def _require_small(need: int, size: int) -> None:
 
 def require_arrays(arrays: dict[str, np.ndarray]) -> None:
     """Raise an error for booleans other than 0 and 1, and for huge shapes of empty arrays."""
-    for name, array in arrays.items():  # NumPy adds bytes to count, and would write out of bounds
+    # NumPy counts True by adding bytes, and would write out of bounds if a byte were above 1.
+    for name, array in arrays.items():
         if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"array {name} must hold 0 and 1 only")
         if array.size == 0 and max(array.shape) > 1 << 24:

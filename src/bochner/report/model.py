@@ -45,7 +45,7 @@ def _code(model: KernelEstimator) -> str:
     return "\n".join([*imports(code), "", code, *chosen])
 
 
-#: Most columns whose importance is measured; most rows times columns, and fewest rows, for it.
+#: Most columns whose importance is measured; most cells, and fewest rows, of this measurement.
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
 
@@ -195,7 +195,7 @@ def report_model(
         Number of random rows in the plots.
     random_state : int, Generator, RandomState or None, default 0
         Seed of the sample.
-    source, command : str
+    source, command : str, default ""
         Name of the rows and command, as the page shows them.
 
     Returns
@@ -305,7 +305,7 @@ def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str,
     d = model.n_features_in_
     if d > MOST_COLUMNS:
         raise InvalidInput(
-            f"report_model: at most {MOST_COLUMNS} columns are exchanged; got {d:,}. Use "
+            f"report_model: importance requires at most {MOST_COLUMNS} columns; got {d:,}. Use "
             'column_importance(model, X, by="gradient"), which ranks the columns.'
         )
     n = max(FEWEST_ROWS, min(1024, CELLS // d))

@@ -43,7 +43,7 @@ def kind_of(model: KernelEstimator) -> str:
 def encode_rows(
     model: KernelEstimator, X: Any, y: Any = None, w: Any = None, first: bool = False
 ) -> bo.Blocks:
-    """Return the rows as the fit reads them: labels as codes, without weights of classes."""
+    """Return rows as the fit (``first``: a new fit) reads them: label codes, no class weights."""
     labels, blocks = isinstance(model, LabelEstimator), isinstance(X, bo.Blocks)
     if y is None and (labels or w is None) and not blocks:
         return model._rows_to_predict(X)

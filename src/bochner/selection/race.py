@@ -270,7 +270,7 @@ class Race:
         # Half are neighbourhoods: a random sample does not show columns that only matter locally.
         if len(rows) > most:  # the choice depends on X only: the evidence remains valid
             near = np.unique(near_rows(start.kernel, rows.X, most // 64, size=64, seed=self.seed))
-            order = np.argsort(rows.priority, kind="stable")
+            order = rows.order
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._criterion, rows)

@@ -242,8 +242,8 @@ def grid_of(
         images += 2 * max((size for _, size in margins), default=0.0)
         if terms := equispaced.seasons(kernel, a, d):
             least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
-            period[a], adapt = equispaced.common_period(terms, a, length, least, share)
-            images += adapt
+            period[a], change = equispaced.common_period(terms, a, length, least, share)
+            images += change
     spacing = 2 * math.pi / period
     far = np.any(period > TAPERED_FROM * lengths)
     short = _taper(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
@@ -290,7 +290,7 @@ def _modes_by_taper(
     kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
 ) -> Frequencies | None:
     """Return frequencies with, per axis, the first width whose negative weights are negligible."""
-    d, adapt = len(lengths), 0.0
+    d, change = len(lengths), 0.0  # of the kernel, if its periods are rounded
     # Half the tolerance in three columns: few more modes, and also accurate for smooth functions.
     share = 0.5 if d > 2 else 1.0
     # Axes without a width yet have the largest spacing, and so the largest weights.
@@ -309,8 +309,7 @@ def _modes_by_taper(
         for width in widths:
             period = (3 + 2 * width) * length
             if terms:
-                multiple = equispaced.common_period(terms, a, length, period, tolerance / 8)
-                period, adapt = multiple
+                period, change = equispaced.common_period(terms, a, length, period, tolerance / 8)
             spacing[a] = 2 * math.pi / period
             m, negative = _extent(kernel, spacing, a, values_along, tolerance * share)
             if not negative:
@@ -318,7 +317,7 @@ def _modes_by_taper(
         else:
             return None
         extent.append(m)
-    return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + adapt, tapered=True)
+    return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + change, tapered=True)
 
 
 def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:

@@ -387,7 +387,7 @@ class ColumnwiseMap(Products):
 
 
 def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
-    """Return the D products of largest eigenvalue for the spread of the columns of the rows."""
+    """Return the map of the D products of largest eigenvalue under the law of each column."""
     factors = columnwise(kernel, ask.n_inputs)
     assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")

@@ -146,10 +146,8 @@ def spectrum(
         noise = np.where(sizes > 0, 4 * ROUNDING * total * sizes**0.5, np.inf)
         R = radial.matrices(last, q, q)
         values, weights = zip(*map(composed.eigenfunctions, R, repeat(share), noise), strict=True)
-        degrees, energies = (
-            np.repeat(np.arange(last + 1), [*map(len, values)]),
-            np.concatenate(values),
-        )
+        degrees = np.repeat(np.arange(last + 1), [*map(len, values)])
+        energies = np.concatenate(values)
         density = energies / sizes[degrees]
         order = np.argsort(-density, kind="stable")
         rest = total - float(np.einsum("laa,a->", R, share))
@@ -516,7 +514,7 @@ class GegenbauerMap(FeatureMap):
         return 1.0 / b[1:], b[:-1] / b[1:]
 
 
-# --- Gegenbauer features in the rule table: degree, order, radial functions and directions -------
+# --- Drawing Gegenbauer features: degree, order, radial functions and directions -----------------
 #
 # Degree and order are chosen so that truncation errors are small compared with the noise of random
 # directions.
@@ -527,7 +525,6 @@ class GegenbauerMap(FeatureMap):
 NEGLIGIBLE = 1e-12
 MOST_ORDERS = 16  # Largest order that is chosen
 ROWS = 256  # Rows on which orders are compared
-
 
 Radials = IndexedFunctions | RadialFunctions
 

@@ -272,7 +272,7 @@ def few_rows(sums: modes.GridSums) -> law.KeptRows | None:
     has_all_rows = isinstance(method, FourierGrid) and sums.keeps_all
     if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
-    rows = sample.take(np.argsort(sample.priority, kind="stable"))
+    rows = sample.take(sample.order)
     kept = modes.as_rows(rows.X), rows.y, rows.w, rows.priority
     return law.KeptRows(*kept, sums.rows, sums.target_shape, sums.most)
 

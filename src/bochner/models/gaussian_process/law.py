@@ -166,7 +166,7 @@ class KeptRows:
     @property
     def order(self) -> Int[Array, " n"]:
         """Numbers of the rows in random order."""
-        return np.argsort(self.priority, kind="stable")
+        return self.every.order
 
     def merge(self, other: "KeptRows") -> "KeptRows":
         X, y, w = join([self, other])
@@ -701,7 +701,7 @@ class FeatureProcess(ProcessLaw):
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
-        unused = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
+        unused = sample.take(sample.order[LOO_ROWS:])
         return self.left_out(self.without_landmarks(unused))
 
     def without_landmarks(self, sample: RowSample) -> RowSample:

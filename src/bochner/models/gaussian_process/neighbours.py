@@ -418,7 +418,7 @@ def by_features_or_neighbours(
     def size(errors: Float[Array, "m t"]) -> float:
         return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
-    order = np.argsort(sums.sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
+    order = sums.sample.order[JUDGED : JUDGED + LEFT_OUT]
     before = size(law.left_out(sums.sample)[0][order])
     tried = []
     for kernel, lengthscale in kernels:

@@ -168,7 +168,7 @@ def _direct_rows(
         kernel = _with_seasons(tuning.kernel, spec.features.trends, rows.X.shape[1])
         tuning = replace(tuning, kernel=kernel)
     chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
-    order = np.argsort(rows.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
+    order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
     solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
     kept = rows.X, rows.y, rows.w * unit, unit
     made = MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept)
@@ -229,7 +229,7 @@ def _of_least_log_loss(
     Of the kernel of the race, the simplest candidate if its error is near that, and the kernel
     among near rows, whose ``solution`` on the random rows is known.
     """
-    few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
+    few = rows.take(rows.order[:DENSE_FOR_LOSS])
     taken = tuning.chosen
 
     def loss(kernel: Kernel) -> float:
@@ -514,7 +514,7 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     # Near rows may have one class or one target, which determines no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
-        few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
+        few = rows.take(rows.order[:DENSE_FOR_LOSS])
         solution = _solve(spec, tuning.kernel, few, tuning.share)
     return tuning, solution
 
