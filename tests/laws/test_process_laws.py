@@ -228,14 +228,6 @@ def test_intervals_cover_noise_though_lengthscales_were_chosen_on_the_same_rows(
     assert np.mean(shares) > 0.9 - bar(1) * np.sqrt(0.9 * 0.1 / 32 / 4)
 
 
-def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
-    """Leave-one-out errors of copies are zero: they cover nothing."""
-    X, y = table(1040, noise=0.3)
-    ours = model(method="auto", n_features=128).fit(np.tile(X[:40], (2, 1)), np.tile(y[:40], 2))
-    assert len(ours.calibration_) == 40
-    assert covered(ours, X[40:], y[40:]) > 0.9 - bar(1) * np.sqrt(0.09 / 42)
-
-
 @pytest.mark.parametrize("options", [{}, {"method": "exact", "n_features": "auto"}], ids=str)
 def test_a_constant_target_is_predicted_without_doubt_and_one_row_is_enough(options):
     X = table(50)[0]
