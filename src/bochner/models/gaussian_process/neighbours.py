@@ -214,6 +214,7 @@ class NeighbourProcess(ProcessLaw):
 
     @staticmethod
     def solve(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
+        rows = rows.without_copies(spec)
         if len(rows) < 2:
             raise InvalidInput(
                 f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, "
@@ -236,8 +237,7 @@ class NeighbourProcess(ProcessLaw):
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
         before = self.representation
         require_alike(spec.features.who, blocks, before.target_shape)
-        rows = before.merge(rows_of(self.spec, blocks, before.rows)).without_copies(spec)
-        return NeighbourProcess.solve(spec, rows)
+        return NeighbourProcess.solve(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
 
     @cached_property
     def _units(self) -> Any:
