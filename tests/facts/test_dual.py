@@ -16,8 +16,8 @@ from bochner.models.representations.exact import matrix_of
 from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose, left_out_path
 from bochner.solvers.ridge.kernel_path import downhill, least_along, solve_kernel
-from bochner.solvers.ridge.problem import evidence, evidence_slope
-from bochner.solvers.ridge.solution import Outcome, path_of
+from bochner.solvers.ridge.problem import evidence, evidence_slope, gcv
+from bochner.solvers.ridge.solution import Outcome, pool
 from bochner.sums.moments import Moments
 
 N = 40
@@ -55,14 +55,16 @@ def test_the_path_is_that_of_exact_features(weights, centred):
     problem = rows(weights, centred)
     found = solve_kernel(problem, "loo").path
     _, eigen, about = features_of(problem)
-    path = path_of(eigen, found.alphas, left_out_path(eigen, [about], found.alphas))
+    along, loo = eigen.at(found.alphas), left_out_path(eigen, [about], found.alphas)
+    values = eigen.values[:, None]
     assert len(found.alphas) > 1
-    for name in ("loo", "gcv", "effective_dimension"):
-        assert_close(getattr(found, name), getattr(path, name), factor=1e7, label=name)
-    assert_close(found.evidence, path.evidence, factor=1e8)
+    assert_close(found.loo, pool(loo.each, eigen.power / eigen.weight), factor=1e7)
+    assert_close(found.gcv, pool(gcv(eigen, along), eigen.power), factor=1e7)
+    assert_close(found.effective_dimension, (values / (values + found.alphas)).sum(0), factor=1e7)
+    assert_close(found.evidence, evidence(eigen, along).sum(axis=1), factor=1e8)
     if weights == "none":
-        assert_close(found.loo_error, path.loo_error, factor=1e7)
-    assert found.loo_rows == path.loo_rows == N
+        assert_close(found.loo_error, loo.deviation, factor=1e7)
+    assert found.loo_rows == loo.rows == N
 
 
 @both
@@ -180,6 +182,7 @@ def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothi
 def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatch, noise):
     """Of 400 rows, 40 see little of a fast wave and take it for noise; of noise 400 see no more."""
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 40)
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.SETTLED_ROWS", 40)
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", 400)
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.MOST_STEPS", 12)
     rng = np.random.default_rng(0)
