@@ -285,14 +285,14 @@ def plan(
 
     Notes
     -----
-    Learners are fitted to a fifth of the rows, at least 256 and at most 2048, with about half
-    as many features, at most 512, and to half of these rows. Seconds are extrapolated to n rows and
-    D features: the eigendecomposition as aD² + bD³, the rest as a + bD². Memory is the size of the
-    largest arrays. Errors are extrapolated to all rows along the path of penalties; they are too
+    Learners are fitted to a fifth of the rows, at least 256 and at most 1536, with about half
+    as many features, at most 512, and to 32 rows. Seconds are extrapolated to n rows and D
+    features: the eigendecomposition as aD² + bD³, the rest as a + bD + cD². Memory is the size of
+    the largest arrays. Errors are extrapolated to all rows along the path of penalties; they are too
     large if more rows show much more structure of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
     ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
-    it. From 1000 rows on, all else takes a tenth to a quarter of the time of a default fit.
+    it. From 1000 rows on, all else takes a fifth of the time of a default fit, at most a third.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def plan(
     local = start == "auto" and options is None and n > most and n * d <= MOST_CELLS
     if isinstance(start, str):
         start = _chosen_kernel(spec, sample, blocks, n, local)
-    task = Task(start, sample.lowest(min(max(256, math.ceil(n / 5)), 2048)), *facts)
+    task = Task(start, sample.lowest(min(max(256, math.ceil(n / 5)), 1536)), *facts)
     default_widths = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
     fits = list_fits(task, options, widths or default_widths)
     fits += [local_fit(task, default_leaves(spec))] if local else []

@@ -13,7 +13,7 @@ from bochner._core.arrays import adapt
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import FEW, block_rows, kept_rows
+from bochner._core.sizes import block_rows, kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
@@ -31,10 +31,11 @@ from bochner.models.representations.representation import DIRECT_ROWS, ExactKern
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.chosen import feature_precision
 from bochner.selection.modes import modes_for
+from bochner.solvers.factorisations import FLOAT32_PENALTY
 from bochner.solvers.gram import MOST_LOW
 from bochner.solvers.ridge.eigen import of_more_rows
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
-from bochner.solvers.ridge.solution import Outcome, Path, best_of
+from bochner.solvers.ridge.solution import Path, best_of
 from bochner.sums.moments import MomentsOf, Precision
 from bochner.sums.passes import LOCAL
 
@@ -114,8 +115,8 @@ class Task:
         ask = Request(X.shape[1], width_of(method, width), self.seed, X=X)
         return self.once((method, width), lambda: draw_map(method, self.kernel, ask))
 
-    def kernel_error(self, method: Method, width: int) -> float:
-        act = lambda: paired_error(self.map(method, width), self.sample.X)
+    def kernel_error(self, method: Method, width: int, phi: FeatureMap | None = None) -> float:
+        act = lambda: paired_error(phi or self.map(method, width), self.sample.X)
         return float(self.once(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:
@@ -141,7 +142,7 @@ class Task:
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
         """Return the least time of repeated calls, in seconds: other processes only add time."""
         times: list[float] = []
-        while not times or (len(times) < repeats and sum(times) < 0.05):
+        while not times or (len(times) < repeats and sum(times) < 0.02):
             began = time.perf_counter()
             act()
             times.append(time.perf_counter() - began)
@@ -227,7 +228,7 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     errors, unsupported = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
-            errors[method] = task.kernel_error(method, task.widest)
+            errors[method] = task.kernel_error(method, task.widest // 2)
         except UnsupportedKernel as error:
             unsupported = error
     if not errors:
@@ -242,41 +243,39 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
 # --- features ------------------------------------------------------------------------------------
 
 
-def _precision(task: Task, method: Method, width: int) -> Precision:
-    """Return the precision of a fit to all rows: float64 if float32 limits the penalty."""
+def _precision(task: Task, method: Method, width: int, known: Precision) -> Precision:
+    """Return the precision of a fit to all rows; the precision of its trial is ``known``."""
     trial_width = min(width, task.widest)
-    phi = task.map(method, trial_width)
+    phi = task.map(method, min(width, task.widest // 2))
     n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
-    first = feature_precision("auto", n, phi)
-    if first == "float64":
-        return first
-    trial = task.trial(len(task.sample), method, trial_width, precision=first)
-    if trial.model.solution_.outcome is Outcome.FLOAT32_LIMITED:
+    if feature_precision("auto", n, phi) == "float64":
         return "float64"
-    path = replace(trial.path, loo=_of_more_rows(trial.path, trial.n_rows, task.n_rows))
-    limited = best_of(path.loo, "loo") == path.lowest("loo") and not path.level("loo")
-    return "float64" if limited else first
+    trial = task.trial(len(task.sample), method, trial_width, precision=known)
+    alphas = trial.path.alphas  # up to ten times the largest eigenvalue
+    resolved = alphas >= 0.099 * FLOAT32_PENALTY * alphas[-1]
+    for errors in (trial.path.loo, _of_more_rows(trial.path, trial.n_rows, task.n_rows)):
+        path = replace(trial.path, loo=np.where(resolved, errors, np.inf))
+        if path.best("loo") == path.lowest("loo") and not path.level("loo"):
+            return "float64"
+    return "float32"
 
 
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     """Return the fit by moments of features; widths without a trial have the error e² = a + b/D."""
     m, trial_width, has_trial = len(task.sample), min(width, task.widest), width <= task.widest
-    least = max(int(FEW / trial_width**2), trial_width // 2) + 1  # fewer rows are decomposed
-    rows = max(least, m // 2) if m >= 1.25 * least else m // 2
-    first, precision = (_precision(task, method, D) for D in (trial_width, width))
-    trials = [task.trial(size, method, trial_width, precision=first) for size in (m, rows)]
-    trial = trials[0]
+    first = _precision(task, method, trial_width, "float32")
+    precision = _precision(task, method, width, first)
+    trial = task.trial(m, method, trial_width, precision=first)
     known = trial.model.map_.n_features
-    D = known if known < trial_width else width
-    if has_trial or not isinstance(method, Nystrom):
-        D = task.map(method, width).n_features
+    D = known if has_trial or known < trial_width else width_of(method, width)
     error, kernel_error = expected_error(trial.path, m, task.n_rows), math.nan
     if not has_trial:
         limit = min(exact_error(task), error) ** 2
         error = float((limit + (error**2 - limit) * trial_width / width) ** 0.5)
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
-        kernel_error = task.kernel_error(method, trial_width) * (known / D) ** 0.5
-    steps = _steps(task, trials, D, first, precision)
+        kernel_error = task.kernel_error(method, trial_width, trial.model.map_)
+        kernel_error *= (known / D) ** 0.5
+    steps = _steps(task, trial, D, first, precision)
     # Bytes of the eigendecomposition, or of the leave-one-out errors of a block
     bytes_ = 24.0 if precision == "float32" else 36.0  # of a feature of a row
     errors = 24 * D**2 + bytes_ * min(task.n_rows, block_rows(D)) * D
@@ -286,24 +285,23 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
 
 
 def _steps(
-    task: Task, trials: list[FitTrial], D: int, first: Precision, precision: Precision
+    task: Task, trial: FitTrial, D: int, first: Precision, precision: Precision
 ) -> dict[str, float]:
-    """Return the seconds of each step with D features, from two trials in precision ``first``."""
-    trial, half = trials
-    method = trial.model.method
-    per_row = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
-    per_row = max(per_row, LEAST_PART * trial.seconds / trial.n_rows)
-    known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
+    """Return the seconds of each step with D features, from a trial in precision ``first``."""
+    method: Any = trial.model.method
+    known, n = trial.model.map_.n_features, trial.n_rows
+    other, unit = task.trial(32, method, known).seconds, task.multiplication_seconds(first)
+    per_row = (trial.seconds - other - task.eigen_seconds(known)) / n
+    per_row = max(per_row, LEAST_PART * trial.seconds / n)
     # Products with D² multiplications per row: Gram matrix and errors; of landmarks also whitening
     square = min((1 + 2 * isinstance(method, Nystrom)) * unit, per_row / known**2)
-    row = per_row - square * known**2
+    row = (per_row - square * known**2) * D / known
     row += square * D**2 * task.multiplication_seconds(precision) / unit
-    other = trial.seconds - trial.n_rows * per_row - task.eigen_seconds(known)
     kept = kept_rows(task.sample.X.shape[1])
     kept = task.n_rows if task.n_rows <= 2 * kept else kept  # a few further rows are not timed
     steps = {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
-        "other": max(other, 0.0),
+        "other": other,
         "eigenvalues": task.eigen_seconds(D),
         "kept rows": kept * row,
     }
@@ -322,7 +320,7 @@ def _steps(
 
 def exact_trials(task: Task) -> list[FitTrial]:
     """Return exact fits to m/4 and to m rows of the sample; m is at most PENALTY_ROWS."""
-    m = min(len(task.sample), PENALTY_ROWS)
+    m = min(len(task.sample), PENALTY_ROWS if task.n_rows <= DIRECT_ROWS else PENALTY_ROWS // 2)
     return [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
 
 
