@@ -288,8 +288,8 @@ def plan(
     Learners are fitted to a fifth of the rows, at least 256 and at most 1536, with about half
     as many features, at most 512, and to 32 rows. Seconds are extrapolated to n rows and D
     features: the eigendecomposition as aD² + bD³, the rest as a + bD + cD². Memory is the size of
-    the largest arrays. Errors are extrapolated to all rows along the path of penalties; they are too
-    large if more rows show much more structure of the function.
+    the largest arrays. Errors are extrapolated to all rows along the path of penalties; they are
+    too large if more rows show much more structure of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
     ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
     it. From 1000 rows on, all else takes a fifth of the time of a default fit, at most a third.

@@ -52,6 +52,7 @@ class FeatureRows(Representation):
     # A frozen dataclass with these fields beside those of all representations, and with
     fit_intercept: bool
     precision: Any = "float64"  # Of the products of features
+    squared: Any = False  # Whether these products are decomposed, not the features themselves
     means: Any  # Of features (D,) and targets (t,); zeros without an intercept
     decompose: ClassVar[Any]  # (): the Eigen of all rows, the sample in centred blocks, the means
 
@@ -61,12 +62,31 @@ class FeatureRows(Representation):
     def target_variance(self) -> float:
         return float(np.mean(self.decompose()[0].power)) / self.weight
 
-    def solve(self, spec: RidgeSpec) -> tuple[Any, Solution]:
-        """Return the rows, with copies merged in a sample of all rows, and the solution."""
-        rows: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept).without_copies(spec)
-        eigen, pieces, means = rows.decompose()
-        left_out = pieces if spec.alpha == "loo" else None
-        return rows, solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
+    def solve(
+        self, spec: RidgeSpec, blocks: Blocks | None = None, where: passes.Executor = passes.LOCAL
+    ) -> tuple[Any, Solution]:
+        """Return the rows, with copies merged in a sample of all rows, and the solution.
+
+        ``blocks`` are all rows, None if they cannot be read again.
+        """
+        sums: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept).without_copies(spec)
+        sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
+        by_triangle = double and sums.squared and given_alpha(spec.alpha) == 0
+        if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
+            every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
+            triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
+            rows_of = every.with_rows(chosen.block_rows)
+            eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
+            rows: Iterable[Rows] = sums.pieces()
+            means = sums.means
+        else:
+            eigen, rows, means = sums.decompose()
+        left_out = rows if spec.alpha == "loo" else None
+        solution = solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
+        solved = solution.outcome is Outcome.SOLVED
+        if solved and not double and sums.precision == "float64":
+            solution = replace(solution, outcome=Outcome.REFINED)
+        return sums, solution
 
     def pieces(self) -> Iterator[Rows]:
         """Yield the centred rows (Z, y, w) of the sample by blocks."""
@@ -120,6 +140,8 @@ class FeatureSums(FeatureRows):
     def weight(self) -> float:
         return float(self.sample.w.sum()) if self.sums is None else self.sums.weight
 
+    squared = property(lambda self: self.sums is not None)
+
     @property
     def precision(self) -> Precision:
         return "float64" if self.sums is None else self.sums.precision
@@ -163,32 +185,6 @@ class FeatureSums(FeatureRows):
         else:
             require_power(self.who, self.sample.y, self.sums.power)
         return self
-
-    def solve(
-        self, spec: RidgeSpec, blocks: Blocks | None = None, where: passes.Executor = passes.LOCAL
-    ) -> tuple["FeatureSums", Solution]:
-        """Return the sums, with copies merged in a sample of all rows, and the solution.
-
-        ``blocks`` are all rows, None if they cannot be read again.
-        """
-        sums = replace(self, fit_intercept=spec.fit_intercept).without_copies(spec)
-        sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
-        by_triangle = double and sums.sums is not None and given_alpha(spec.alpha) == 0
-        if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
-            every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
-            triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
-            rows_of = every.with_rows(chosen.block_rows)
-            eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
-            rows: Iterable[Rows] = sums.pieces()
-            means = sums.means
-        else:
-            eigen, rows, means = sums.decompose()
-        left_out = rows if spec.alpha == "loo" else None
-        solution = solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
-        solved = solution.outcome is Outcome.SOLVED
-        if solved and not double and sums.precision == "float64":
-            solution = replace(solution, outcome=Outcome.REFINED)
-        return sums, solution
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         sample, rows = self.sample + other.sample, self.rows + other.rows
