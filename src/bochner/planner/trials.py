@@ -43,6 +43,9 @@ WIDTHS = (256, 512, 1024, 2048, 4096)  # default widths
 WIDEST = 512  # largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
 LEAST_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
+#: Steps of a path by which the best penalty falls per doubling of the rows, below the extrapolated
+#: one: the least that explains five fits of float32 features (python -m benchmarks plan).
+LOWER = 2.2
 OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays of a fit
 
 
@@ -253,11 +256,12 @@ def _precision(task: Task, method: Method, width: int, known: Precision) -> Prec
     trial = task.trial(len(task.sample), method, trial_width, precision=known)
     alphas = trial.path.alphas  # up to ten times the largest eigenvalue
     resolved = alphas >= 0.099 * FLOAT32_PENALTY * alphas[-1]
-    for errors in (trial.path.loo, _of_more_rows(trial.path, trial.n_rows, task.n_rows)):
-        path = replace(trial.path, loo=np.where(resolved, errors, np.inf))
-        if path.best("loo") == path.lowest("loo") and not path.level("loo"):
-            return "float64"
-    return "float32"
+    errors = _of_more_rows(trial.path, trial.n_rows, task.n_rows)
+    path = replace(trial.path, loo=np.where(resolved, errors, np.inf))
+    above = path.best("loo") - path.lowest("loo")
+    if above == 0:
+        return "float32" if path.level("loo") else "float64"
+    return "float64" if above <= LOWER * math.log2(task.n_rows / trial.n_rows) else "float32"
 
 
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
