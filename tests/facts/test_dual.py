@@ -11,7 +11,7 @@ from tolerance import assert_close
 
 from bochner._core import native
 from bochner.errors import InvalidInput
-from bochner.kernels import Exponential, Gaussian
+from bochner.kernels import Exponential, Gaussian, Linear
 from bochner.models.representations.exact import matrix_of
 from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose, left_out_path
@@ -155,7 +155,8 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     assert some.path.loo_rows == 30
     assert_close(some.coef, problem.solve(some.alpha, 0).coef, factor=1e6)
     monkeypatch.setattr("bochner.models.representations.exact.STORED_ROWS", 10)
-    stored, kernel = replace(problem, w=w), 0.5 * Gaussian(0.8) + 0.5 * Gaussian(0.8)
+    kernel = 0.5 * Gaussian(0.8) + 0.5 * Linear()
+    stored = replace(problem, K=kernel(table()[0]), w=w)
     unstored = replace(stored, K=matrix_of(kernel, table()[0]))
     assert isinstance(unstored.K, np.ndarray) == (native.loops() is None)
     for found, expected in zip(unstored.solve(0.3, 9), stored.solve(0.3, 9), strict=True):

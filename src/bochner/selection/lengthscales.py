@@ -356,7 +356,9 @@ class MatrixSearch:
             logs.append(np.log(scales / start.lengthscale))
         # With one lengthscale, a function of few columns looks like noise.
         starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
-        return least(descend(of, np.append(*at), 6) for at in starts)
+        tried = (descend(of, np.append(*at), 1) for at in starts)
+        best = sorted(tried, key=lambda point: point.value)[:3]
+        return least(descend(of, point.at, 6) for point in best)
 
     def rescale(
         self, start: Any, alpha: float, evaluations: int, each: bool = False, few: bool = False

@@ -28,6 +28,7 @@ from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Mahalanobis, kernel_matrix
 from bochner.kernels.distances import overflow
+from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled
 from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decide, log_loss_of_signs
@@ -325,7 +326,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 
 
 def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
-    """Return the matrix of n rows as a sum of compiled loops; None if a stored matrix is faster.
+    """Return the matrix of n rows as a sum of compiled loops and lines; None if it is stored.
 
     X may be a sample of the n rows.
     """
@@ -335,10 +336,12 @@ def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
     parts = [(k.scale, k.kernel) if isinstance(k, Scaled) else (1.0, k) for k in kernel.summands]
     if len(parts) > MOST_TERMS:
         return None
-    terms = [(share, _operator(*part.unwrap(X))) for share, part in parts]
+    inner = [part.unwrap(X) for _, part in parts]
+    terms = [(share, _operator(*each)) for (share, _), each in zip(parts, inner, strict=True)]
     columns = sum(term.X.shape[1] for _, term in terms)
-    compiled = columns <= MOST_COLUMNS and all(term.loop for _, term in terms)
-    return KernelTerms(terms) if compiled else None
+    others = [k for (_, term), (k, _) in zip(terms, inner, strict=True) if not term.loop]
+    fast = len(others) < len(terms) and all(isinstance(k, Linear) for k in others)
+    return KernelTerms(terms) if fast and columns <= MOST_COLUMNS else None
 
 
 def matrix_of(kernel: Kernel, X: Array) -> Any:
