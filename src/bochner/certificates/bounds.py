@@ -83,7 +83,7 @@ class Bound:
         return least
 
     def least_width(self, error: float, confidence: float = 0.95) -> int | None:
-        """Return the least number of features with an error below ``error``; None if none has."""
+        """Return the least number of features with an error below ``error``; None without one."""
         least = self._least(error, chance_of(confidence))[0]
         return None if least == math.inf else int(least)
 
@@ -570,7 +570,7 @@ def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) 
 def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array, bool]:
     """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace beyond each degree (q + 1,)."""
     # One function per degree if all rows have one norm or the kernel depends only on the angle; the
-    # functions of a GeneralizedZonal (for these alone True is returned); else the monomials.
+    # functions of a GeneralizedZonal (True is returned for these only); else the monomials.
     d = rows.shape[1]
     plain, scales, radial = in_balls("zonal_bound", kernel, d)
     radii = np.linalg.norm(rows / scales, axis=1)

@@ -32,7 +32,7 @@ class Risk(HtmlResult):
     Attributes
     ----------
     approximation : float
-        R(K̂) − R(K): the risk that features add to that of the exact kernel; negative if they help.
+        R(K̂) − R(K): the risk that features add to the exact kernel's; negative if they lower it.
     regularisation : float
         ‖(I − S)f‖²/m, S = K(K + λI)⁻¹, f the truth: squared bias due to the penalty.
     noise : float

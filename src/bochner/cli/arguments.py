@@ -131,7 +131,7 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
     return file
 
 
-#: Path that stands for standard output, where a table is written as CSV.
+#: Path for standard output, to which a table is written as CSV.
 STANDARD_OUTPUT = Path("-")
 
 table = destination(".parquet", ".pq", ".csv")

@@ -469,8 +469,8 @@ def predict(terminal: Terminal, args: Any) -> None:
 
     --interval 0.9 adds the bounds of a new observation, low_90 and high_90, and prints their
     guarantee. A Gaussian process (gp) always adds them, and two standard deviations:
-    deviation_of_observation includes the noise; deviation_of_mean is that of the function
-    without noise, and does not bound observations.
+    deviation_of_observation includes the noise; deviation_of_mean is the deviation of the
+    function without noise, and does not bound observations.
     """
     from bochner._core.sizes import block_rows
     from bochner.cli import models

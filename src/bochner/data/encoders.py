@@ -138,7 +138,7 @@ class Levels(Encoder):
 
     def places(self, cells: np.ndarray) -> np.ndarray:
         """Return the row of the table for each cell."""
-        if len(cells) and cells.min() >= 0:  # none is missing or unseen
+        if len(cells) and cells.min() >= 0:  # no cell is missing or unseen
             return cells.astype(np.intp)
         rows = np.where(cells < 0, len(self.levels) + 1, cells)
         return np.where(np.isnan(cells), len(self.levels), rows).astype(np.intp)

@@ -20,7 +20,7 @@ from bochner.errors import DataFileError, DataWarning, InvalidType
 def readers_of(
     partitions: Sequence[Partition], keys: Iterable[str], columns: tuple[Column, ...], label: str
 ) -> list[Reader]:
-    """Return readers of the partitions that have rows; a reader without rows if none has."""
+    """Return readers of the partitions that have rows; one reader without rows if all are empty."""
     readers = [
         Reader(f"partition {i} of {label}", columns, rows_of, p.n_rows, key, partition=p)
         for i, (p, key) in enumerate(zip(partitions, keys, strict=True))

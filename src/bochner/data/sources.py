@@ -140,7 +140,7 @@ def part(piece: Any, rows: slice | np.ndarray) -> Piece:
 
 
 def join(pieces: Sequence[Any]) -> Piece:
-    """Concatenate X, y and w of pieces by rows; those of a single piece are unchanged."""
+    """Concatenate X, y and w of pieces by rows; the arrays of a single piece are unchanged."""
     if len(pieces) == 1:
         return Piece(pieces[0].X, pieces[0].y, pieces[0].w)
     columns = zip(*((piece.X, piece.y, piece.w) for piece in pieces), strict=True)

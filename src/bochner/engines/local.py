@@ -110,7 +110,7 @@ class Local(NamedArguments):
         super().__post_init__()
         if self.device is not None and self.checkpoint is not None:
             raise InvalidInput(
-                "Local: a checkpoint records sums of this process, not those of device=. Leave "
+                "Local: a checkpoint records sums of this process, not sums of device=. Leave "
                 "out one of the two."
             )
 
@@ -165,7 +165,7 @@ def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
 
 
 class RecordedPasses:
-    """Passes of one fit: those recorded in a folder are read, others are computed and recorded."""
+    """Passes of one fit: a pass recorded in a folder is read, another is computed and recorded."""
 
     in_order = True
 
@@ -300,7 +300,7 @@ class _Digest(NumpyHasher):
     """Hash of a value: its arrays, numbers, text and functions, at any depth."""
 
     def save(self, obj: Any) -> None:
-        if isinstance(obj, Choices):  # what determines the features, without the times of a search
+        if isinstance(obj, Choices):  # the parts that determine the features
             obj = obj.map, obj.kernel, obj.precision, obj.seed
         elif isinstance(obj, FunctionType):
             cells = [cell.cell_contents for cell in obj.__closure__ or ()]

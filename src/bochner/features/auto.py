@@ -119,7 +119,7 @@ class Auto(Method):
     Parameters
     ----------
     candidates : tuple of Method, optional
-        Default: those of :func:`bochner.features.rules.contenders` that support the kernel.
+        Default: methods of :func:`bochner.features.rules.contenders` that support the kernel.
     budget : float, default 4
         Largest cost of a candidate (features and moments), relative to the cheapest.
     sample : int, default 1000

@@ -99,7 +99,7 @@ class DerivedMap(FeatureMap):
 
     kernel: Scaled | algebra.Modulated | algebra.Normalised | Windows | WithInputs
     inner: FeatureMap
-    inputs: int | None = None  # columns of X; None: those of the inner map
+    inputs: int | None = None  # number of columns of X; None: as the inner map
 
     @cached_property
     def reach(self) -> float:

@@ -193,7 +193,7 @@ class FeatureMap(ABC):
         """Return e(x) = max(k(x, x) − |φ(x)|², 0) per row, in float64.
 
         If `below_kernel`, e bounds the errors of all rows, also of new ones:
-        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: that of φ(X).
+        |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Costs one φ(X).
         """
         X = arrays.in_float64(self._check_rows(X))
         Z = self.features(X)

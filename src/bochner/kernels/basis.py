@@ -160,7 +160,7 @@ def best_products(
         if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
             sums = sums + column[0]  # only the first function of this column is among them
             continue
-        # (i + 1)(k + 1) pairs are at least as good as ranks (i, k), so few pairs need be compared.
+        # (i + 1)(k + 1) pairs are at least as good as ranks (i, k), so few pairs are compared.
         counts = np.minimum(len(sums), width // np.arange(1, min(len(column), width) + 1))
         k = np.repeat(np.arange(len(counts)), counts)
         i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -6,8 +6,8 @@ and the spectral density p,
     Σ_j v_j cos(h∘j)·(x − y) = Σ_n k(x − y + 2πn/h),
 
 which is the kernel plus its images at multiples of the period 2π/h, without any other error. The
-weights of a sum of kernels are sums, those of a product are convolutions, and columns that a kernel
-does not use have j = 0. Periodic kernels have weights at multiples of 2π/p only, and no images.
+weights of a sum of kernels are sums, weights of a product are convolutions, and unused columns have
+j = 0. Periodic kernels have weights at multiples of 2π/p only, and no images.
 
 A kernel with long tails is multiplied by a taper, which is one for all differences within the box
 and zero where the nearest image begins. The weights are then computed from samples by FFT. Other

@@ -318,12 +318,12 @@ def _columns_of_parts(kernel: Kernel, columns: Any) -> Any:
 
 
 def inner_spectral(self: Any, d: int) -> Frequencies | None:
-    """Return the spectral measure, which is that of the inner kernel."""
+    """Return the spectral measure, which equals the inner kernel's."""
     return self.kernel.spectral(d)
 
 
 def inner_exact(self: Any, d: int) -> int | None:
-    """Return the number of exact features, which is that of the inner kernel."""
+    """Return the number of exact features, which equals the inner kernel's."""
     return self.kernel.exact(d)
 
 
@@ -374,7 +374,7 @@ class Combined(Kernel):
 
 
 class Algebra(Combined):
-    """A sum, product, multiple or power of kernels; its views follow from those of its parts."""
+    """A sum, product, multiple or power of kernels; its views follow from views of its parts."""
 
     def series(self, d: int) -> PowerSeries | None:
         return self.reduce(lambda part, _: part.series(d), *series.OF_SERIES)

@@ -127,7 +127,7 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
         f"  {r['name']:28}{r['rmse']:7.0f} m{r['r_squared']:8.3f}{r['seconds']:8.1f} s   "
         f"{r['detail']}".rstrip()
     )
-    alpha = 1e-4 * train.size  # of certificates; at those of fits nearly every ε is above 1
+    alpha = 1e-4 * train.size  # of certificates; at the penalties of fits nearly every ε is above 1
     words = f"test RMSE, R², seconds, distance ε from the exact kernel at alpha = {alpha:.3g}"
     say(f"\nMethods at {width:,} features: {words}")
     fits: dict[str, tuple[Any, Numbers]] = {}

@@ -223,7 +223,7 @@ def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str,
 
 
 def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
-    """Return names of ``t`` targets: those of the table, or "target", or "target 1", ...."""
+    """Return names of ``t`` targets: of the table's columns, or "target", or "target 1", …."""
     names = () if model.schema_ is None else model.schema_.target_names or ()
     if len(names) == t:
         return names

@@ -247,7 +247,7 @@ def grid_of(
     spacing = 2 * math.pi / period
     far = np.any(period > TAPERED_FROM * lengths)
     short = _taper(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
-    # For every kernel, a period 8 times that of the taper needs more modes.
+    # For every kernel, a period 8 times as long as with the taper needs more modes.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
     kernel = equispaced.on_frequencies(kernel, spacing)

@@ -331,7 +331,7 @@ class Structured(Isotropic):
     Hadamard matrix H and random signs D. Lengths are independent χ_p times the kernel's factor s,
     not √p as in the paper, which is biased; the remaining bias is at most 2e-3 k(0). Below 32
     columns :class:`Orthogonal` is used. If transforms are slower than a product, the frequencies
-    are stored as a matrix. Errors are those of :class:`Orthogonal`. Use it for d in the hundreds
+    are stored as a matrix. Errors are as with :class:`Orthogonal`. Use it for d in the hundreds
     or more: φ(X) takes O(n D log d).
 
     Examples
