@@ -147,7 +147,7 @@ LARGE, SHORTER, MOST_STEPS, TIE = 1.5, 2**-0.25, 8, 1.03
 
 #: Loss of log evidence that rejects a lengthscale at 5 % (χ² of one). Jumps in one column determine
 #: amplitude over lengthscale, but hardly either of them. Outside the data square waves had 1.19
-#: times the error of a Gaussian kernel, and steps 1.16; with the shortest lengthscales 1.09 and
+#: times the error of a Gaussian kernel, and steps 1.16; with the shortest lengthscales 1.10 and
 #: 1.07. Random walks keep theirs: the variance within the data is below half of their amplitude.
 REJECTED, WITHIN = 1.92, 0.5
 
