@@ -119,7 +119,7 @@ def compare(
     n_features : int, default 1024
         Number of features of every map.
     methods : sequence of Method or str, optional
-        Default: every method of :mod:`bochner.features` that supports the kernel directly.
+        Default: all methods but Compressed, Projected, Explicit and LaplacianEigenfunctions.
     n_sample : int, default 2000
         Number of rows on which errors are measured; memory 8 n_sample² bytes.
     random_state : int, Generator, RandomState or None
@@ -267,7 +267,7 @@ def compare_bounds(
     alpha : float
         Penalty, on the scale of the n rows.
     n_features : int, default 1024
-        D.
+        D, rounded down to an even number.
     confidence : float, default 0.95
     n_draws : int, default 20
         Number of independent maps; their largest error, for 20 about the 95 % quantile, is shown.

@@ -140,7 +140,8 @@ def split_off(
     left -= d * pays
     energy[exact] = 0.0
     if energy.any():
-        ask.require_width(D - left + 1, type(method).__name__, "beside exact parts of {!r}", kernel)
+        least, who = D - left + 1, type(method).__name__
+        ask.require_width(least, who, "above the width of the exact parts of {!r}", kernel)
     return exact, energy, left
 
 
@@ -257,7 +258,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     most = max(1, series.degree or 0)
     present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
     count = sum(math.comb(d + int(n) - 1, n) for n in np.flatnonzero(present))
-    ask.require_width(count, "Explicit", "all of {!r}", kernel)
+    ask.require_width(count, "Explicit", "all monomials of {!r}", kernel)
     rows = np.array([*combinations_with_replacement(range(d + 1), most)], dtype=np.int32)
     degrees = (rows < d).sum(axis=1)
     order = np.argsort(degrees, kind="stable")

@@ -206,7 +206,8 @@ class Kernel(Value, abc.ABC):
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form for {type(self).__name__}. Kernels with "
             "one: smooth kernels of x − y, Linear, Polynomial, DotExponential, DotProduct, "
-            "SkewedChi2, and sums, products, powers, Exp, Columns and Mahalanobis of these."
+            "SkewedChi2, and sums, products, powers, Exp, Columns, Mahalanobis, Monotone, OnSphere "
+            "and Windows of these."
         )
 
     def vjp(self, X: Rows, Y: Others, needs: NeedsGradient) -> Vjp:
