@@ -169,7 +169,8 @@ class FeatureSums(FeatureRows):
             few = by_rows(sums.rows, sums.n_features) and self.keeps_all
         if few and self.chosen.precision == "float64":
             Z, y, w = self.chosen.double(self.sample.X), self.sample.y, self.sample.w
-            means = centred * np.average(Z, 0, w), centred * np.average(y, 0, w)
+            middle = y[0] + np.average(y - y[0], 0, w)  # exact for a constant target
+            means = centred * np.average(Z, 0, w), centred * middle
             rows = Z - means[0], y - means[1], w
             eigen = decompose_rows(*rows, centred=centred)
             return replace(eigen, most=self.most), [rows], means
