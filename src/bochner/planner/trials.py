@@ -348,7 +348,7 @@ def direct_fit(task: Task) -> FitForecast:
     steps["penalties"] = len(path.alphas) * (a * rows**2 + b * rows**3)
     if n > PENALTY_ROWS:  # each factor also needs the inverse of its last rows
         inverse = 2 / 3 * b * PENALTY_ROWS**3
-        factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse  # a third of a penalty's n³
+        factor = lambda rows: a * rows**2 + b * rows**3 / 6 + inverse  # n³/3, in float32
         steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two factors or three
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
     # Kernel matrix, factor and inverse; or a factor in float32, and a matrix of all or some rows
