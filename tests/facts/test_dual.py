@@ -9,6 +9,7 @@ from scipy.linalg import LinAlgError
 from sklearn.linear_model import Ridge
 from tolerance import assert_close
 
+import bochner as bo
 from bochner._core import native
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian, Linear
@@ -154,8 +155,11 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30
     assert_close(some.coef, problem.solve(some.alpha, 0).coef, factor=1e6)
+    kernel, (X, y) = 0.5 * Gaussian(0.8) + 0.5 * Linear(), table()
+    fit = lambda: bo.KernelRidge(kernel, alpha=0.3).fit(X + 9, y).predict(X + 10)
+    expected = fit()
     monkeypatch.setattr("bochner.models.representations.exact.STORED_ROWS", 10)
-    kernel = 0.5 * Gaussian(0.8) + 0.5 * Linear()
+    assert_close(fit(), expected, factor=1e6)
     stored = replace(problem, K=kernel(table()[0]), w=w)
     unstored = replace(stored, K=matrix_of(kernel, table()[0]))
     assert isinstance(unstored.K, np.ndarray) == (native.loops() is None)

@@ -179,13 +179,18 @@ def _direct_rows(
 def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> Solution:
     """Solve with the kernel matrix of rows in random order; ``share`` is a starting penalty/Σw."""
     start = share * float(rows.w[:PENALTY_ROWS].sum())
-    return solve_kernel(
-        KernelRows(matrix_of(kernel, rows.X), rows.y, rows.w, spec.fit_intercept),
+    K = matrix_of(kernel, rows.X, spec.fit_intercept)
+    solution = solve_kernel(
+        KernelRows(K, rows.y, rows.w, spec.fit_intercept),
         spec.alpha,
         per_target=spec.per_target,
         start=start if np.isfinite(start) else None,
         lost=log_loss_of_signs if spec.features.of_classes else None,
     )
+    if not (isinstance(K, KernelTerms) and any(term.loop is None for _, term in K.terms)):
+        return solution
+    moved = (K[:1, :] - kernel.evaluate(rows.X[:1], rows.X)) @ solution.coef
+    return replace(solution, intercept=solution.intercept + spec.fit_intercept * moved[0])
 
 
 def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
@@ -325,10 +330,11 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
     return KernelOperator(kernel.evaluate, X, moved=kernel.spectral(X.shape[1]) is not None)
 
 
-def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
+def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> KernelTerms | None:
     """Return the matrix of n rows as a sum of compiled loops and lines; None if it is stored.
 
-    X may be a sample of the n rows.
+    X may be a sample of the n rows. ``centred``: linear kernels are of centred rows, as float32
+    factors require. If there is an intercept, only the intercept changes.
     """
     if n <= STORED_ROWS:
         return None
@@ -337,6 +343,8 @@ def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
     if len(parts) > MOST_TERMS:
         return None
     inner = [part.unwrap(X) for _, part in parts]
+    move = lambda k, Z: (k, Z - Z.mean(axis=0)) if centred and isinstance(k, Linear) else (k, Z)
+    inner = [move(*each) for each in inner]
     terms = [(share, _operator(*each)) for (share, _), each in zip(parts, inner, strict=True)]
     columns = sum(term.X.shape[1] for _, term in terms)
     others = [k for (_, term), (k, _) in zip(terms, inner, strict=True) if not term.loop]
@@ -344,9 +352,9 @@ def compiled_terms(kernel: Kernel, X: Array, n: int) -> KernelTerms | None:
     return KernelTerms(terms) if fast and columns <= MOST_COLUMNS else None
 
 
-def matrix_of(kernel: Kernel, X: Array) -> Any:
+def matrix_of(kernel: Kernel, X: Array, centred: bool = False) -> Any:
     """Return the kernel matrix of rows as an array, or as `KernelTerms`."""
-    terms = compiled_terms(kernel, X, X.shape[0])
+    terms = compiled_terms(kernel, X, X.shape[0], centred)
     return kernel_matrix(kernel, X) if terms is None else terms
 
 
