@@ -14,7 +14,7 @@ Seed = int | np.random.Generator | np.random.RandomState | None
 
 
 def seed_of(random_state: Seed) -> int:
-    """Turn what users pass as ``random_state`` into one non-negative integer.
+    """Return ``random_state``, as users pass it, as one non-negative integer.
 
     None uses fresh entropy; a generator gives its next number, which changes its state.
     """

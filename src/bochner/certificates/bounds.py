@@ -288,7 +288,7 @@ def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
 def _norm_tail(
     values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0
 ) -> Bound:
-    """Return the bound of the operator norm, from rising eigenvalues of K; size = sup|z|²/Tr K."""
+    """Return the bound of the operator norm, from ascending eigenvalues; size = sup|z|²/Tr K."""
     intrinsic = max(1.0, float(values.sum() / values[-1]))
     v, quantity = intrinsic * size, "operator norm, relative"
     logs = math.log(8 * intrinsic)
@@ -421,7 +421,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
 def effective(
     who: str, values: Float[np.ndarray, " n"], penalty: float, least_norm: float = 1.0
 ) -> float:
-    """Return d_λ from rising eigenvalues of K; raise for a penalty above ‖K‖/``least_norm``."""
+    """Return d_λ from ascending eigenvalues; raise for a penalty above ‖K‖/``least_norm``."""
     norm = float(values[-1])
     if least_norm * penalty > norm:  # the fit is nearly zero for any features
         raise InvalidInput(

@@ -101,7 +101,7 @@ Laws = dict[str, tuple[str, Test]]
 
 
 def _check(laws: Laws, phi: Any, kernel: Any, X: Float[np.ndarray, "n d"]) -> Check:
-    """Test every law; other laws only if the laws of `FORM` hold."""
+    """Test the laws of `FORM`, and if they hold all other laws."""
     broken, outcomes = False, []
     for name, (requirement, test) in (FORM | laws).items():
         if broken and name in laws:

@@ -111,7 +111,7 @@ GROUPS = 8
 
 
 def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, float, bool]:
-    """Return t, d_λ and whether t is resolved: m rows at penalty t have the d_λ of n rows at λ.
+    """Return t at which m rows have the d_λ of n rows at λ, d_λ, and whether such a t exists.
 
     ``values`` are the eigenvalues of the m rows.
     """
@@ -134,7 +134,7 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """Return the eigenvalues of K, rising; negative rounding errors become zero."""
+    """Return the eigenvalues of K, ascending; negative rounding errors become zero."""
     return nonnegative(eigenvalues(K), "certify")
 
 

@@ -94,7 +94,7 @@ class OneOf(ClickChoice):  # generic from click 8.2 on
     """One of several words; the error for another word suggests the nearest."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the word."""
+        """Return the word; refuse a word that is not a choice."""
         if value in self.choices:
             return value
         from bochner._core.names import suggestion  # noqa: PLC0415  needed by refusals alone

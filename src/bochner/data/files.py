@@ -383,7 +383,7 @@ class TextFile:
         )
 
     def stream(self) -> Any:
-        """Open the file, which may be compressed."""
+        """Return a stream of the bytes of the file, decompressed."""
         return self.file.arrow.open_input_stream(self.file.path, compression="detect")
 
     def line_of(self, row: int) -> int:

@@ -23,7 +23,7 @@ class Sample(NamedTuple):
 
 
 def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
-    """Return priorities of ``count`` rows from ``start`` on, uniform on [0, 1), by row number."""
+    """Return the priorities, in [0, 1), of ``count`` rows from row ``start`` on, for this seed."""
     generator = stream(seed, "sample")
     generator.bit_generator.advance(start)  # type: ignore[attr-defined]
     return generator.random(count)

@@ -43,7 +43,7 @@ def connection(attribute: str, words: str) -> Check:
 def answering(
     who: str, service: str, timeout: float, *kinds: type[BaseException]
 ) -> AbstractContextManager[None]:
-    """Return a context that reports OSError and these errors as no answer within the timeout."""
+    """Return a context that turns OSError and ``kinds`` into an error: no answer in time."""
     no_answer = lambda error: EngineError(
         f"{who}: the {service} must answer within {timeout:g} seconds; it did not "
         f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
@@ -140,7 +140,7 @@ class Dask(NamedArguments):
             yield self._passes(client)
 
     def _passes(self, client: Any) -> ClusterPasses:
-        """Return passes by workers of a cluster, through its client."""
+        """Return the executor of passes on the workers of a client's cluster."""
         address = client.scheduler.address if client.scheduler else "?"
         with answering("Dask", f"scheduler at {address}", self.timeout):
             client.wait_for_workers(1, timeout=self.timeout)

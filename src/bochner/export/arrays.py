@@ -30,7 +30,7 @@ LEARNERS, DOMAIN = 3, "ai.onnx.ml"
 
 
 class Unwritable(NotImplementedError):
-    """Raised for formulas without an ONNX node; its text completes ``the graph would need …``."""
+    """Raised for formulas without an ONNX node; its text completes "the model needs …"."""
 
 
 # --- Arrays that record the operations on them ----------------------------------------------------
@@ -269,7 +269,7 @@ class Graph:
     # --- making arrays ---------------------------------------------------------------------------
 
     def asarray(self, values: Any, dtype: Any = None, device: Any = None) -> Symbol:
-        """Return a constant; symbolic arrays as they are."""
+        """Return values as a constant of the graph; symbolic arrays are unchanged."""
         if isinstance(values, Symbol):
             return values
         A = np.asarray(values, dtype)

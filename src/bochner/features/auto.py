@@ -340,7 +340,7 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
-    """Return up to four: Nyström methods, the most accurate other method, and the cheapest."""
+    """Return up to four: Nyström methods, the most accurate other candidate, and the cheapest."""
     order = sorted(
         candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, LEAST))
     )

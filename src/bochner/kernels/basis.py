@@ -185,7 +185,7 @@ def as_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
 def modes(
     box: tuple[tuple[float, float], ...], count: int, conditions: str
 ) -> tuple[np.ndarray, Float[np.ndarray, " J"]]:
-    """Return the J = count functions of smallest −Δ: number per column, (J, d), and eigenvalues."""
+    """Return the J = count lowest eigenfunctions of −Δ: index per column, (J, d); eigenvalues."""
     turns = half_turns(conditions, count)
     logs = [-np.square(math.pi * turns / (upper - lower)) for lower, upper in box]
     numbers, sums = best_products(logs, count)

@@ -183,7 +183,7 @@ class Windows(Kernel):
         return self.backward(X, of_windows)
 
     def backward(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
-        """Return gradients in rows; ``of_windows`` returns those in the windows of a position."""
+        """Return gradients in rows; ``of_windows`` returns gradients in windows of one position."""
         total = array_namespace(X).zeros_like(X)
         for i, (rows, U, share) in enumerate(self.positions(X)):
             total[rows, self.start(i) : self.start(i) + self.columns] += of_windows(rows, U, share)

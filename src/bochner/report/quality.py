@@ -139,7 +139,7 @@ def seen_of(model: KernelEstimator, examined: Examined, table: bo.Blocks) -> Bun
 
 
 def _rank(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
-    """Return the name of the ranking of rows ("" if none), and the value of each row."""
+    """Return the measure by which rows are ranked ("" if none), and its value for each row."""
     kind, out, y = kind_of(model), examined.outputs, examined.y
     if kind == "outliers":
         return "strangeness", -(out["decision"] + float(model.offset_[0]))
