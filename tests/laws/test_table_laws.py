@@ -591,11 +591,14 @@ def test_times_have_the_parts_that_they_span():
     assert model.predict(pd.DataFrame({"when": ["2004Q3"]})) == pytest.approx([18.0], abs=1.0)
 
 
-def test_a_season_goes_on_after_the_last_date():
+@pytest.mark.parametrize(
+    "model", [bo.KernelRidge(), bo.KernelRidge(method="local"), bo.GaussianProcessRegressor()]
+)
+def test_a_season_goes_on_after_the_last_date(model):
     """Far from all dates the kernel was zero, and predictions were the mean of the target."""
     days = np.sort(np.random.default_rng(0).integers(0, 8000, 300))
     frame = pd.DataFrame({"day": pd.Timestamp("1990-01-01") + pd.to_timedelta(days, unit="D")})
     y = days / 365.2425 % 1 + 0.1 * np.random.default_rng(1).standard_normal(300)
-    kernel, now = bo.KernelRidge(random_state=0).fit(frame, y).kernel_, np.zeros((1, 5))
+    kernel, now = model.set_params(random_state=0).fit(frame, y).kernel_, np.zeros((1, 5))
     far = now + np.array([1e9, 0, 0, 0, 0])
     assert kernel(now, far)[0, 0] == pytest.approx(kernel(now, now)[0, 0] / 2, rel=0.01)

@@ -89,12 +89,6 @@ class Schema:
         return tuple(feature for e in self.plain for feature in e.feature_names)
 
     @property
-    def trends(self) -> tuple[int, ...]:
-        """Columns of X that are days of dates."""
-        days = [e.feature_names[0] for e in self.encoders if "trend" in getattr(e, "parts", ())]
-        return tuple(map(self.feature_names.index, days))
-
-    @property
     def used_columns(self) -> tuple[str, ...]:
         """Names of the feature columns that are not dropped."""
         out = dict(self.dropped)
@@ -173,3 +167,10 @@ class Inputs:
     def n_columns(self) -> int:
         """Number of columns of X, after the columns of a table were encoded."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)
+
+    @property
+    def trends(self) -> tuple[int, ...]:
+        """Columns of X that are days of dates; none for arrays."""
+        encoders = self.schema.encoders if self.schema else ()
+        days = [e.feature_names[0] for e in encoders if "trend" in getattr(e, "parts", ())]
+        return tuple(self.schema.feature_names.index(name) for name in days) if self.schema else ()

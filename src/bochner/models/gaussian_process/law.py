@@ -33,6 +33,7 @@ from bochner.models.representations.representation import (
     RidgeSpec,
     chosen_exactly,
     gather,
+    with_seasons,
     without_copies,
 )
 from bochner.selection.choose import Search, choose, choose_for_matrix
@@ -306,6 +307,7 @@ class ExactProcess(ProcessLaw):
         centred, every = spec.fit_intercept, replace(rows.every, w=rows.w / rows.unit)
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
         tuning, curves = choose_for_matrix(features, every, share, centred, **options)
+        tuning = with_seasons(features, tuning, curves, every, centred)
         chosen = chosen_exactly(features.seed, tuning, curves, rows.X)
         start = tuning.share * float(every.w[:EVIDENCE_ROWS].sum())
         return solve_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)

@@ -180,7 +180,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
         asked = as_method(self.method), blocks, where, precision, any_features
-        return fit_of(inputs, models.process(self._spec(), *asked))
+        spec = self._spec()
+        spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
+        return fit_of(inputs, models.process(spec, *asked))
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         self._rows_with("partial_fit", type(self).__name__)

@@ -26,10 +26,10 @@ from bochner.features.auto import Choice
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
-from bochner.kernels.algebra import Mahalanobis, kernel_matrix
+from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled
+from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decide, log_loss_of_signs
 from bochner.models._rows import KernelSum
@@ -46,6 +46,7 @@ from bochner.models.representations.representation import (
     given_share,
     lacks_of_kernel,
     require_kernel_fit,
+    with_seasons,
     without_copies,
 )
 from bochner.selection import near
@@ -165,9 +166,7 @@ def _direct_rows(
     """Choose the kernel by the matrix of a sample, then solve with the matrix of all rows."""
     rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     tuning, curves = chosen_by_matrix(spec, rows)
-    if spec.features.kernel == "auto" and spec.features.trends and not spec.features.of_classes:
-        kernel = _with_seasons(tuning.kernel, spec.features.trends, rows.X.shape[1])
-        tuning = replace(tuning, kernel=kernel)
+    tuning = with_seasons(spec.features, tuning, curves, rows, spec.fit_intercept)
     chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
     order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
     solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
@@ -206,25 +205,6 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
         rows = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
         tuning = _of_least_log_loss(spec, rows, tuning, near_tuning, solution)
     return tuning, curves
-
-
-def _with_seasons(kernel: Kernel, trends: tuple[int, ...], d: int) -> Kernel:
-    """Return the kernel with half of each part constant in trends: seasons go on after dates."""
-
-    def halve(part: Any, columns: Any) -> Kernel:
-        others = tuple(i for i, c in enumerate(columns) if c not in trends)
-        scales = getattr(part, "lengthscale", None)
-        if len(others) in (0, len(columns)):
-            return part
-        if isinstance(part, Mahalanobis):
-            rest = part.replace(matrix=np.asarray(part.matrix)[np.ix_(others, others)])
-        elif isinstance(scales, tuple):
-            rest = part.replace(lengthscale=tuple(scales[i] for i in others))
-        else:  # one lengthscale, too long for seasons
-            return part
-        return 0.5 * part + 0.5 * Columns(rest, others)
-
-    return kernel.rebuild(halve, (Algebra, Columns), range(d))
 
 
 def _of_least_log_loss(
@@ -491,6 +471,7 @@ def leaf_rows(
         return chosen_grid_sums(*asked, blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = among_near_rows(spec, rows, start)
+    tuning = with_seasons(spec.features, tuning, curves, rows, spec.fit_intercept)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     inner, seen = kernel.unwrap(rows.X)
     tree, leaf = near.grow(inner, seen, method.most_in_leaf(len(rows)), seed)

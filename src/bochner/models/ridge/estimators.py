@@ -49,8 +49,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
-        trends = inputs.schema.trends if inputs.schema else ()
-        spec = replace(spec, features=replace(spec.features, trends=trends))
+        spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
         rows = models.represent(spec, as_method(self.method), *asked)
         return models.warn(inputs, spec, *rows)
 
