@@ -134,6 +134,15 @@ def arrays_of_other_libraries_stay_in_them(case):
         assert off(answers(model, case.new), answers(case.fitted, case.new)) <= case.close
 
 
+@law("copies")
+def a_fit_does_not_follow_later_changes_of_its_arrays(case):
+    arrays = [a.copy() for a in case.rows() if a is not None]
+    model = case.fit(*arrays)
+    for a in arrays:
+        a.sort(axis=0)
+    assert alike(case, model, names=ANSWERS)
+
+
 @law("tables")
 def columns_have_names_and_texts_are_categories(case):
     X, y = case.rows()

@@ -217,8 +217,7 @@ def sum_features(
     D = phi.n_features
     few = n is not None and n <= kept_rows(blocks.n_columns) and by_rows(n, D)
     if few and chosen.precision == "float64":
-        rows = gather(blocks, chosen.seed)  # X is copied, as the caller may change the array
-        sums: tuple[Moments | None, Any, Any] = None, replace(rows, X=rows.X.copy()), n
+        sums: tuple[Moments | None, Any, Any] = None, gather(blocks, chosen.seed), n
     else:
         if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
             chosen = _with_jitter(chosen, COARSE)

@@ -227,11 +227,11 @@ def piece_of(block: Any) -> Piece:
 
 
 def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
-    """Return all rows of positive weight, X in float64 or CSR; ``start`` rows precede them."""
-    X, y, w = join(list(map(piece_of, blocks)))
-    kept, priority = np.flatnonzero(w > 0), row_priorities(seed, start, len(w))
-    if len(kept) < len(w):
-        (X, y, w), priority = part(Piece(X, y, w), kept), priority[kept]
+    """Return copies of the rows of positive weight, X in float64 or CSR, after ``start`` rows."""
+    rows = join(list(map(piece_of, blocks)))
+    kept = np.flatnonzero(rows.w > 0)
+    X, y, w = part(rows, kept)  # a copy, as the caller may change the arrays
+    priority = row_priorities(seed, start, len(rows.w))[kept]
     return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
 
 
