@@ -147,12 +147,12 @@ def distance(
     """
     m = len(K)
     values = spectrum(K)
-    norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
+    largest = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
     scaled = alpha * m / n
-    penalty = max(scaled, m * EPS * norm)
+    penalty = max(scaled, m * EPS * largest)
     measured = alpha if penalty == scaled else penalty * n / m
     # Rounding in E is 16 eps ‖K‖: a side below it is zero up to rounding.
-    noise = min(0.5, max(16 * EPS * norm / penalty, EPS**2))
+    noise = min(0.5, max(16 * EPS * largest / penalty, EPS**2))
     matched, d, resolved = match(values, n, penalty * n / m)
     scores, slopes = sides(K, E, penalty, noise)
     ends = [scores] * 3

@@ -30,8 +30,8 @@ _KINDS = {
 
 def library_of(table: Any, *how: str) -> str:
     """Return the package of a table or array if it is read in one of these ways, else ""."""
-    package, kind = _package_and_kind(table.__class__)
-    return package if kind in how else ""
+    library, kind = _package_and_kind(table.__class__)
+    return library if kind in how else ""
 
 
 @cache

@@ -119,9 +119,9 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
     for piece in pieces:
         at, n = 0, piece.X.shape[0]
         while at < n:
-            take = min(rows - count, n - at)
-            waiting.append(piece if take == n else part(piece, slice(at, at + take)))
-            count, at = count + take, at + take
+            size = min(rows - count, n - at)
+            waiting.append(piece if size == n else part(piece, slice(at, at + size)))
+            count, at = count + size, at + size
             if count == rows:
                 yield join(waiting)
                 waiting, count = [], 0

@@ -157,10 +157,10 @@ class FeatureMap(ABC):
     def multiplications(self) -> float:
         """Cost of φ(x) per row, in multiplications of a matrix product of equal time."""
         if parts := parts_of(self):
-            arrays = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
-            arrays = (value for value in arrays if getattr(value, "ndim", 0) == 2)
-            matrices = sum(value.size for value in arrays if value.dtype.kind == "f")  # not indices
-            return matrices + sum(part.multiplications for part in parts)
+            values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+            matrices = (value for value in values if getattr(value, "ndim", 0) == 2)
+            size = sum(value.size for value in matrices if value.dtype.kind == "f")  # not indices
+            return size + sum(part.multiplications for part in parts)
         return float(self.n_inputs * self.n_features)
 
     @property

@@ -399,8 +399,7 @@ def monomials(
     """Return the functions h_{l,i}(t), l ≤ degree, i < order, of a kernel with a power series."""
     series, d, t = radial.power_series, radial.n_inputs, np.asarray(t, dtype=np.float64)
     assert series is not None
-    each = [_monomials(series, d, l, order, radial.decay, t) for l in range(degree + 1)]
-    return np.stack(each)
+    return np.stack([_monomials(series, d, l, order, radial.decay, t) for l in range(degree + 1)])
 
 
 def _scale_kernels(scale: float, one: RadialKernels) -> RadialKernels:

@@ -339,11 +339,11 @@ class ObservedProcess(ProcessLaw):
         """Draw functions of the posterior by Matheron's rule, from draws of the base process."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
-        observe = [each._of_function(f, 100 * self._steps) for each in self.observations]
+        prior = [each._of_function(f, 100 * self._steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
-        left = values + noise[:, None, None] * rough - np.concatenate(observe).reshape(-1, t, n)
+        left = values + noise[:, None, None] * rough - np.concatenate(prior).reshape(-1, t, n)
         coef = np.stack([self._solve(left[:, :, k]) for k in range(n)], axis=2)
 
         def conditioned(X: Array) -> Float[Array, "b t n"]:
