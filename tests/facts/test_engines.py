@@ -628,13 +628,6 @@ def test_the_command_fits_by_workers_of_any_engine(engine, tmp_path):
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-def test_the_address_of_a_cluster_takes_an_engine(capsys):
-    line = "fit x.parquet --target y --out x --scheduler"
-    assert run([*line.split(), "tcp://x"]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "--scheduler requires --engine dask, ray or spark; got --engine local" in told
-
-
 # ---- features made on devices of torch: the bits of torch's own arrays, any number of devices
 
 X32 = X.astype(np.float32)

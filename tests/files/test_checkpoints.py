@@ -434,8 +434,3 @@ def test_the_command_goes_on_from_its_checkpoint(fit):
     assert "Resuming the fit in 'run.ckpt'" in fit("again --checkpoint run.ckpt")
     np.testing.assert_array_equal(bo.load("again").coef_, bo.load("whole").coef_)
     assert not Path("run.ckpt").exists()
-
-
-def test_engines_and_checkpoints_do_not_go_together(fit):
-    told = fit("m --engine ray --checkpoint run.ckpt", 2)
-    assert "--checkpoint requires --engine local" in told

@@ -379,6 +379,8 @@ WRONG = [
     (2, "predict in/m.bochner --out p.csv", "Missing argument 'FILES...'"),
     (2, "predict in/m.bochner in/one.csv", "Missing option '--out'"),
     (2, "chekc", "No such command 'chekc'"),
+    (2, FIT + " --engine ray --checkpoint run.ckpt", "--checkpoint requires --engine local"),
+    (2, FIT + " --scheduler tcp://x", "requires --engine dask, ray or spark; got --engine local"),
     (1, FIT.replace("train", "trian"), "'in/trian.parquet' (did you mean 'train"),
     (1, "fit in/train.parquet --target yy --out m", "yy"),
     (1, "fit in/train.parquet --target c --out m", "c"),

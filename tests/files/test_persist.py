@@ -405,18 +405,15 @@ def test_no_file_takes_much_more_memory_than_its_size(path):
         assert peak < 10 * path.stat().st_size + (1 << 25)
 
 
-def test_nesting_beyond_all_kernels_is_refused(path):
+def test_a_sum_of_a_hundred_kernels_is_not_too_deep_and_nesting_beyond_all_is_refused(path):
+    kernel = sum((Columns(Gaussian(float(j + 1)), (j,)) for j in range(1, 100)), Gaussian())
+    bo.save(kernel, path)
+    assert bo.load(path) == kernel
     value = {"class": [GAUSSIAN, {"lengthscale": 1.0}]}
     for _ in range(250):
         value = {"class": [SCALED, {"scale": 1.0, "kernel": value}]}
     forged(path, value, **{"class": SCALED})
     refused(path, "JSON is nested too deeply")
-
-
-def test_a_sum_of_a_hundred_kernels_is_not_too_deep(path):
-    kernel = sum((Columns(Gaussian(float(j + 1)), (j,)) for j in range(1, 100)), Gaussian())
-    bo.save(kernel, path)
-    assert bo.load(path) == kernel
 
 
 def changed(fit, place, value):

@@ -121,16 +121,13 @@ def rows_of(errors, X, source="leave one out"):
     return LeftOutRows(X, np.zeros((len(X), 1)), errors[:, None], np.ones(len(X)), source)
 
 
-def test_errors_that_are_alike_have_one_law():
+def test_errors_that_are_alike_have_one_law_and_a_scale_that_varies_is_learned():
     """Of rows held out one half teaches, where there are enough, and the other half has scores."""
     rng = np.random.default_rng(7)
     e, X = rng.standard_normal(600), rng.uniform(-1, 1, (600, 2))
     assert learn_errors(rows_of(e, X), 0).targets[0].scale is None
     assert len(learn_errors(rows_of(e, X, "held out"), 0)) == 300
     assert len(learn_errors(rows_of(e[:200], X[:200], "held out"), 0)) == 200
-
-
-def test_a_scale_that_varies_is_learned():
     rng = np.random.default_rng(8)
     X = rng.uniform(-1, 1, (800, 2))
     law = learn_errors(rows_of(np.exp(2 * X[:, 0]) * rng.standard_normal(800), X), 0)

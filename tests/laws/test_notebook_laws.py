@@ -85,9 +85,7 @@ def test_the_table_of_a_plan_has_the_numbers_of_its_fits_and_marks_the_choice():
     marked = re.findall(r'<tr class="best">.*?</tr>', plan._repr_html_())
     assert len(marked) == 1
     assert f"<td>{plan.choice.n_features:,}</td>" in marked[0]
-
-
-def test_text_is_escaped():
+    # text is escaped
     page = replace(ridge().choice_, reason="<b>&")._repr_html_()
     assert "&lt;b&gt;&amp;" in page
     assert "<b>" not in page
@@ -206,7 +204,12 @@ class Notebook(types.ModuleType):
         self.drawn.append(value._repr_html_())
 
 
-def test_a_bar_is_drawn_in_a_notebook_and_counts_every_pass(monkeypatch):
+def test_a_bar_counts_every_pass_in_a_notebook_and_is_silent_where_nobody_watches(
+    monkeypatch, capfd
+):
+    model = bo.KernelRidge("gaussian", n_features=8, random_state=0)
+    model.fit_blocks(bo.Blocks.from_arrays(X, Y).with_progress())
+    assert capfd.readouterr() == ("", "")
     notebook = Notebook()
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     monkeypatch.setitem(sys.modules, "IPython.display", notebook.display)
@@ -217,9 +220,3 @@ def test_a_bar_is_drawn_in_a_notebook_and_counts_every_pass(monkeypatch):
     assert last.tags == ["div", "progress"]
     assert dict(last.attrs)["value"] == dict(last.attrs)["max"] == "120"
     assert "pass 2: 120 of 120 rows" in "".join(last.text)
-
-
-def test_a_bar_is_silent_where_nobody_watches(capfd):
-    model = bo.KernelRidge("gaussian", n_features=8, random_state=0)
-    model.fit_blocks(bo.Blocks.from_arrays(X, Y).with_progress())
-    assert capfd.readouterr() == ("", "")

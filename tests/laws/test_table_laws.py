@@ -103,11 +103,6 @@ def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, mo
     assert "must have a column that matches 'zz*'; its columns" in capsys.readouterr().err
 
 
-def test_schemas_that_were_learned_survive_json(fitted):
-    text = json.dumps(dataclasses.asdict(fitted.schema_))
-    assert Schema(**json.loads(text)) == fitted.schema_
-
-
 COLUMNS = {
     "texts": lambda v: pd.DataFrame({"a": pd.Series(v, dtype=object)}),
     "strings": lambda v: pd.DataFrame({"a": pd.Series(v, dtype="str")}),
@@ -143,7 +138,9 @@ def test_texts_of_many_blocks_are_looked_up_once():
     assert looked_up == ["a", "b"]
 
 
-def test_more_rows_are_read_as_the_first(fitted, table, quiet):
+def test_schemas_survive_json_and_more_rows_are_read_as_the_first(fitted, table, quiet):
+    text = json.dumps(dataclasses.asdict(fitted.schema_))
+    assert Schema(**json.loads(text)) == fitted.schema_
     half = bo.KernelRidge(**FAST).fit(table[:200].drop(columns="y"), table["y"][:200])
     schema = half.schema_
     half.partial_fit(table[200:].drop(columns="y"), table["y"][200:])

@@ -162,12 +162,9 @@ def targets(path):
     return {t.partition("#")[0] for t in found if "://" not in t} - {""}
 
 
-def test_links_of_pages_lead_to_files_that_exist():
+def test_files_that_pages_link_to_and_pages_that_the_source_names_exist():
     links = ((path, t) for path in ALL_PAGES for t in sorted(targets(path)))
     assert [(path.name, t) for path, t in links if not (path.parent / t).exists()] == []
-
-
-def test_pages_that_the_source_names_exist():
     texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     named = {name for text in texts for name in re.findall(r"docs/[\w.]+\w", text)}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
@@ -206,11 +203,8 @@ def cited_in(source):
     return {(plain(name), year) for name, year in NAMED.findall(source) if name[0].isupper()}
 
 
-def test_every_key_that_a_page_cites_is_in_the_bibliography():
+def test_every_work_that_a_page_or_the_source_cites_is_in_the_bibliography():
     assert cited_keys(TEXT) - set(bibliography()) == set()
-
-
-def test_every_work_that_the_source_cites_is_in_the_bibliography():
     known = {(name, year) for names, year in bibliography().values() for name in names}
     for path in SOURCE.rglob("*.py"):
         assert cited_in(path.read_text(encoding="utf-8")) - known == set(), path

@@ -161,15 +161,11 @@ def test_forms_are_what_their_readers_ask_for(schema):
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_one_version_everywhere():
+def test_the_recipe_has_the_version_and_the_requirements_of_the_package():
     recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r'version: "([\d.]+)"', recipe)[1] == PROJECT["version"]
     assert re.search(r"^version: ([\d.]+)$", citation, re.MULTILINE)[1] == PROJECT["version"]
-
-
-def test_the_recipe_asks_for_what_the_package_asks_for():
-    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     run = recipe.split("  run:\n")[1].split("\n\n")[0]
     asked = {line.strip("- ").replace(" ", "") for line in run.splitlines()} - {"python"}
     assert asked == set(PROJECT["dependencies"])
