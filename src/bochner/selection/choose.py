@@ -59,7 +59,7 @@ def choose(
 ) -> tuple[Choices, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
-    ``search`` replaces the usual search for a kernel. With ``by_targets`` "auto" uses the targets.
+    ``search`` replaces the usual search for a kernel. ``by_targets``: "auto" uses the targets.
     ``compared`` selects the rows of the sample on which parameters are chosen.
     """
     if not spec.needs_rows and search is None:
@@ -86,7 +86,7 @@ def choose_from(
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Choices:
-    """Choose as :func:`choose`, from a sample of all ``n_rows`` rows; ``share`` is alpha/Σw."""
+    """Return the choice of :func:`choose` from a sample of n_rows rows; ``share`` is alpha/Σw."""
     require_squares(spec.who, rows.y, rows.w)
     curves, rows = fit_curves(rows, spec.seed, spec.bends and search is None)
     if curves is not None:
@@ -118,7 +118,7 @@ def search_kernel(
 
 
 def fit_curves(sample: RowSample, seed: int, allowed: bool) -> tuple[Curves | None, RowSample]:
-    """Return transformations of columns, None if none is better, and the transformed rows."""
+    """Return transformations of columns, or None if none is better, and the rows after them."""
     curves = choose_curves(sample, seed) if allowed else None
     return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
 
@@ -131,7 +131,7 @@ def choose_for_matrix(
     search: Search | None = None,
     shortens: bool = False,
 ) -> tuple[Tuning, Curves | None]:
-    """Find the kernel of a fit with the exact kernel, and the curves of columns."""
+    """Return the kernel of an exact fit, and transformations of columns or None."""
     curves, sample = fit_curves(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
     tuning = search_kernel(spec, sample, share, search, centred=centred)
@@ -139,16 +139,16 @@ def choose_for_matrix(
     return _shorter_where_large(tuning, sample, centred) if shortens else tuning, curves
 
 
-#: Variances of the target above which an amplitude is large, factor of each step to shorter
-#: lengthscales, number of steps, and the factor by which these may raise the leave-one-out error.
-#: Of 600 draws of functions of one, two and five columns fifteen means were up to 3.8 deviations
-#: of the target away from its mean, within half the width of the data; with this rule at most 2.96.
+#: Amplitude, in variances of the target, above which it is large; factor of the lengthscales per
+#: step; largest number of steps; largest factor of the leave-one-out error. Without this rule the
+#: predictions of 15 of 600 functions, up to half the width of the data outside it, were 3 to 3.8
+#: target deviations away from the mean of the target; with this rule at most 2.96.
 LARGE, SHORTER, MOST_STEPS, TIE = 1.5, 2**-0.25, 8, 1.03
 
-#: Loss of log evidence that rejects a lengthscale at 5 % (χ² of one). Jumps in one column determine
-#: amplitude over lengthscale, but hardly either of them. Outside the data square waves had 1.19
-#: times the error of a Gaussian kernel, and steps 1.16; with the shortest lengthscales 1.10 and
-#: 1.07. Random walks keep theirs: the variance within the data is below half of their amplitude.
+#: Loss of log evidence that rejects a lengthscale at 5 % (χ² with one degree of freedom). Jumps in
+#: one column determine amplitude/lengthscale, but hardly either alone. Outside the data errors were
+#: 1.19 (square waves) and 1.16 (steps) times those of a Gaussian kernel; with the shortest
+#: lengthscales 1.10 and 1.07. Random walks keep theirs: their variance is below half the amplitude.
 REJECTED, WITHIN = 1.92, 0.5
 
 
@@ -188,7 +188,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
 
 
 def choose_family(spec: FeatureSpec, sample: RowSample) -> Tuning:
-    """Find the kernel of a name; for "auto" the best of stationary kernels."""
+    """Find the kernel of a name; for "auto" the best stationary kernel."""
     asked = sample, spec.seed, None, None, spec.effort or "medium"
     return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
 
@@ -231,7 +231,7 @@ def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exce
         return None
     ask = Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST])
     reason = attempt(draw_map, method, kernel, ask)
-    return reason if isinstance(reason, UnsupportedKernel) else None  # others: too few rows
+    return reason if isinstance(reason, UnsupportedKernel) else None  # or too few rows
 
 
 def _require_support(method: Method | None, X: Array, seed: int) -> None:
@@ -242,7 +242,7 @@ def _require_support(method: Method | None, X: Array, seed: int) -> None:
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
-    """Learn a metric from rows, from the lengthscale chosen for a name if the kernel is one."""
+    """Learn a metric from rows; for a kernel name, starting at the lengthscale chosen for it."""
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
         _require_support(spec.method, rows.X, seed)
@@ -282,7 +282,7 @@ def choose_map(
 def _wide_enough(
     spec: FeatureSpec, epsilon: float, kernel: Kernel, rows: RowSample, n: int, share: float | None
 ) -> Choice:
-    """Find the width at the given penalty, or at the penalty that is predicted for n rows."""
+    """Draw the least map with error ε ≤ ``epsilon`` at the given penalty, or at that for n rows."""
     if share is not None:
         alpha = share * n
     elif rows.y.shape[1]:
@@ -307,7 +307,7 @@ POINTS, FEWEST_OF_CURVES, CURVE_FEATURES = 33, 100, 128
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
-    """Return the transformation that predicts best; None if no transformation is better."""
+    """Return the best transformation; None if none lowers the leave-one-out error by 3 %."""
     few = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
@@ -333,7 +333,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
 
 
 def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
-    """Return the columns of quantities whose distribution is skewed or has heavy tails."""
+    """Return the skewed or heavy-tailed columns, except those with fewer than three values."""
     X = np.asarray(X, np.float64)
     centred = X - X.mean(axis=0)
     spread = np.sqrt((centred**2).mean(axis=0))
@@ -345,7 +345,7 @@ def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
 def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
     """Return a function of kind and step that gives the leave-one-out error of features.
 
-    Kind 0 has one lengthscale, kind 1 one per column: the median distance times √2 per step.
+    Kind 0 has one lengthscale, kind 1 one per column: the median distance times 2^(step/2).
     """
     starts = median_scales(rows, False, seed, most=4096)
     X = rows.X.astype(np.float64, copy=False)
@@ -355,7 +355,7 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
         phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], CURVE_FEATURES, seed))
         eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
-        # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
+        # The relative rounding of errors grows as 1/penalty: at penalties per row of 1.4e-12 errors
         # of 15 rows differ by 2 % between processors.
         rounding = CURVE_FEATURES * np.finfo(np.float64).eps * eigen.weight / alphas
         best = best_of(errors * (1 + rounding), "loo")
@@ -370,7 +370,7 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 def _with_quantiles(
     X: Float[Array, "n d"], columns: tuple[int, ...]
 ) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:
-    """Return each column that has three quantiles or more, with these and with its deviation."""
+    """Return number, values, quantiles and deviation of columns with three or more quantiles."""
     kept = []
     for j in columns:
         x = np.asarray(X[:, j], np.float64)
@@ -383,10 +383,10 @@ def _with_quantiles(
 
 
 def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Curves:
-    """Return curves of one shape, through the quantiles of each column, with its deviation."""
+    """Return curves of one shape at the quantiles of each column, scaled to its deviation."""
     kept, points, values = [], [], []
     for j, x, quantiles, deviation in columns:
-        # Curves are smooth where rows are few
+        # Even points keep curves smooth where rows are few
         even = np.linspace(quantiles[0], quantiles[-1], POINTS * (name != "quantiles"))
         at = np.unique(np.concatenate([quantiles, even]))
         curve = _SHAPES[name](x, at)
@@ -400,7 +400,7 @@ def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Cur
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
-    """Return the points; long first and last steps are halved to about the length of others."""
+    """Return the points and further ones that repeatedly halve long first and last steps."""
     first, last, inner = at[1] - at[0], at[-1] - at[-2], at[-2] - at[1]
     ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0
     halves = 0.5 ** np.arange(1, 1 + np.ceil(np.log2(max(ratio, 1.0))))

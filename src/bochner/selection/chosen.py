@@ -33,7 +33,7 @@ class FeatureSpec:
     who: str
     kernel: Kernel | str
     method: Method
-    width: int | float  # A number below one is the largest ε
+    width: int | float  # Number of features; a float below one is the largest ε
     learns_metric: bool
     precision: str
     seed: int
@@ -84,7 +84,7 @@ class FeatureSpec:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the choice of the kernel and the fit take little time."""
+        """Whether the kernel is "auto" with ``effort="low"``: choice and fit take little time."""
         return self.kernel == "auto" and self.effort == "low"
 
     @property
@@ -166,7 +166,7 @@ class Choices:
     def add_up(
         self, blocks: Blocks, precision: Precision, where: Executor, start: int = 0
     ) -> tuple[Moments, Any, int]:
-        """Return the moments of all rows, a sample, and their number; ``start`` rows precede."""
+        """Return the moments, a sample and the number of all rows; ``start`` rows came before."""
         sums = summand_of(self, precision)
         both = Summands((sums, sample_of(self.seed, start)))
         total, kept = where.sum(both, blocks.with_rows(self.block_rows))
@@ -188,7 +188,7 @@ class Choices:
         return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
 
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Function:
-        """Return f(x) = φ(x) β + b, computed as cheaply as possible; gradients use exact φ."""
+        """Return f(x) = φ(x) β + b, from kernel values for landmarks; gradients use unrounded φ."""
         phi, (plain, landmarks) = self.rounded, self.map.unwhitened()
         if landmarks is not None:  # kernel values in float64, as large coefficients need
             phi = Rounded(self.kernel, plain, "float64")

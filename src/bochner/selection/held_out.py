@@ -123,7 +123,7 @@ def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) 
 def platt_targets(
     member: Bool[Array, "n K"], w: Float[Array, " n"], more: float = 1.0
 ) -> Float[Array, "n K"]:
-    """Return (N + more)/(N + 2 more) for a row's class of N rows; others share the rest."""
+    """Return (N + more)/(N + 2 more) for the class of a row, of weight N; others share the rest."""
     size = (w @ member + more) / (w @ member + 2 * more)
     rest = (member @ (1 - size)) / (member.shape[1] - 1)
     return np.where(member, size, rest[:, None])

@@ -47,7 +47,7 @@ from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows
 #: Relative tolerance of the last descents.
 GAIN = 1e-5
 #: First and last start, lower and upper bound: of lengthscales in median distances, of weights in
-#: units of 1/k(x, x) of the term, and of other numbers by field.
+#: units of 1/k(x, x) of the term, and of other hyperparameters by name.
 LENGTHS = (1 / 64, 4.0, SHORTEST, LONGEST)
 WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
 RANGES = {
@@ -60,13 +60,13 @@ RANGES = {
 
 @dataclass(frozen=True, eq=False)
 class SearchRange:
-    """Starts and bounds of the logarithm of a number."""
+    """Starts and bounds of the logarithm of a hyperparameter."""
 
-    near: tuple[float, float]  # Interval of the starts, unless they are in ``starts``
+    near: tuple[float, float]  # Interval of the starts; unused with ``starts``
     bounds: tuple[float, float]
-    user_start: float | None = None  # The start of the user
+    user_start: float | None = None  # Logarithm of the user's start
     starts: Float[Array, " k"] | None = None
-    #: Step comparable to a unit step of other numbers; for a period a phase of 1 over all rows.
+    #: Step as effective as a unit step of other hyperparameters; of a period: a phase of 1 in all.
     unit: float = 1.0
 
     @property
@@ -103,7 +103,7 @@ def tune_hyperparameters(
     centred: bool = True,
     **given: Any,
 ) -> Tuning:
-    """Tune the free numbers of a kernel (all if none is free) and the weights of its terms."""
+    """Tune the free hyperparameters of a kernel (all if none is free) and its terms' weights."""
     if not sample.y.shape[1]:
         raise InvalidInput(
             f"A kernel with free numbers requires targets, which tune them; got {kernel!r}. "
@@ -140,9 +140,9 @@ def _at_starts(kernel: Kernel) -> Kernel:
 
 
 def make_free(kernel: Kernel) -> Kernel:
-    """Return the kernel with free numbers and a weight for each term."""
-    # Scale factors are moved out of products. If no number is free, all become free at their
-    # present values, except smoothness, power and zeros.
+    """Return the kernel with free hyperparameters and a weight for each term."""
+    # Scale factors are moved out of products. If no hyperparameter is free, all become free with
+    # their present values as starts, except smoothness, power and zeros.
     kernel = kernel.rebuild(_lift_scales)
     if not has_free(kernel):
         places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
@@ -180,28 +180,28 @@ def by_left_out(
     share: float | None = None,
     centred: bool = True,
 ) -> Tuning:
-    """Return a kernel with its free numbers tuned by leave-one-out errors."""
+    """Return a kernel with its free hyperparameters tuned by leave-one-out errors."""
     if sample is None or not has_free(kernel):
         return Tuning(kernel)
     return tune_hyperparameters(kernel, sample, LOO, seed, centred=centred, share=share)
 
 
 def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **given: Any) -> Tuning:
-    """Return the kernel of largest evidence over lengthscales; if composite, over its numbers."""
+    """Maximise the evidence over lengthscales; for composite kernels over all hyperparameters."""
     if is_composite(kernel):
         return tune_hyperparameters(kernel, sample, EVIDENCE, seed, **given)
     return tune_lengthscales(kernel, sample, **given)
 
 
 def is_composite(kernel: Kernel) -> bool:
-    """Whether a kernel has numbers to tune other than the lengthscales of one family."""
+    """Whether a kernel has more hyperparameters than the lengthscales of one family."""
     simple = isinstance(kernel, Stationary) and not has_free(kernel)
     return bool(places_of(kernel)) and not (simple and kernel.tunable[-1:] == ("lengthscale",))
 
 
 @dataclass(frozen=True, eq=False)
 class OnHyperparameters(Objective):
-    """A criterion as a function of the free numbers of ``start`` and of λ."""
+    """A criterion as a function of the free hyperparameters of ``start`` and of alpha."""
 
     start: Kernel
     rows: ProcessRows
@@ -211,7 +211,7 @@ class OnHyperparameters(Objective):
     def numbers(self) -> dict[Place, SearchRange]:
         ranges: dict[Place, SearchRange] = {}
         for place in free_places(self.start):
-            part, X = self.start, self.rows.X  # The part with this number, and its rows
+            part, X = self.start, self.rows.X  # The part with this hyperparameter
             for name in place.path.split("__")[:-1]:
                 X, part = part.inputs(X), part.parts[name]
             ranges[place] = _suggest(place, part, X, self.rows).restrict_to(place.get(self.start))
@@ -269,12 +269,12 @@ def _search(of: OnHyperparameters, seed: int) -> Evaluation:
     return descend_further(more, 20, GAIN)
 
 
-# --- Ranges of numbers ---------------------------------------------------------------------------
+# --- Ranges of hyperparameters -------------------------------------------------------------------
 
 
 def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchRange:
     """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
-    waves = isinstance(leaf, SpectralMixture)  # its numbers are per component
+    waves = isinstance(leaf, SpectralMixture)  # hyperparameters per component
     columns = X if place.column is None or waves else X[:, [place.column]]
     match place.name:
         case "means" | "scales" if waves:

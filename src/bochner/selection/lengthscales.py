@@ -131,21 +131,21 @@ class ProcessRows:
 
 
 class Objective:
-    """A criterion per row minus a log prior, as a function of log numbers and the log penalty.
+    """A criterion per row minus a log prior, as a function of the logarithms of parameters.
 
-    A point is a vector: the logarithms of numbers in their units, and of the penalty per row.
+    A point is a vector of logarithms: of hyperparameters in their units, and of alpha per row.
     """
 
-    start: Any  # The kernel at zero, or with free numbers
+    start: Any  # The kernel at zero, or with free hyperparameters
     rows: ProcessRows
     criterion: Criterion
     kernel: Callable[[Array], Any]  # The kernel at a point, in the units of the data
     #: The criterion at a point and a penalty, without the prior, and its gradient.
     at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
-    #: The range of each number in a descent from a start.
+    #: The range of each hyperparameter in a descent from a start.
     ranges: Callable[[Array], Float[Array, "p 2"]]
-    centres: Any  # Mean of the normal prior of log numbers; deviation 3, weight of one row
-    units: Any = 1.0  # Steps of the log numbers that match unit steps of the point
+    centres: Any  # Means of normal priors of logarithms, of deviation 3; weight of one row
+    units: Any = 1.0  # Steps of the logarithms that match unit steps of the point
     #: Part of the value that only depends on the unit of the targets; the relative tolerance of a
     #: descent does not count it.
     level: Any = 0.0
@@ -278,11 +278,11 @@ def tune_lengthscales(
     centred: bool = True,
     **given: Any,
 ) -> Tuning:
-    """Tune the lengthscales of a kernel by a criterion, starting at its own.
+    """Tune the lengthscales of a kernel by a criterion, starting at those of ``start``.
 
-    First one factor for all columns, then one lengthscale per column. These are used if they raise
-    the log evidence by more than one per further number (Akaike 1974); n/2 times the logarithm of a
-    squared error counts as minus a log evidence.
+    First one factor for all columns, then one lengthscale per column. The latter are used if they
+    raise the log evidence by more than one per further lengthscale (Akaike 1974); n/2 times the
+    logarithm of a squared error counts as minus a log evidence.
     """
     require_lengthscale(start)
     search = MatrixSearch.of(sample, criterion, centred, **given)
@@ -338,7 +338,7 @@ class MatrixSearch:
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
-        # No descents: one factor may end where a function of one column looks like noise
+        # A descent of one factor may end where a function of one column looks like noise
         of, points = OnProcess(start, self._few_rows, self.criterion, 1), []
         for factor in np.log(factors):
             tried = [descend(of, np.array([factor, share]), 1) for share in of.rows.shares]
@@ -346,7 +346,7 @@ class MatrixSearch:
         return points
 
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
-        """Try one lengthscale per column, from points of one factor and from screened columns."""
+        """Return the best of one lengthscale per column, from ``points`` and screened columns."""
         rows, d = self.rows, self.rows.X.shape[1]
         of = OnProcess(start, self._few_rows, self.criterion, d)
         starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in points]
@@ -373,7 +373,7 @@ class MatrixSearch:
         return descend(of, at, evaluations)
 
     def tuning(self, end: Evaluation, numbers: int, *judged: Any) -> Tuning:
-        """Return the Tuning with the kernel of the last point."""
+        """Return the Tuning of the kernel at ``end``; ``numbers`` hyperparameters were tuned."""
         return as_tuning(self.criterion, end.rounded, end, numbers, *judged)
 
     @property
@@ -382,7 +382,7 @@ class MatrixSearch:
         return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
     def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
-        """Continue with few rows, which may be the rows of the starts, then with all."""
+        """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
         few = self.rows.first(FEW)
         if evaluations and len(few.w) == len(end.of.rows.w):
             end = descend_further(end, evaluations)
@@ -401,7 +401,7 @@ def as_tuning(
     required: float = np.nan,
     taken: bool = True,
 ) -> Tuning:
-    """Return the Tuning of a kernel whose numbers were tuned by a criterion."""
+    """Return the Tuning of a kernel whose ``numbers`` hyperparameters were tuned."""
     value = float(np.exp(end.value)) if criterion.name == "loo" else end.value
     compared = (KernelComparison(numbers, kernel, value, gain, required, taken, criterion.label),)
     return Tuning(kernel, end.share, criterion=criterion.name, compared=compared)
@@ -418,9 +418,9 @@ def cap_scales(kernel: Any, rows: ProcessRows) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class OnProcess(Objective):
-    """A criterion as a function of factors of the lengthscales, 1 or d, and of λ.
+    """A criterion as a function of factors of the lengthscales, 1 or d, and of alpha.
 
-    With ``blocks``: the mean of their criteria per row, each with its own mean and amplitude.
+    With ``blocks``: the mean of their criteria per row; each block has a mean and an amplitude.
     """
 
     start: Any
@@ -440,7 +440,7 @@ class OnProcess(Objective):
 
     @cached_property
     def centres(self) -> Float[Array, " p"]:
-        """Factors at which the lengthscales are those of the median distance."""
+        """Logarithms of factors at which lengthscales are those of the median distance."""
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
         if self.width == 1:
             units = np.broadcast_to(scales, rows.X.shape[1])
@@ -473,7 +473,7 @@ class OnProcess(Objective):
 
     def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K (or its lower triangle), and the gradient as a function of a score."""
-        start = self.start  # its values of distances in lengthscales are those of all points
+        start = self.start  # k as a function of scaled distances is the same at all points
         if not isinstance(start, Radial) or is_sparse(self.rows.X):
             X, step = self.rows.X, np.append(np.full(len(at) - 1, STEP), 0.0)
             up, down = self.kernel(at + step).evaluate(X, X), self.kernel(at - step).evaluate(X, X)
@@ -534,6 +534,6 @@ def squared_distances(
     s = X[band] @ X[left].T
     s *= -2
     s += both
-    both *= 1e-14  # of equal rows, up to rounding
+    both *= 1e-14  # largest value for equal rows, by rounding
     np.copyto(s, 0.0, where=s < both)
     return s

@@ -19,7 +19,7 @@ from bochner.selection.lengthscales import MatrixSearch, ProcessRows, squared_di
 from bochner.selection.rows import rounded, significant
 from bochner.solvers.ridge.dual import KernelRows
 
-#: With more columns than this the metric is diagonal: d² numbers are more than rows determine.
+#: With more columns than this the metric is diagonal, as the rows do not determine d² entries.
 MANY_COLUMNS = 256
 
 

@@ -1,6 +1,6 @@
 """Fourier modes: when "auto" uses them instead of features, and lengthscales from their sums.
 
-A fit by Fourier modes is the fit of the exact kernel within a tolerance. About two thousand modes
+A fit by Fourier modes is the fit of the exact kernel within a tolerance. Up to two thousand modes
 are solved for directly. More modes require conjugate gradients; the time of a step does not depend
 on the number of rows. Lengthscales only change weights of modes: the sums are computed only once.
 """
@@ -102,7 +102,7 @@ def lengthscales_on_modes(
 ) -> tuple[Kernel, float, bool]:
     """Maximise the evidence over lengthscales and penalty.
 
-    Return the kernel, the penalty, and whether all of them are inside their ranges.
+    Return the kernel, the penalty, and whether lengthscales and penalty are inside their ranges.
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
@@ -123,12 +123,12 @@ def lengthscales_on_modes(
         return -value, -np.array(slope)[free], _information(state, rates, *given)
 
     first = objective(start)
-    # In these units the curvature is about one, which is what SLSQP starts from
+    # SLSQP starts from a unit Hessian: in these units the curvature is about one
     unit = np.linalg.inv(np.linalg.cholesky(first[2][np.ix_(free, free)])).T
 
     def place(z: Float[Array, " q"]) -> Float[Array, " p"]:
         x = start.copy()
-        x[free] += np.clip(unit @ z, -reach[free], reach[free])  # Rounding
+        x[free] += np.clip(unit @ z, -reach[free], reach[free])  # Rounding may exceed the range
         return x
 
     def in_units(z: Float[Array, " q"]) -> tuple[float, Array]:

@@ -1,12 +1,12 @@
-"""Near rows: a tree of leaves, and kernels tuned and judged on neighbourhoods.
+"""Near rows: a tree of leaves, and kernels tuned and compared on neighbourhoods.
 
 Each split of the tree is along the first kernel principal component, estimated from a few rows s_j:
 p(x) = Σ_j v_j k(x, s_j). Leaves have about equal numbers of rows.
 
 A small random sample of a long table has no near rows and does not show local structure. Therefore
 lengthscales are tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid
-and Firth (2011), section 2), kernels and their scales are judged by leave-one-out errors of rows in
-the middle of neighbourhoods, and the penalty is chosen on a few neighbourhoods.
+and Firth (2011), section 2), kernels and scales are compared by leave-one-out errors of rows in the
+middle of neighbourhoods, and the penalty is chosen on a few neighbourhoods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 #: Rows from which a direction is estimated: its component has a quarter of the spread or more.
 DIRECTION_ROWS = 64
 BATCH_ROWS = 1 << 16  # Rows of one evaluation of p
-FIRST_PLACES = 8  # Number of neighbourhoods on which a kernel is judged first
+FIRST_PLACES = 8  # Number of neighbourhoods on which a kernel is tried first
 
 # --- a tree of rows ------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class RowTree:
 
 
 def without_lines(kernel: Kernel) -> Kernel:
-    """Return the kernel without linear terms, which are not largest between near rows."""
+    """Return the kernel without linear terms, whose values are not largest for near rows."""
     is_line = lambda term: all(isinstance(leaf, Linear) for leaf, _ in term.leaves(Kernel))
     terms = [term for term in kernel.summands if not is_line(term)]
     return reduce(add, terms) if 0 < len(terms) < len(kernel.summands) else kernel
@@ -102,7 +102,7 @@ def without_lines(kernel: Kernel) -> Kernel:
 def grow(
     kernel: Kernel, X: Float[Array, "n d"], most: int, seed: int
 ) -> tuple[RowTree, Int[Array, " n"]]:
-    """Split rows into equal leaves of at most ``most``; return the tree, and the leaf of each."""
+    """Return a tree of about equal leaves of at most ``most`` rows, and the leaf of each row."""
     rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
     whole, kernel = kernel, without_lines(kernel)
     splits: list[tuple[Array, Array, float]] = []  # Rows, weights and cut
@@ -137,7 +137,7 @@ def grow(
 def _split(
     kernel: Kernel, X: Array, here: Int[Array, " m"], leaves: int, rng: np.random.Generator
 ) -> tuple[Array, Array, float, Array]:
-    """Return s_j, v_j and cut of a split of these rows, and which have p below the cut."""
+    """Return s_j, v_j and the cut of a split of rows ``here``, and which have p below the cut."""
     sample = X[np.sort(rng.choice(here, DIRECTION_ROWS, replace=len(here) < DIRECTION_ROWS))]
     rows = np.ascontiguousarray(sample, np.float64)
     K = to_numpy(kernel.evaluate(rows, rows))
@@ -168,7 +168,7 @@ def tune_among_near_rows(
     if not able:
         return
     least, _, start = cast(tuple[float, int, Any], min(able))
-    # The prior variance of the linear part is four times what it explains, over the rest of y
+    # Weight of the linear kernel: four times the variance it explains over the unexplained one
     linear = [c for c in tuning.compared if c.name == LINEAR and c.error < 2 * least]
     lines = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
     if lines:  # Lengthscales are those of residuals of a linear regression
@@ -235,7 +235,7 @@ def judge_among_near_rows(
     others: Iterable[TunedKernel] = (),
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
-    """Choose among the kernel, ``rivals`` of its search and new ``others``; rescale the best."""
+    """Return the best of the kernel, ``rivals`` and ``others``, with its scale and solution."""
     places = near_rows(without_lines(tuning.kernel), rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
     here = rows.take(np.unique(places[:FIRST_PLACES, :64]))
@@ -260,9 +260,9 @@ def judge_among_near_rows(
         return (weight[which] * squares).ravel()
 
     def better(kernel: Kernel, best: NearTrial | None) -> NearTrial | None:
-        """Return a kernel with its errors; None unless lower by 0.5 % and one standard error.
+        """Return a trial; None unless its error is lower by 0.5 % and one standard error.
 
-        A kernel that is worse by half a standard error on the first places is not judged on others.
+        A kernel that is worse by half a standard error on the first places is not tried on others.
         """
         problem = KernelRows(kernel_matrix(kernel, here.X), here.y, here.w, centred)
         known = start if np.isfinite(start) else None
@@ -301,7 +301,7 @@ def judge_among_near_rows(
 
 
 def rivals_of(tuning: Tuning) -> list[Kernel]:
-    """Return at most two other kernels of least error, below 1.5 times that of the chosen."""
+    """Return the two best other kernels with errors below 1.5 times that of the chosen one."""
     compared, kernel = tuning.compared, tuning.kernel
     most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
     rivals = [c for c in compared if c.kernel != kernel and c.error < most]
@@ -311,7 +311,7 @@ def rivals_of(tuning: Tuning) -> list[Kernel]:
 def _mean_of_best(
     best: Kernel, errors: Mapping[Kernel, float], compared: Iterable[KernelComparison]
 ) -> KernelComparison | None:
-    """Return the mean of the best kernel and the next; None for more than three summands."""
+    """Return the mean of the two best kernels of at most three summands in all, if any."""
     few = lambda kernel: kernel != best and len([*kernel.summands, *best.summands]) <= 3
     pair = [best, *sorted(filter(few, errors), key=lambda kernel: errors[kernel])][:2]
     parts = [(len(k.summands), t) for k in pair for t in k.summands]
@@ -323,7 +323,7 @@ def _mean_of_best(
 
 
 def _tune_scale(best: NearTrial, better: Callable[..., NearTrial | None]) -> NearTrial:
-    """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
+    """Shorten, or else lengthen, all lengthscales while the error falls: up to 4 steps of √2."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):
         factor = 1.0

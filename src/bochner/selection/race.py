@@ -51,9 +51,9 @@ WORTH = 0.003
 #: kernels with similar evidence, the one with the smaller amplitude extrapolates less.
 AMPLITUDE = 1.5
 
-#: A linear kernel continues a trend where other kernels return to the mean. Its held-out error may
-#: be three standard errors above a kernel with less evidence: of 50 tables of 200 rows with a trend
-#: in two columns, four chose a kernel with an error above ten noise deviations outside the data.
+#: A linear kernel continues a trend where other kernels return to the mean. With more evidence
+#: its error may be three standard errors higher: otherwise, on 4 of 50 tables of 200 rows with a
+#: trend in two columns, the chosen kernel had errors above ten noise deviations outside the data.
 LINEAR = "linear"
 
 #: Slope ∂log(error)/∂log α at which the penalty of a candidate is accepted.
@@ -77,7 +77,7 @@ class Trial:
 
     @cached_property
     def evidence(self) -> float:
-        """Minus twice the log evidence, summed over targets, less a log prior; on demand."""
+        """Minus twice the log evidence of all targets and the log prior of the amplitude."""
         return self.of_evidence()
 
 
@@ -99,12 +99,12 @@ class Race:
     effort: Effort
     centred: bool = True  # Whether an intercept is fitted
     share: float | None = None  # A given penalty per row
-    serves: Callable[[Kernel], bool] = lambda _: True
+    serves: Callable[[Kernel], bool] = lambda _: True  # Whether the features support a kernel
     of_classes: bool = False
 
     @staticmethod
     def of(sample: RowSample, seed: int, effort: Effort, **options: Any) -> "Race | None":
-        """Split off held-out rows; None if the targets or rows for tuning are constant."""
+        """Hold out a quarter of the rows; None if the rows for tuning do not vary, in X or y."""
         sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
         train, test = split_rows(sample, seed)
         varies = targets_that_vary(train.lowest(effort.rows))
@@ -184,7 +184,7 @@ class Race:
         return [first, *self._judge_all(self._rougher(first.base), rung), *rough]
 
     def _rough(self, best: Trial, able: list[Trial]) -> list[Trial]:
-        """Return the best exponential kernel if near the least: its lengthscales need many rows."""
+        """Return the best exponential kernel if its error is near the least: it needs many rows."""
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
@@ -362,7 +362,7 @@ class Race:
         shares[shares < 1e-3 * shares.sum()] = 0.0
         curves = np.flatnonzero((shares > 0) & ~two)
         curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:16]])
-        lines = np.flatnonzero((shares > 0) & two)  # In one term
+        lines = np.flatnonzero((shares > 0) & two)  # In one linear term
         total = float(shares[curves].sum() + shares[lines].sum())
         terms: list[Kernel] = [
             significant(float(shares[j]) / total)
@@ -452,7 +452,7 @@ class Race:
         return reduction(one, other, WORTH, chance)
 
     def _preference(self, judged: Trial) -> float:
-        """Return half of AIC (Akaike 1974), least for the candidate preferred in a tie."""
+        """Return half of AIC (Akaike 1974), for classes its first term; least is preferred."""
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 

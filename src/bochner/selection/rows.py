@@ -16,7 +16,7 @@ from bochner.kernels.kernel import Kernel
 
 Scale = float | tuple[float, ...]
 
-CELLS = 1 << 20  # Cells that are processed together
+CELLS = 1 << 20  # Cells per batch
 PAIRS = 20_000  # Pairs of rows of a median distance
 
 
@@ -191,7 +191,7 @@ def _sparse_frequencies(d: int) -> Float[Array, "d m"]:
 def _explained_shares(
     X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], W: Float[Array, "d m"]
 ) -> Float[Array, " m"]:
-    """Return the largest share of a target's variance that each cosine and sine explain."""
+    """Return the share of variance that cosine and sine of each frequency explain, over targets."""
     mean, w = X.T @ w / w.sum(), w / w.sum()
     y = y - w @ y
     y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))

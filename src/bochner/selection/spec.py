@@ -75,7 +75,7 @@ class Effort:
     """Numbers of rows, candidates and rounds in the choice of a kernel."""
 
     rows: int  # Rows for tuning and comparing candidates; the best take twice as many
-    finalists: int  # Number of the best candidates
+    finalists: int  # Number of the best candidates that are compared again
     rounds: int  # Rounds of learning a metric
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)
 
