@@ -369,12 +369,12 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     return Calibration(end.x, float(end.fun))
 
 
-def log_loss_of_signs(
+def calibrate_signs(
     f: Float[Array, "n t"], y: Float[Array, "n t"], w: Float[Array, " n"]
-) -> float:
-    """Return the calibrated log loss of held-out decision values; y is ±1 per class."""
+) -> Calibration:
+    """Return the calibration of held-out decision values, where finite; y is ±1 per class."""
     finite = np.isfinite(f).all(axis=1)
-    return calibrate(f[finite], decide(y[finite]), w[finite]).log_loss
+    return calibrate(f[finite], decide(y[finite]), w[finite])
 
 
 def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:

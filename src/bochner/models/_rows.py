@@ -18,7 +18,6 @@ from bochner.data.sources import Block
 from bochner.features.composed import DerivedMap
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap, Rounded
-from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel, Transformed
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.problem import FeatureBlock
@@ -116,11 +115,6 @@ class Features:
         return 0 < self._room >= rows * self._row_bytes
 
 
-def transform_rows(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
-    """Return the kernel inside a Monotone and the transformed rows; others unchanged."""
-    return (kernel.kernel, kernel.inputs(X)) if isinstance(kernel, Monotone) else (kernel, X)
-
-
 @dataclass(frozen=True, eq=False)
 class KernelSum:
     """f(x) = Σ_i c_i k(x, x_i) + b, the predictions of a fit with the exact kernel."""
@@ -133,14 +127,14 @@ class KernelSum:
     @cached_property
     def transformed_rows(self) -> tuple[Kernel, Any]:
         """The inner kernel and the transformed rows, computed once for all tiles."""
-        return transform_rows(self.kernel, self.X)
+        return self.kernel.unwrap(self.X)
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
         """Return f at rows, tile by tile; for symbolic rows (ONNX) in one call."""
         if is_symbolic(X):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept
-        (kernel, S), X = self.transformed_rows, transform_rows(self.kernel, numpy_rows(X))[1]
+        (kernel, S), X = self.transformed_rows, self.kernel.unwrap(numpy_rows(X))[1]
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
         for here in slices(len(self.coef), TILE):
             total += kernel(X, S[here]) @ self.coef[here]

@@ -14,7 +14,7 @@ from bochner import models
 from bochner._core.arrays import array_namespace, numpy_rows, squared_norms, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float, Int
+from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS, block_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -26,7 +26,7 @@ from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
-from bochner.models._rows import KernelSum, no_landmarks, transform_rows
+from bochner.models._rows import KernelSum, no_landmarks
 from bochner.models.representations.features import FeatureRows, sum_again, sum_features
 from bochner.models.representations.representation import (
     Lacking,
@@ -127,47 +127,31 @@ def search_of(
 Values = Callable[[Array], Float[Array, "b t n"]]
 
 
-@dataclass(frozen=True, eq=False)
-class KeptRows:
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptRows(RowSample):
     """All rows of positive weight, and the number of rows read."""
 
-    X: Float[Array, "n d"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest
     rows: int
     target_shape: tuple[int, ...]
     unit: float = 1.0  # Of weight, in which leave-one-out errors are of rows of at most one
 
     @staticmethod
-    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
+    def read(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
         """Read all blocks into memory; ``start`` is the number of rows read before."""
         shape, rows = require_targets(who, blocks.target_shape), gather(blocks, seed, start)
         require_squares(who, rows.y, rows.w)
         return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
 
-    def __len__(self) -> int:
-        return len(self.w)
-
-    @property
-    def every(self) -> RowSample:
-        """All rows, as a sample."""
-        return RowSample(self.X, self.y, self.w, self.priority)
-
     @property
     def sample(self) -> RowSample:
         """Random sample of the rows."""
-        return self.every.lowest(kept_rows(self.X.shape[1]))
+        return self.lowest(kept_rows(self.X.shape[1]))
 
     def without_copies(self, spec: GaussianProcessSpec) -> "KeptRows":
         """Return the rows with copies merged, unless the noise is given."""
-        rows, unit = without_copies(spec, self.every)
-        return replace(self, **vars(replace(rows, w=rows.w * unit)), unit=unit)
-
-    @property
-    def order(self) -> Int[Array, " n"]:
-        """Numbers of the rows in random order."""
-        return self.every.order
+        rows, unit = without_copies(spec, self)
+        w, priority = rows.w * unit, rows.priority
+        return replace(self, X=rows.X, y=rows.y, w=w, priority=priority, unit=unit)
 
     def merge(self, other: "KeptRows") -> "KeptRows":
         X, y, w = join([self, other])
@@ -297,14 +281,14 @@ class ExactProcess(ProcessLaw):
                 f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
                 f'{n:,}. Use features, method="auto", or NearestNeighbours().'
             )
-        rows = KeptRows.of(who, blocks, spec.features.seed)
-        rows = replace(rows, **vars(rows.every.take(rows.order)))  # In random order
+        rows = KeptRows.read(who, blocks, spec.features.seed)
+        rows = replace(rows, **vars(rows.take(rows.order)))  # In random order
         rows = rows.without_copies(spec)
         features, share = spec.features, None  # A given penalty per unit of weight
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        centred, every = spec.fit_intercept, replace(rows.every, w=rows.w / rows.unit)
+        centred, every = spec.fit_intercept, replace(rows, w=rows.w / rows.unit)
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
         tuning, curves = choose_for_matrix(features, every, share, centred, **options)
         tuning = with_seasons(features, tuning, curves, every, centred)
@@ -354,7 +338,7 @@ class ExactProcess(ProcessLaw):
     def at(self, X: Array) -> Float[Array, "b n"]:
         """Return the values that determine f(x), for :meth:`between`: k(x, x_i)."""
         kernel, rows = self.means.transformed_rows
-        K = kernel(transform_rows(self.chosen.kernel, numpy_rows(X))[1], rows)
+        K = kernel(self.chosen.kernel.unwrap(numpy_rows(X))[1], rows)
         return np.asarray(to_numpy(K), np.float64)
 
     def between(

@@ -319,7 +319,7 @@ class NeighbourProcess(ProcessLaw):
 
 def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
     """Read all blocks, after ``start`` rows."""
-    rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
+    rows = KeptRows.read(spec.features.who, blocks, spec.features.seed, start)
     return replace(rows, X=as_rows(rows.X)).without_copies(spec)
 
 

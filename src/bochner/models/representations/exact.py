@@ -31,7 +31,7 @@ from bochner.kernels.distances import overflow
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.stationary import Compilable
-from bochner.models._labels import Calibration, calibrate, decide, log_loss_of_signs
+from bochner.models._labels import Calibration, calibrate_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.features import sum_features
@@ -123,20 +123,15 @@ class MatrixRows(Representation):
         return self, _by_gradients(spec, self.chosen, rows, Blocks.from_arrays(self.X, y, w))
 
     def calibration(self, solution: Solution) -> Calibration | None:
-        if self.y is None:
-            return None
-        return _calibrate(solution, self.y, self.w)
+        return None if self.y is None else _calibrate(solution, self.y, self.w)
 
 
 def _calibrate(solution: Solution, y: Array, w: Array) -> Calibration | None:
     """Return the calibration of class probabilities by leave-one-out values of the rows."""
-    slack = solution.slack
-    if slack is None:
+    if solution.slack is None:
         return None
-    finite = np.flatnonzero(np.isfinite(slack).all(axis=1))
-    residual = solution.alpha * solution.coef[finite] / w[finite, None]
-    errors = left_out_errors(residual, slack[finite])
-    return calibrate(y[finite] - errors, decide(y[finite]), w[finite])
+    residual = solution.alpha * solution.coef / w[:, None]
+    return calibrate_signs(y - left_out_errors(residual, solution.slack), y, w)
 
 
 def exact_rows(
@@ -179,12 +174,13 @@ def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> So
     """Solve with the kernel matrix of rows in random order; ``share`` is a starting penalty/Σw."""
     start = share * float(rows.w[:PENALTY_ROWS].sum())
     K = matrix_of(kernel, rows.X, spec.fit_intercept)
+    log_loss = lambda *of_rows: calibrate_signs(*of_rows).log_loss
     solution = solve_kernel(
         KernelRows(K, rows.y, rows.w, spec.fit_intercept),
         spec.alpha,
         per_target=spec.per_target,
         start=start if np.isfinite(start) else None,
-        lost=log_loss_of_signs if spec.features.of_classes else None,
+        lost=log_loss if spec.features.of_classes else None,
     )
     if not (isinstance(K, KernelTerms) and any(term.loop is None for _, term in K.terms)):
         return solution

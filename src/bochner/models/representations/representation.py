@@ -26,7 +26,7 @@ from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.kernels.algebra import Mahalanobis, kernel_matrix
 from bochner.kernels.kernel import Algebra, Columns, Kernel
 from bochner.models._base import KernelEstimator
-from bochner.models._labels import Calibration, calibrate, decide
+from bochner.models._labels import Calibration, calibrate_signs
 from bochner.models._rows import KernelSum, row_marks
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Choices, FeatureSpec, Function
@@ -148,7 +148,7 @@ class Representation(Lacking, ABC):
         rows = self.left_out(solution)
         if rows is None:
             return None
-        return calibrate(rows.predicted, decide(rows.predicted + rows.errors), rows.w)
+        return calibrate_signs(rows.predicted, rows.predicted + rows.errors, rows.w)
 
     def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
         """Return the certificate on the sample or other rows, with alpha scaled to their number."""
@@ -429,15 +429,10 @@ class AddsRows(KernelEstimator):
 
     precision: Any
 
-    @abstractmethod
-    def _rows_with(self, name: str, who: str = "") -> Any:
-        """Return the representation of the fit; raise an error if it lacks ``name``."""
-
-    @abstractmethod
-    def _fit(
-        self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
-    ) -> Any:
-        """Return the fit. ``precision`` of all sums; None: chosen, with a second pass if needed."""
+    _rows_with: Any  # (name, who): the representation of the fit; an error if it lacks ``name``
+    # (blocks, inputs, where, precision): the fit. ``precision`` is that of all sums; None: chosen,
+    # with a second pass if needed
+    _fit: Any
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
         precision = "float32" if self.precision == "float32" else "float64"
