@@ -6,7 +6,7 @@ of near rows, each with a kernel matrix, and coupled through landmarks
 (:mod:`bochner.solvers.ridge.groups`) in O(n) time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -413,38 +413,23 @@ class LeafRows(Representation):
     block_rows = 4096
 
     def values(self, solution: Any) -> Function:
-        of_leaves = partial(self._of_leaves, solution)
-        return Function(partial(of_leaves, True), partial(of_leaves, False))
+        leaves = [self.machine(leaf, solution) for leaf in range(self.tree.n_leaves)]
+        both = KernelSum.__call__, KernelSum.slopes
+        return Function(*(partial(self._by_leaf, leaves, of) for of in both))
 
-    def _of_leaves(self, solution: Any, values: bool, X: Array) -> Array:
+    def _by_leaf(self, leaves: list[KernelSum], of: Callable[..., Array], X: Array) -> Array:
         """Return values, or gradients, at rows X by the kernel sum of the leaf of each row."""
         X = as_rows(X)
-        kernel, seen = self.chosen.kernel.unwrap(X)
-        leaf, parts = self.tree.leaves(kernel, seen), []
-        for number in np.unique(leaf):
-            here = leaf == number
-            if values:  # transformed rows of the fit are cached
-                parts.append(self._sum(number, solution, kernel, self._inputs[number])(seen[here]))
-            else:
-                parts.append(self.machine(number, solution).slopes(X[here]))
+        leaf = self.tree.leaves(*self.chosen.kernel.unwrap(X))
+        parts = [of(leaves[k], X[leaf == k]) for k in np.unique(leaf)]
         return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
-
-    @cached_property
-    def _inputs(self) -> list[Float[Array, "m d"]]:
-        """Landmarks and rows of each leaf, transformed by the kernel."""
-        phi, kernel = cast("NystromMap", self.chosen.map), self.chosen.kernel
-        every = (np.concatenate([phi.landmarks, self.X[i]]) for i in self._rows_of)
-        return [kernel.unwrap(X)[1] for X in every]
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of a leaf, over the landmarks and the rows of the leaf."""
-        phi = cast("NystromMap", self.chosen.map)
-        X = np.concatenate([phi.landmarks, self.X[self._rows_of[leaf]]])
-        return self._sum(leaf, solution, self.chosen.kernel, X)
-
-    def _sum(self, leaf: int, solution: Any, kernel: Kernel, X: Float[Array, "m d"]) -> KernelSum:
-        coef = np.concatenate([self.across[leaf], solution.coef[self._rows_of[leaf]]])
-        return KernelSum(kernel, X, coef, solution.intercept)
+        phi, here = cast("NystromMap", self.chosen.map), self._rows_of[leaf]
+        X = np.concatenate([phi.landmarks, self.X[here]])
+        coef = np.concatenate([self.across[leaf], solution.coef[here]])
+        return KernelSum(self.chosen.kernel, X, coef, solution.intercept)
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:

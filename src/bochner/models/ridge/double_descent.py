@@ -206,8 +206,18 @@ def double_descent(
     curves = []
     for width in D:
         phi = draw_map(method, kernel, Request(X.shape[1], int(width), seed, X=X))
-        curves.append(_errors(phi(X), Y, phi(X_test), Y_test, alphas))
-    train, test, norm, *wrong = np.array(curves).T
+        Z, Z_test = phi(X), phi(X_test)
+        U, s, Vt = svd(Z, full_matrices=False, check_finite=False)
+        projected = U.T @ Y
+        floor = max(Z.shape) * np.finfo(np.float64).eps * s[0]
+        for a in alphas:
+            inverse = np.divide(s, s**2 + a, out=np.zeros_like(s), where=(s > floor) | (a > 0))
+            coef = inverse[:, None] * projected
+            pairs = (U @ (s[:, None] * coef), Y), (Z_test @ (Vt.T @ coef), Y_test)
+            squared = [np.mean(((f - T) ** 2).sum(axis=1)) for f, T in pairs]
+            wrong = [np.mean(f.argmax(axis=1) != T.argmax(axis=1)) for f, T in pairs]
+            curves.append([*squared, np.linalg.norm(coef), *wrong])
+    train, test, norm, *wrong = np.array(curves).reshape(len(D), len(alphas), -1).T
     return DoubleDescent(
         kernel, method, n, D, alphas, train, test, norm, *(wrong if labels else ())
     )
@@ -236,25 +246,3 @@ def _check(X: Any, y: Any) -> tuple[Float[Array, "n d"], Float[Array, "n t"]]:
     block = next(iter(Blocks.from_arrays(X, y, block_rows=max(1, len(y)))))
     X, y = (to_numpy(a).astype(np.float64, copy=False) for a in (block.X, block.y))
     return X, y.reshape(len(y), -1)
-
-
-def _errors(
-    Z: Float[Array, "n D"],
-    Y: Float[Array, "n t"],
-    Z_test: Float[Array, "m D"],
-    Y_test: Float[Array, "m t"],
-    alphas: Float[Array, " a"],
-) -> Float[Array, "a 5"]:
-    """Return training error, test error, ‖β‖ and both error rates, for each penalty."""
-    U, s, Vt = svd(Z, full_matrices=False, check_finite=False)
-    projected = U.T @ Y
-    floor = max(Z.shape) * np.finfo(np.float64).eps * s[0]
-    rows = []
-    for alpha in alphas:
-        inverse = np.divide(s, s**2 + alpha, out=np.zeros_like(s), where=(s > floor) | (alpha > 0))
-        coef = inverse[:, None] * projected
-        pairs = (U @ (s[:, None] * coef), Y), (Z_test @ (Vt.T @ coef), Y_test)
-        squared = [np.mean(((f - T) ** 2).sum(axis=1)) for f, T in pairs]
-        wrong = [np.mean(f.argmax(axis=1) != T.argmax(axis=1)) for f, T in pairs]
-        rows.append([*squared, np.linalg.norm(coef), *wrong])
-    return np.array(rows)
