@@ -127,31 +127,42 @@ def search_of(
 Values = Callable[[Array], Float[Array, "b t n"]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class KeptRows(RowSample):
+@dataclass(frozen=True, eq=False)
+class KeptRows:
     """All rows of positive weight, and the number of rows read."""
 
+    X: Float[Array, "n d"]
+    y: Float[Array, "n t"]
+    w: Float[Array, " n"]
+    priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest
     rows: int
     target_shape: tuple[int, ...]
     unit: float = 1.0  # Of weight, in which leave-one-out errors are of rows of at most one
 
     @staticmethod
-    def read(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
+    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
         """Read all blocks into memory; ``start`` is the number of rows read before."""
         shape, rows = require_targets(who, blocks.target_shape), gather(blocks, seed, start)
         require_squares(who, rows.y, rows.w)
         return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
 
+    def __len__(self) -> int:
+        return len(self.w)
+
+    @property
+    def every(self) -> RowSample:
+        """All rows, as a sample."""
+        return RowSample(self.X, self.y, self.w, self.priority)
+
     @property
     def sample(self) -> RowSample:
         """Random sample of the rows."""
-        return self.lowest(kept_rows(self.X.shape[1]))
+        return self.every.lowest(kept_rows(self.X.shape[1]))
 
     def without_copies(self, spec: GaussianProcessSpec) -> "KeptRows":
         """Return the rows with copies merged, unless the noise is given."""
-        rows, unit = without_copies(spec, self)
-        w, priority = rows.w * unit, rows.priority
-        return replace(self, X=rows.X, y=rows.y, w=w, priority=priority, unit=unit)
+        rows, unit = without_copies(spec, self.every)
+        return replace(self, **vars(replace(rows, w=rows.w * unit)), unit=unit)
 
     def merge(self, other: "KeptRows") -> "KeptRows":
         X, y, w = join([self, other])
@@ -281,14 +292,14 @@ class ExactProcess(ProcessLaw):
                 f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
                 f'{n:,}. Use features, method="auto", or NearestNeighbours().'
             )
-        rows = KeptRows.read(who, blocks, spec.features.seed)
-        rows = replace(rows, **vars(rows.take(rows.order)))  # In random order
+        rows = KeptRows.of(who, blocks, spec.features.seed)
+        rows = replace(rows, **vars(rows.every.take(rows.every.order)))  # In random order
         rows = rows.without_copies(spec)
         features, share = spec.features, None  # A given penalty per unit of weight
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        centred, every = spec.fit_intercept, replace(rows, w=rows.w / rows.unit)
+        centred, every = spec.fit_intercept, replace(rows.every, w=rows.w / rows.unit)
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
         tuning, curves = choose_for_matrix(features, every, share, centred, **options)
         tuning = with_seasons(features, tuning, curves, every, centred)

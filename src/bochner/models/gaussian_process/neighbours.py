@@ -202,13 +202,13 @@ class NeighbourProcess(ProcessLaw):
         return rows.y[index] - mean, deviation
 
     def scores(self) -> Both:
-        order = self.representation.order
+        order = self.representation.every.order
         unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
         return self.left_out(unseen[:4096])
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
-        order = self.representation.order[:LOO_ROWS]
+        order = self.representation.every.order[:LOO_ROWS]
         errors, deviation = self.left_out(order)
         return log_density(errors, deviation**2, self.representation.w[order])
 
@@ -319,7 +319,7 @@ class NeighbourProcess(ProcessLaw):
 
 def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
     """Read all blocks, after ``start`` rows."""
-    rows = KeptRows.read(spec.features.who, blocks, spec.features.seed, start)
+    rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
     return replace(rows, X=as_rows(rows.X)).without_copies(spec)
 
 
@@ -334,7 +334,7 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
     unknown = Evidence(nothing, nothing, nothing, nothing, outcome)
     start = NeighbourProcess(spec, chosen, rows, unknown)
     # With many neighbours a row takes longer: fewer rows are used, at least 64.
-    judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
+    judges = rows.every.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
     near, w = start.near_without(judges), rows.w[judges]
     asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     scales = asked and "lengthscale" in kernel.get_params(deep=False)
@@ -410,7 +410,7 @@ def by_features_or_neighbours(
     if not many or d > 4 or features.learns_metric or not kernels:
         return law
     rows = rows_of(spec, blocks)
-    judges = rows.order[JUDGED : JUDGED + LEFT_OUT]
+    judges = rows.every.order[JUDGED : JUDGED + LEFT_OUT]
     scale = rows.y[judges].std(axis=0)
     if len(judges) == 0 or not np.all(scale > 0):
         return law
