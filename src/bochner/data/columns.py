@@ -55,10 +55,7 @@ class CellSums:
         return finite if len(finite) else np.array([self.least[j]])
 
     def means(self, j: int, without: int | None = None) -> Float[Array, "l t"]:
-        """Return shrunken mean targets: a row per level, for missing cells, and for all rows.
-
-        Rows of the fold ``without`` are left out.
-        """
+        """Return shrunken mean targets by level, of missing cells and all rows, without a fold."""
         included = [k for k in range(FOLDS) if k != without]
         sums = self.sums[j][included, :, 1:].sum(axis=0)
         ends = 1, 1 + sums.shape[1] // 2
