@@ -49,8 +49,7 @@ class Budget:
 
     def allows(self, fit: FitForecast) -> bool:
         """Whether the fit takes no more than the budget."""
-        in_time = self.seconds is None or fit.seconds <= self.seconds
-        return in_time and fit.bytes <= self.room
+        return (self.seconds is None or fit.seconds <= self.seconds) and fit.bytes <= self.room
 
     def __str__(self) -> str:
         seconds = "any time" if self.seconds is None else f"{self.seconds:g} s"
@@ -320,9 +319,8 @@ def plan(
     sample = draw_rows(blocks, seed)
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
-    like = next(iter(blocks)).X
     spec = KernelRidge(start, effort=effort, random_state=seed)._spec()
-    most, facts = most_at_once(spec), (like, n, seconds * n / rows, seed)
+    most, facts = most_at_once(spec), (next(iter(blocks)).X, n, seconds * n / rows, seed)
     local = start == "auto" and options is None and n > most and n * d <= MOST_CELLS
     if isinstance(start, str):
         start = _chosen_kernel(spec, sample, blocks, n, local)

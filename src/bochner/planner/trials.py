@@ -110,8 +110,7 @@ class Task:
     @property
     def widest(self) -> int:
         """Largest width of a trial: the power of two nearest to half of its rows, at most 512."""
-        half = len(self.sample) / 2
-        return int(min(WIDEST, max(16, 2 ** round(math.log2(half)))))
+        return int(min(WIDEST, max(16, 2 ** round(math.log2(len(self.sample) / 2)))))
 
     def map(self, method: Method, width: int) -> FeatureMap:
         X = self.sample.X
@@ -201,8 +200,7 @@ def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
     """Return nonnegative a and b, with an² + bn³ fitted to the seconds at two sizes n."""
     (m, t_m), (n, t_n) = sorted(seconds.items())
-    slope = (t_n / n**2 - t_m / m**2) / (n - m)
-    b = min(max(slope, 0.0), t_n / n**3)
+    b = min(max((t_n / n**2 - t_m / m**2) / (n - m), 0.0), t_n / n**3)
     return t_n / n**2 - b * n, b
 
 

@@ -65,16 +65,14 @@ def choose(
     if not spec.needs_rows and search is None:
         return draw_given(spec, blocks.n_columns), None
     rows = compared(draw_rows(blocks, spec.seed, n_classes, where))
-    n_rows = count_rows(blocks)
     share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
-    return choose_from(spec, rows, n_rows, share, search, by_targets), rows
+    return choose_from(spec, rows, count_rows(blocks), share, search, by_targets), rows
 
 
 def draw_given(spec: FeatureSpec, n_columns: int) -> Choices:
     """Return the given kernel with its map, drawn by a given method that needs no rows."""
     kernel: Any = spec.kernel
-    phi = draw_map(spec.method, kernel, Request(n_columns, spec.width, spec.seed))  # type: ignore[arg-type]
-    choice = Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
+    choice = choose_map(spec, kernel, n_columns, None, None, None, False)
     return Choices(spec.seed, Tuning(kernel), choice)
 
 
@@ -89,8 +87,7 @@ def choose_from(
     """Return the choice of :func:`choose` from a sample of n_rows rows; ``share`` is alpha/Σw."""
     require_squares(spec.who, rows.y, rows.w)
     curves, rows = fit_curves(rows, spec.seed, spec.bends and search is None)
-    if curves is not None:
-        spec = replace(spec, modes=False)  # Fourier modes require the original columns
+    spec = replace(spec, modes=spec.modes and curves is None)  # modes need the original columns
     tuning = search_kernel(spec, rows, share, search)
     choice = choose_map(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
     chosen = Choices(spec.seed, tuning, choice)
@@ -246,8 +243,7 @@ def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> T
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
         _require_support(spec.method, rows.X, seed)
-        start = at_median("matern32", rows, seed)[-1]
-        kernel = tune_lengthscales(start, rows).kernel
+        kernel = tune_lengthscales(at_median("matern32", rows, seed)[-1], rows).kernel
     elif isinstance(kernel, str):
         kernel = choose_lengthscale(kernel, rows, seed, share).kernel
     return learn_metric(kernel, rows, seed)
@@ -322,8 +318,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     tried = []
     for name in _SHAPES:
         curves = _candidate(name, columns)
-        moved = replace(judged, X=curves.inputs(judged.X))
-        bent = _error_near_median(moved, seed)
+        bent = _error_near_median(replace(judged, X=curves.inputs(judged.X)), seed)
         tried.append((bent(which, step), curves, bent))
     least, best, bent = min(tried, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
@@ -384,8 +379,8 @@ def _with_quantiles(
 
 def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Curves:
     """Return curves of one shape at the quantiles of each column, scaled to its deviation."""
-    kept, points, values = [], [], []
-    for j, x, quantiles, deviation in columns:
+    points, values = [], []
+    for _, x, quantiles, deviation in columns:
         # Even points keep curves smooth where rows are few
         even = np.linspace(quantiles[0], quantiles[-1], POINTS * (name != "quantiles"))
         at = np.unique(np.concatenate([quantiles, even]))
@@ -393,10 +388,9 @@ def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Cur
         spread = _deviation(np.interp(x, at, curve))
         factor = deviation / spread if spread > 0 else 1.0
         scaled = np.array([float(f"{v:.6g}") for v in curve * factor])
-        kept.append(j)
         points.append(tuple(at.tolist()))
         values.append(tuple(np.maximum.accumulate(scaled).tolist()))
-    return Curves(name, tuple(kept), tuple(points), tuple(values))
+    return Curves(name, tuple(j for j, *_ in columns), tuple(points), tuple(values))
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
@@ -426,8 +420,7 @@ def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " 
     """Replace each number by its normal score, the normal quantile of its rank."""
     ordered = np.sort(x)
     rank = (np.searchsorted(ordered, at, "left") + np.searchsorted(ordered, at, "right")) / 2
-    share = np.clip(rank / len(x), 0.5 / len(x), 1 - 0.5 / len(x))
-    return np.asarray(ndtri(share))
+    return np.asarray(ndtri(np.clip(rank / len(x), 0.5 / len(x), 1 - 0.5 / len(x))))
 
 
 def _clip(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:

@@ -95,9 +95,7 @@ class FeatureSpec:
     @property
     def width_to_search(self) -> int:
         """Number of features with which kernels are compared."""
-        if isinstance(self.width, float) or self.width > WIDE:
-            return SEARCHED
-        return self.width
+        return SEARCHED if isinstance(self.width, float) or self.width > WIDE else self.width
 
     @property
     def is_open(self) -> bool:

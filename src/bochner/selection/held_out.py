@@ -43,10 +43,9 @@ def reduction(one: Any, other: Any, worth: float, chance: float) -> tuple[float,
 def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
     """Return the rows to tune on and the held-out rows; equal rows stay together."""
     X, n = rows.X, len(rows)
+    group = np.arange(n)
     if X.shape[0] * X.shape[1] <= MOST_CELLS:
         group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
-    else:
-        group = np.arange(n)
     size = min(2048, max(1, int(0.25 * n)))
     place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
     out = np.argsort(place, kind="stable")[:size]
@@ -56,8 +55,7 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
 
 def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
     """Return which targets vary; all False for too few rows, or if all rows of X are equal."""
-    few = len(rows) < FEWEST
-    if few or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
+    if len(rows) < FEWEST or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
         return np.zeros(rows.y.shape[1], bool)
     return np.ptp(rows.y, axis=0) > 0
 
@@ -79,8 +77,7 @@ def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
         return table[first_least(table.sum(axis=1))]
     errors = np.empty(table.shape[1])
     for k in range(FOLDS):
-        best = first_least(table[:, fold != k].sum(axis=1))
-        errors[fold == k] = table[best, fold == k]
+        errors[fold == k] = table[first_least(table[:, fold != k].sum(axis=1)), fold == k]
     return errors
 
 

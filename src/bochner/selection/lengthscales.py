@@ -339,11 +339,9 @@ class MatrixSearch:
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
         # A descent of one factor may end where a function of one column looks like noise
-        of, points = OnProcess(start, self._few_rows, self.criterion, 1), []
-        for factor in np.log(factors):
-            tried = [descend(of, np.array([factor, share]), 1) for share in of.rows.shares]
-            points.append(least(tried))
-        return points
+        of = OnProcess(start, self._few_rows, self.criterion, 1)
+        tried = lambda log: [descend(of, np.array([log, share]), 1) for share in of.rows.shares]
+        return [least(tried(log)) for log in np.log(factors)]
 
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
         """Return the best of one lengthscale per column, from ``points`` and screened columns."""
@@ -435,8 +433,7 @@ class OnProcess(Objective):
         if self.criterion is not EVIDENCE:
             return 0.0
         deviation = self.rows.y.std(axis=0)
-        units = np.round(np.log2(deviation[deviation > 0]))
-        return float(np.log(2) * units.sum())
+        return float(np.log(2) * np.round(np.log2(deviation[deviation > 0])).sum())
 
     @cached_property
     def centres(self) -> Float[Array, " p"]:
@@ -455,18 +452,14 @@ class OnProcess(Objective):
     def kernel(self, at: Array) -> Any:
         scales = self.start.lengthscale * np.exp(at[:-1])
         one = self.width == 1 and not isinstance(self.start.lengthscale, tuple)
-        lengths = float(scales[0]) if one else tuple(scales.tolist())
-        return self.start.replace(lengthscale=lengths)
+        return self.start.replace(lengthscale=float(scales[0]) if one else tuple(scales.tolist()))
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         if self.blocks:
-            each = (of.at_penalty(at, alpha) for of in self.blocks)
-            values, slopes = zip(*each, strict=True)
+            values, slopes = zip(*(of.at_penalty(at, alpha) for of in self.blocks), strict=True)
             counts = [of.rows.count for of in self.blocks]
-            mean = np.average(slopes, axis=0, weights=counts)
-            return float(np.average(values, weights=counts)), mean
-        K, through = self._pairs(at)
-        rows = self.rows
+            return float(np.average(values, weights=counts)), np.average(slopes, 0, counts)
+        (K, through), rows = self._pairs(at), self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         return score.value, np.append(through(score), score.by_log_alpha)
@@ -478,8 +471,7 @@ class OnProcess(Objective):
             X, step = self.rows.X, np.append(np.full(len(at) - 1, STEP), 0.0)
             up, down = self.kernel(at + step).evaluate(X, X), self.kernel(at - step).evaluate(X, X)
             change = (up - down) / (2 * STEP)
-            K = self.kernel(at).evaluate(X, X)
-            return K, lambda by: float(np.vdot(by.by_kernel, change))
+            return self.kernel(at).evaluate(X, X), lambda by: float(np.vdot(by.by_kernel, change))
         if self.width == 1:
             s, factor = self._squared, float(np.exp(-2 * at[0]))
             K, slope = _in_bands(start, lambda *band: factor * s[band], self._room)

@@ -52,9 +52,8 @@ def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
 
 def most_modes(n_rows: int) -> int:
     """Return the largest number of modes that replaces features."""
-    if n_rows < 1 << 17:
-        return 2047  # with a Cholesky factor
-    return min(1 << 18, n_rows // 4)
+    # 2047 have a Cholesky factor
+    return 2047 if n_rows < 1 << 17 else min(1 << 18, n_rows // 4)
 
 
 def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[ModeMap, Method, str] | None:
@@ -63,8 +62,7 @@ def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[ModeMap, M
         grid = grid_of(kernel, lower, upper, tolerance)
         if grid.n_modes <= most:
             many = f"{grid.n_modes:,} Fourier modes"
-            phi = equispaced_map(kernel, lower, upper, tolerance)
-            return phi, FourierGrid(tolerance), many
+            return equispaced_map(kernel, lower, upper, tolerance), FourierGrid(tolerance), many
     return None
 
 

@@ -177,19 +177,17 @@ def tune_among_near_rows(
         slopes = np.linalg.lstsq(root * terms, root * few.y)[0][1:]
         rows = replace(rows, y=rows.y - rows.X @ slopes)
     before = f"{LINEAR} + " * len(lines)
-    near = map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
     blocks = tuple(
         ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
-        for each in near
+        for each in map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
         if np.any(varies := np.ptp(each.y, axis=0) > 0)
     )
     if not blocks:
         return
     process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     d = process_rows.X.shape[1]
-    scales = cap_scales(start, process_rows).lengthscale
     at = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
-    first = Exponential(scales)
+    first = Exponential(cap_scales(start, process_rows).lengthscale)
     each = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
     end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
     kernel, name = end.rounded, "Exponential, one per column, among near rows"

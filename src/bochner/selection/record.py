@@ -160,8 +160,7 @@ class Tuning(HtmlResult):
     def lines(self) -> list[tuple[str, ...]]:
         """Return the header and one line of cells per candidate; ">" marks the chosen one."""
         ranked = self.ranked
-        label = ranked[0].label
-        head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows", "seconds")
+        head = ("", "rank", "kernel", "terms", "lengthscales", ranked[0].label, "rows", "seconds")
         cells = [
             (
                 ">" * (c is self.chosen),
@@ -179,10 +178,9 @@ class Tuning(HtmlResult):
 
     def facts(self) -> list[dict[str, Any]]:
         """Return the ranked candidates as dicts."""
-        names = ("error", "measure", "rows", "seconds")
         return [
             {"rank": i, "kernel": repr(c.kernel), "tuned": c.name or f"{c.tuned} numbers"}
-            | {name: getattr(c, name) for name in names}
+            | {name: getattr(c, name) for name in ("error", "measure", "rows", "seconds")}
             | {"chosen": c is self.chosen}
             for i, c in enumerate(self.ranked, start=1)
         ]

@@ -21,7 +21,6 @@ from bochner.selection.rows import Scale
 
 Family = Callable[[Scale], Kernel]
 
-
 #: Kernels by name. "auto" is Gaussian if there is no choice among families.
 NAMED: dict[str, Family] = {
     "auto": Gaussian,
@@ -61,7 +60,6 @@ def accepts_sparse(kernel: Kernel | str) -> bool:
 UNASKED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence
 WIDTH = 1024  # Default number of features
 SEARCHED = 512  # Number of features for tuning if the number itself is to be chosen
-
 
 #: Penalty per row, as a share of k(x, x), at which features are judged without a target.
 WITHOUT_TARGET = 1e-3

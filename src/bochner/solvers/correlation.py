@@ -64,8 +64,7 @@ class Sides:
     def directions(self, count: int, alpha: float) -> Directions:
         """Return at most ``count`` pairs of largest correlation; scores have variance 1."""
         left, right = self._root(self.x, alpha), self._root(self.y, alpha)
-        M = left[:, None] * self.cross * right
-        u, values, v = _leading(M, count)
+        u, values, v = _leading(left[:, None] * self.cross * right, count)
         a, b = self.U @ (left[:, None] * u), self.V @ (right[:, None] * v)
         largest = np.argmax(np.abs(a), axis=0)
         signs = np.where(a[largest, np.arange(a.shape[1])] < 0, -1.0, 1.0)

@@ -183,8 +183,7 @@ class HarmonicGram(ModeGram):
         if not full and self.by_order and self.degree <= 400:
             blocks = []
             for m in range(self.degree + 1):
-                l = np.arange(m, self.degree + 1)
-                cosines = _cosines(m, l)
+                cosines = _cosines(m, np.arange(m, self.degree + 1))
                 blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
             factors = [factor_shifted(G, alpha) for G in self.order_blocks]
             return ModePreconditioner(self, alpha, blocks, factors)

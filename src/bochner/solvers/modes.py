@@ -189,8 +189,7 @@ def maximise_mode_evidence(
 ) -> tuple[Evidence, list[ModeState]]:
     """Return the maximum of the evidence of each target, near ``start``, and the states there."""
     parts = [problem.target(i) for i in range(len(problem.power))]
-    ends = [_best(part, noise, amplitude, start) for part in parts]
-    states, outcomes = zip(*ends, strict=True)
+    states, outcomes = zip(*[_best(part, noise, amplitude, start) for part in parts], strict=True)
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude
     a2 = np.array([float(amplitude_at(state.problem, state, *given)[0]) for state in states])
@@ -299,8 +298,7 @@ def square_sums(gram: ModeGram, paths: Array) -> Array:
 
 def modes_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
     """Return the Fourier coefficients, |k_a| ≤ extent_a, of real samples on a grid, k ascending."""
-    half = rfftn(samples) / samples.size
-    return full_of(unpad(half, extent)[None])[0]
+    return full_of(unpad(rfftn(samples) / samples.size, extent)[None])[0]
 
 
 def exact_block(gram: ModeGram, alpha: float) -> ModePreconditioner | None:

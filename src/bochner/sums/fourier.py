@@ -42,8 +42,7 @@ def nufft(
     columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
     # bounds of the relative error that finufft accepts
     eps = min(max(error, 1e-14), 1e-4)
-    sign = -1 if modes else 1
-    return transform(*columns, values, *modes, eps=eps, isign=sign).reshape(shape)
+    return transform(*columns, values, *modes, eps=eps, isign=-1 if modes else 1).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +105,7 @@ class BoxPlaces:
         """Return θ in float64, within ±π."""
         xp = array_namespace(X)
         X = xp.astype(X, xp.float64, copy=False)
-        theta = (X - adapt(self.centre, like=X)) * adapt(self.spacing, like=X)
-        return wrap(theta, self.turns)
+        return wrap((X - adapt(self.centre, like=X)) * adapt(self.spacing, like=X), self.turns)
 
     @property
     def rates(self) -> Float[Array, " d"]:

@@ -167,8 +167,7 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
             "Moments: only rows that are included can be subtracted; got "
             f"{b.rows} rows of weight {b.weight:g} and {a.rows} rows of weight {a.weight:g}."
         )
-    dz = b.feature_mean - a.feature_mean
-    dy = b.target_mean - a.target_mean
+    dz, dy = b.feature_mean - a.feature_mean, b.target_mean - a.target_mean
     share = sign * b.weight / weight
     factor = sign * a.weight * b.weight / weight
     return Moments(
@@ -413,8 +412,7 @@ class MomentsOf:
             kind = Accumulator if isinstance(Z, np.ndarray) else DeviceAccumulator
             total = kind(self.precision)
         y = np.zeros((Z.shape[0], 0)) if block.y is None else to_numpy(block.y)
-        w = None if block.w is None else to_numpy(block.w)
-        total.add(Z, y, w)
+        total.add(Z, y, None if block.w is None else to_numpy(block.w))
         return total
 
     def merge(self, a: Accumulator, b: Accumulator) -> Accumulator:

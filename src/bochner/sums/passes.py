@@ -224,10 +224,8 @@ class Summands:
     summands: tuple[Any, ...]
 
     def add(self, total: list[Any] | None, block: Block) -> list[Any]:
-        total = [None] * len(self.summands) if total is None else total
-        for k, summand in enumerate(self.summands):
-            total[k] = summand.add(total[k], block)
-        return total
+        sums = total or [None] * len(self.summands)
+        return [s.add(x, block) for s, x in zip(self.summands, sums, strict=True)]
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         return [s.merge(x, y) for s, x, y in zip(self.summands, a, b, strict=True)]
@@ -265,11 +263,8 @@ def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
     """Return the sum of weights; without weights the number of rows, usually without a pass."""
     if next(iter(blocks)).w is None:
         return count_rows(blocks)
-    return where.sum(SumOf(_weight_of), blocks) or 1.0
-
-
-def _weight_of(block: Block) -> float:
-    return float(to_numpy(block.w).sum())
+    weight = lambda block: float(to_numpy(block.w).sum())
+    return where.sum(SumOf(weight), blocks) or 1.0
 
 
 def nonempty(rows: RowSample | None) -> RowSample:
@@ -351,8 +346,7 @@ def gram_products(
     scale = np.abs(V).max(axis=0, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)  # scaled to one, as float32 may overflow
     scaled = np.asfortranarray(V / scale, dtype=precision)
-    through_mean = mean @ (V / scale)
-    sums, through = pass_of(SumOf(partial(_products, features, scaled, through_mean)))
+    sums, through = pass_of(SumOf(partial(_products, features, scaled, mean @ (V / scale))))
     return (sums.T - np.outer(mean, through)) * scale
 
 

@@ -39,6 +39,7 @@ from bochner.solvers.convex.problem import (
     Gradient,
     Problem,
     State,
+    System,
     raised_diagonal,
     solve,
 )
@@ -102,9 +103,7 @@ class KernelMatrix(DualRows):
         """Return the matrix of these rows."""
         return KernelMatrix(self.K[np.ix_(taken, taken)])
 
-    def system(
-        self, problem: Problem, curvature: Float[Array, "n t"]
-    ) -> Callable[[Gradient], State]:
+    def system(self, problem: Problem, curvature: Float[Array, "n t"]) -> System:
         """Return a function for steps by one factor, of the curvatures averaged over columns.
 
         The factor is over the rows of ``_curved_rows``; other rows have α δc = −r.
@@ -174,9 +173,7 @@ class RidgeRows(DualRows):
         size = float(np.sum(self.rows.chosen.kernel.diag(self.rows.X)))
         return np.maximum(h, 0.01 * problem.alpha / size)
 
-    def system(
-        self, problem: Problem, curvature: Float[Array, "n t"]
-    ) -> Callable[[Gradient], State]:
+    def system(self, problem: Problem, curvature: Float[Array, "n t"]) -> System:
         h = self.weights(problem, curvature)
 
         def step(gradient: Gradient) -> State:
@@ -271,8 +268,7 @@ def run_libsvm_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
         support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
         duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
         sign = -1.0 if len(present) == 2 else 1.0  # for two classes scikit-learn's sign is opposite
-        ends = combinations(range(len(present)), 2)
-        for (i, j), b in zip(ends, machine.intercept_, strict=True):
+        for (i, j), b in zip(combinations(range(len(present)), 2), machine.intercept_, strict=True):
             place = pairs[int(present[i]), int(present[j])]
             coef[support[i], place] = sign * duals[i][j - 1]
             coef[support[j], place] = sign * duals[j][i]
@@ -322,8 +318,7 @@ def _machine(problem: Problem, w: Float[Array, " n"], options: dict[str, Any]) -
     from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
 
     if isinstance(problem.loss, BelowZero):
-        nu = min(1.0, problem.drift / float(w.sum()))
-        return svm.OneClassSVM(nu=nu, **options)
+        return svm.OneClassSVM(nu=min(1.0, problem.drift / float(w.sum())), **options)
     if isinstance(problem.loss, EpsilonInsensitive):
         epsilon = float(np.ravel(problem.loss.epsilon)[0])
         return svm.SVR(C=1 / problem.alpha, epsilon=epsilon, **options)

@@ -141,8 +141,7 @@ def minimise(
         fitted = start.fitted if dual else images(rows, theta)  # a start may be of other rows
         slope = loss.slope(problem.y, fitted)
         start = State(start.coef, start.intercept, fitted, slope, width=0.1)
-    end = _descend(problem, start, system, tol, share, max_iter)
-    return replace(end, algorithm=algorithm)
+    return replace(_descend(problem, start, system, tol, share, max_iter), algorithm=algorithm)
 
 
 def _descend(
@@ -288,8 +287,7 @@ def systems_of_rows(
     steps, alphas = np.empty(gradient.shape), np.broadcast_to(problem.alpha, len(gradient))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
         least = abs(gradient[k, -1]) / farthest[k]
-        factor = hessian_factor(H, alpha, least, problem.fit_intercept)
-        steps[k] = -solve(factor, gradient[[k]])[0]
+        steps[k] = -solve(hessian_factor(H, alpha, least, problem.fit_intercept), gradient[[k]])[0]
     reusable = None if problem.loss.nonsmooth else (curvatures, hessians)
     return _direction(problem, gradient, steps, reusable)
 
@@ -427,8 +425,7 @@ class Hessian:
             state, w = state[active], w[active]
         self.rows, self.state, self.w = rows, state, w
         # Least curvature of the intercept, as perhaps no row is active; 0 without an intercept
-        intercept = problem.fit_intercept
-        self.floor = FLOOR * float(problem.w.sum()) / width if intercept else 0.0
+        self.floor = FLOOR * float(problem.w.sum()) / width if problem.fit_intercept else 0.0
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
         """Return the Hessians of these columns times the rows of V."""
@@ -437,8 +434,7 @@ class Hessian:
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state, w = state[:, columns], w[:, columns] if w.shape[1] > 1 else w
-        part = partial(_hessian_product, loss=self.loss, V=V)
-        out += self.rows.sum(OverRows(part, (state, w)))
+        out += self.rows.sum(OverRows(partial(_hessian_product, loss=self.loss, V=V), (state, w)))
         if not self.floor:
             out[:, -1] = 0.0
         return out

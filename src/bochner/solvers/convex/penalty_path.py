@@ -40,8 +40,7 @@ class HeldOutPath:
     @property
     def best(self) -> int:
         """Index of the largest alpha whose error is the least, to one part in 10⁴ or ``none``."""
-        near = self.errors <= 1.0001 * self.errors.min() + self.none
-        return int(np.flatnonzero(near)[0])
+        return int(np.flatnonzero(self.errors <= 1.0001 * self.errors.min() + self.none)[0])
 
     @property
     def alpha(self) -> float:

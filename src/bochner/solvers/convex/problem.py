@@ -9,7 +9,7 @@ Parameters θ are (t, D + 1): one row per column of targets, β and then b.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from operator import getitem
 from typing import Any, ClassVar, Literal
 
@@ -111,15 +111,11 @@ class FeatureBlock:
 
     def __iter__(self) -> Iterator["FeatureBlock"]:
         for i in range(0, len(self.Z), 2048):
-            numbers = self.Z, self.y, self.w
-            Z, y, w = (None if a is None else a[i : i + 2048] for a in numbers)
+            Z, y, w = (None if a is None else a[i : i + 2048] for a in (self.Z, self.y, self.w))
             yield FeatureBlock(Z, y, w, self.start + i)
 
     def sum(self, summand: Any) -> Any:
-        total = None
-        for block in self:
-            total = summand.add(total, block)
-        return total
+        return reduce(summand.add, self, None)
 
 
 class DualRows:
@@ -131,6 +127,7 @@ class DualRows:
 
 
 Gradient = tuple[Array, Array]  # r and s: the gradient of the objective is K r in c, and s in b
+System = Callable[[Gradient], "State"]  # A descent step
 
 
 def places(block: Any, first: int = 0) -> slice:
@@ -231,8 +228,7 @@ class Problem:
 
     def inner(self, a: "State", b: "State") -> Float[Array, " t"]:
         """Return the inner products of the functions of two states, without their intercepts."""
-        of_rows = isinstance(self.rows, DualRows)
-        right = b.fitted - b.intercept if of_rows else b.coef
+        right = b.fitted - b.intercept if isinstance(self.rows, DualRows) else b.coef
         return inner(a.coef.T, right.T, self.loss.joint)
 
     def values(self, at: "State") -> Float[Array, " t"]:

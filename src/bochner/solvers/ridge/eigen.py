@@ -99,8 +99,7 @@ class Eigen:
         share = np.zeros_like(self.projected)
         share[resolved] = self.projected[resolved] ** 2 / self.values[resolved, None]
         every = np.count_nonzero(resolved) >= self.rows - self.centred
-        outside = np.maximum(self.power - share.sum(axis=0), 0.0)
-        return share, outside * (not every)
+        return share, np.maximum(self.power - share.sum(axis=0), 0.0) * (not every)
 
 
 class SpectralPath(NamedTuple):
@@ -168,8 +167,7 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
     """Return the default penalties, four per decade, from 1e-11 ‖G‖ or the floor to 10 ‖G‖."""
     low, high = np.log10(max(floor(eigen), LOWEST * eigen.top)), np.log10(10 * eigen.top)
     # Minus 1e-6, because the quotient is usually an integer, and rounding must not add a penalty.
-    count = max(2, int(np.ceil((high - low) * 4 - 1e-6)) + 1)
-    return np.logspace(low, high, count)
+    return np.logspace(low, high, max(2, int(np.ceil((high - low) * 4 - 1e-6)) + 1))
 
 
 # --- QR of √w [1, Z, y], which is more accurate than ZᵀZ -----------------------------------------

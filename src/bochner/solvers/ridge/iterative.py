@@ -313,8 +313,7 @@ def _path(
     start = float(np.clip(first * STEP**4, STEP * low, high / STEP))
     states = [at(start), at(start / STEP)][::-1]
     for round_ in range(15):
-        errors = [s.loo if criterion == "loo" else gcv(problem, s) for s in states]
-        values = np.stack(errors)
+        values = np.stack([s.loo if criterion == "loo" else gcv(problem, s) for s in states])
         judged = values.T[power > 0] if per_target else [pool(values, power)]
         smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
         at_end = any(each.argmin() == len(states) - 1 for each in judged)

@@ -304,7 +304,6 @@ def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: st
     if not np.any(varies):
         return Outcome.CONSTANT_TARGET
     single, low, shared = eigen.precision == "float32", floor(eigen), len(chosen) == 1
-
     D, rank = len(eigen.vectors), np.count_nonzero(eigen.values > eigen.noise)
     loses_nothing = not single and rank >= min(eigen.rows - eigen.centred, D)  # at alpha = 0
 
