@@ -52,17 +52,7 @@ from bochner.models._labels import (
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, parameters
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.convex.fit import (
-    EXACT_ROWS,
-    ClassPairs,
-    ConvexEstimator,
-    ConvexFit,
-    ConvexSpec,
-    by_ridge,
-    choose_exactly,
-    number_or_word,
-    warn,
-)
+from bochner.models.convex.fit import EXACT_ROWS, ClassPairs, ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.representations.representation import chosen_exactly, gather
 from bochner.selection.choose import choose, search_kernel
 from bochner.selection.held_out import platt_targets
@@ -203,8 +193,8 @@ def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Exec
         near = replace(at, multipliers=None)
         calibration = on_rows.calibrate(folds, alpha, near, spec.tol)
     parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
-    fit = warn(ConvexFit(*parts, pairs=spec.pairs))
-    return by_ridge(fit, problem, at) if spec.by_ridge else fit
+    fit = ConvexFit(*parts, pairs=spec.pairs).warn()
+    return fit.by_ridge(problem, at) if spec.by_ridge else fit
 
 
 # --- With the exact kernel -----------------------------------------------------------------------
@@ -232,7 +222,7 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
     rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
     rows = rows_to_choose_by(rows) if alpha is None else rows
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
-    chosen = choose_exactly(spec, every, None if alpha is None else alpha / 2 / every.w.sum())
+    chosen = spec.choose_exactly(every, None if alpha is None else alpha / 2 / every.w.sum())
     values: Any = kernel_matrix
     if len(every) >= BOUNDED_FROM and _is_machine(spec, chosen.kernel, every.X):
         multipliers, y = _multipliers(rows, chosen.kernel, BOUNDED_SAMPLE)
@@ -246,7 +236,7 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
     solution = optimum(problem, on_rows.minimise(problem, near, spec.tol))
     later: Any = partial(calibrate_later, rows) if spec.probability else None
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=every.X)
-    return warn(fit)
+    return fit.warn()
 
 
 def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
@@ -304,7 +294,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
         return None
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
-    chosen = choose_exactly(spec, every.lowest(kept_rows(blocks.n_columns)), None, X)
+    chosen = spec.choose_exactly(every.lowest(kept_rows(blocks.n_columns)), None, X)
     later: Any = partial(calibrate_later, rows) if spec.probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
@@ -442,14 +432,9 @@ def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Execu
     drift = spec.nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
     state = minimise(problem, constant(problem, 0.0), tol=spec.tol, max_iter=spec.max_iter)
-    # All nu-quantiles of the scores are optimal offsets: one number, or an interval between two
-    # rows, whose middle is used. Rows at the border, with equal scores up to rounding, are inside.
-    there, rho = w[:, 0] > 0, -float(state.intercept[0])
-    f, rounding = state.fitted[there, 0], ROUNDING[chosen.precision]
-    shift = quantile_shift(f, w[there, 0], rho, spec.nu, rounding)
-    state = replace(state, fitted=state.fitted - shift, intercept=state.intercept - shift)
+    state = at_quantile(problem, state, spec.nu, chosen.precision)
     solution = optimum(problem, evaluate(problem, state))
-    return warn(ConvexFit(inputs, chosen, spec.loss, solution))
+    return ConvexFit(inputs, chosen, spec.loss, solution).warn()
 
 
 def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
@@ -473,28 +458,28 @@ def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> C
         at = assess(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
     else:
         at = run_libsvm(problem, 0.01 * spec.tol, spec.max_iter, spec.tol)
-    rho = -float(at.intercept[0])
-    shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
-    at = assess(problem, at.coef, at.intercept - shift, spec.tol)
-    solution = optimum(problem, at)
+    at = at_quantile(problem, at, nu)
+    solution = optimum(problem, assess(problem, at.coef, at.intercept, spec.tol))
     coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
-    return warn(ConvexFit(inputs, chosen, spec.loss, solution, X=X))
+    return ConvexFit(inputs, chosen, spec.loss, solution, X=X).warn()
 
 
-def quantile_shift(
-    f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
-) -> float:
-    """Return the change of the offset ρ to the ν-quantile of the scores; f are scores minus ρ."""
+def at_quantile(problem: Problem, at: State, nu: float, precision: str = "float64") -> State:
+    """Return the state with the offset ρ at the ν-quantile of the scores."""
+    # All ν-quantiles of the scores are optimal offsets: one number, or an interval between two
+    # rows, whose middle is used. Rows at the border, with equal scores up to rounding, are inside.
+    there = problem.w[:, 0] > 0
+    f, w = at.fitted[there, 0], problem.w[there, 0]  # scores minus ρ
     order = np.argsort(f, kind="stable")
     f, shares = f[order], np.cumsum(w[order]) / w.sum()
     border = int(np.searchsorted(shares, nu, side="right"))
     if border == len(f):
-        return 0.0  # all may lie outside
-    shift = float(f[border] - rounding * np.abs(f + rho).max())
+        return at  # all may lie outside
+    shift = float(f[border] - ROUNDING[precision] * np.abs(f - at.intercept).max())
     if border and shares[border - 1] > nu * (1 - 1e-12):
         shift = min(shift, 0.5 * float(f[border - 1] + f[border]))
-    return shift
+    return replace(at, fitted=at.fitted - shift, intercept=at.intercept - shift)
 
 
 @parameters
@@ -538,7 +523,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         """Return alpha = 1/C; 0 for infinite C, None if C is to be chosen."""
         if isinstance(self.C, float) and math.inf == self.C:
             return 0.0
-        C = number_or_word(self.C, type(self).__name__, "C", positive)
+        C = self._number("C", positive)
         return None if C is None else 1 / C
 
     @property

@@ -138,6 +138,13 @@ class ConvexSpec:
             return (codes[:, None] == np.arange(self.n_classes)).astype(np.float64)
         return indicators(codes, self.n_classes)
 
+    def choose_exactly(self, sample: RowSample, share: float | None, X: Any = None) -> Choices:
+        """Choose transformations of columns and the kernel; ``X`` are the rows of its map."""
+        if self.n_classes:
+            sample = replace(sample, y=indicators(sample.y[:, 0], self.n_classes))
+        tuning, curves = choose_for_matrix(self.features, sample, share, self.fit_intercept)
+        return chosen_exactly(self.features.seed, tuning, curves, sample.X if X is None else X)
+
     def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
         """Return decision values per class from values of the problem's columns."""
         return f if self.pairs is None else self.pairs.values(f)
@@ -203,36 +210,22 @@ class ConvexFit(FitSummary):
         slopes = lambda X: pairs.gradients(columns(X), columns.slopes(X))
         return Function(lambda X: pairs.values(columns(X)), slopes)
 
+    def by_ridge(self, problem: Problem, at: State, units: Any = 1.0) -> "ConvexFit":
+        """Return the fit as a ridge regression, with leave-one-out predictions of one target."""
+        rows, end = problem.rows.regression(problem, at, units)
+        solution = replace(self.solution, coef=end.coef, intercept=end.intercept)
+        left_out, here = None, rows.judged_rows
+        if here is not None and problem.y.shape[1] == 1:
+            y, predicted = units * problem.y[here], rows.left_out(end).predicted
+            w = problem.w[here, 0]
+            left_out = LeftOutRows(rows.X[here], predicted, y - predicted, w, "leave one out")
+        return replace(self, solution=solution, left_out=left_out, X=rows.X, representation=rows)
 
-def by_ridge(fit: ConvexFit, problem: Problem, at: State, units: Any = 1.0) -> ConvexFit:
-    """Return the fit as a ridge regression, with leave-one-out predictions of one target."""
-    rows, end = problem.rows.regression(problem, at, units)
-    solution, here = replace(fit.solution, coef=end.coef, intercept=end.intercept), rows.judged_rows
-    left_out = None
-    if here is not None and problem.y.shape[1] == 1:
-        y, predicted = units * problem.y[here], rows.left_out(end).predicted
-        w = problem.w[here, 0]
-        left_out = LeftOutRows(rows.X[here], predicted, y - predicted, w, "leave one out")
-    return replace(fit, solution=solution, left_out=left_out, X=rows.X, representation=rows)
-
-
-def warn(fit: ConvexFit) -> ConvexFit:
-    """Return the fit; warn if its outcome is not good, with the remedy."""
-    if not fit.solution.outcome.good:
-        warn_user(str(fit.solution.outcome))
-    return fit
-
-
-def number_or_word(
-    value: Any, who: str, name: str, check: Callable[[object, str, str], float], word: str = "auto"
-) -> float | None:
-    """Return a checked number; None for the word."""
-    if not isinstance(value, str):
-        return check(value, who, name)
-    if value == word:
-        return None
-    least = "above 0" if check is positive else "of 0 or above"
-    raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {value!r}.')
+    def warn(self) -> "ConvexFit":
+        """Return the fit; warn if its outcome is not good, with the remedy."""
+        if not self.solution.outcome.good:
+            warn_user(str(self.solution.outcome))
+        return self
 
 
 EXACT_ROWS = 8192  # Largest number of rows of a kernel matrix
@@ -257,6 +250,18 @@ class ConvexEstimator(KernelEstimator):
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
+
+    def _number(
+        self, name: str, check: Callable[[object, str, str], float], word: str = "auto"
+    ) -> float | None:
+        """Return a checked parameter; None for the word."""
+        who, value = type(self).__name__, vars(self)[name]
+        if not isinstance(value, str):
+            return check(value, who, name)
+        if value == word:
+            return None
+        least = "above 0" if check is positive else "of 0 or above"
+        raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {value!r}.')
 
     def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
         """Whether the fit uses the kernel matrix: few rows, and no parameter requires features."""
@@ -315,14 +320,3 @@ class ConvexEstimator(KernelEstimator):
         "penalty was given, or if a class has too few rows to hold some out.",
     )
     n_iter_ = learned("solution.iterations", "Newton steps of the last fit.")
-
-
-def choose_exactly(
-    spec: ConvexSpec, sample: RowSample, share: float | None, X: Any = None
-) -> Choices:
-    """Choose transformations of columns and the kernel; ``X`` are the rows of its map."""
-    asked = spec.features
-    if spec.n_classes:
-        sample = replace(sample, y=indicators(sample.y[:, 0], spec.n_classes))
-    tuning, curves = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    return chosen_exactly(asked.seed, tuning, curves, sample.X if X is None else X)

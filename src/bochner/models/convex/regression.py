@@ -33,15 +33,7 @@ from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator
-from bochner.models.convex.fit import (
-    ConvexEstimator,
-    ConvexFit,
-    ConvexSpec,
-    by_ridge,
-    choose_exactly,
-    number_or_word,
-    warn,
-)
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
@@ -277,7 +269,7 @@ def fit_regressor(
     if exact:
         given = gather(rows.blocks, spec.features.seed)
         rows, X = replace(rows, y=rows.y[live], w=rows.w[live]), given.X
-        chosen = choose_exactly(spec, given, like_ridge and like_ridge / float(given.w.sum()))
+        chosen = spec.choose_exactly(given, like_ridge and like_ridge / float(given.w.sum()))
         on = KernelMatrix(kernel_matrix(chosen.kernel, X))
     elif spec.by_ridge:
         on = models.ridge_rows(spec, like_ridge, rows.blocks, where)
@@ -308,11 +300,11 @@ def fit_regressor(
     # In the unit of the first target
     path = path and replace(path, alphas=path.alphas / rows.per_alpha[0])
     loss = problem.loss.in_units(1 / rows.units)
-    fit = warn(ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape))
+    fit = ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape).warn()
     if exact:
         return replace(fit, left_out=left_out_of_matrix(problem, state, rows, X), X=X)
     if spec.by_ridge:
-        return by_ridge(fit, problem, state, rows.units)
+        return fit.by_ridge(problem, state, rows.units)
     if where is not LOCAL:
         return fit
     fit = replace(fit, left_out=left_out(problem, state, rows, chosen))
@@ -533,8 +525,8 @@ class SVR(KernelParameters, ConvexRegressor):
         kinds = "epsilon_insensitive", "squared_epsilon_insensitive"
         squared = one_of(self.loss, "SVR", "loss", kinds) == kinds[1]
         loss = losses.EpsilonInsensitive(width=None if squared else 0.0)
-        C = number_or_word(self.C, "SVR", "C", positive)
-        epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)
+        C = self._number("C", positive)
+        epsilon = self._number("epsilon", nonnegative)
         tube = {"epsilon": "auto" if epsilon is None else epsilon}
         spec = self._convex_spec(loss, None if C is None else 1 / C, **tube)
         most = 2048 if spec.fit_intercept or not loss.nonsmooth else 0
@@ -630,7 +622,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = losses.by_name(self.loss, self.quantiles)
-        alpha = number_or_word(self.alpha, "KernelRegressor", "alpha", nonnegative, "holdout")
+        alpha = self._number("alpha", nonnegative, "holdout")
         asked = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
         spec = self._convex_spec(loss, alpha, norm=self.penalty, **asked)
         if self.penalty is not None and not callable(self.penalty):
