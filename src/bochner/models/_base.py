@@ -21,17 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, estimator_html_repr, validation
 
 from bochner import __version__
-from bochner._core.arrays import (
-    are_numbers,
-    array_namespace,
-    concat,
-    dense,
-    from_numpy,
-    is_sparse,
-    refuse_dates,
-    refuse_masked,
-    to_numpy,
-)
+from bochner._core import arrays
 from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.optional import package
 from bochner._core.progress import listening, print_step, progress
@@ -267,7 +257,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         The names are those of the outputs of :func:`bochner.export.to_onnx`.
         """
         values = self._fitted.predictions(self._rows_to_predict(X))
-        return self._outputs_of(np.concatenate([to_numpy(f) for _, f in values]))
+        return self._outputs_of(np.concatenate([arrays.to_numpy(f) for _, f in values]))
 
     def _outputs_of(self, f: Array) -> dict[str, Array]:
         """Return the outputs from values f of the fit, an array or a node of an ONNX graph."""
@@ -292,7 +282,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             blocks = _tables.encode(who, X, *asked) if first else self._encode_as_fit(X)
             return blocks, self._inputs_of(blocks, first)
         kind, schema = "numbers", None if known is None else known.schema
-        is_plain = are_numbers(X, y, sample_weight) and np.ndim(X) == 2
+        is_plain = arrays.are_numbers(X, y, sample_weight) and np.ndim(X) == 2
         if not is_plain:
             columns = None if known is None else known.n_features_in
             X, kind = read_as(who, X, y, sample_weight, self.kernel, columns)
@@ -309,15 +299,15 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
         if not is_plain:
-            refuse_dates(X, who)
+            arrays.refuse_dates(X, who)
         X, y, inputs = self._check(X, y, known)
-        gaps = np.isnan(X.data if is_sparse(X) else X).any()
+        gaps = np.isnan(X.data if arrays.is_sparse(X) else X).any()
         if gaps and not learned:
             _tables.refuse_gaps(who, X, first, vars(self).get("method"))
         # The choice of a kernel may transform or sum over columns, which needs dense rows
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
-        if chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
-            X = dense(X)
+        if chosen and arrays.is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
+            X = arrays.dense(X)
         if learned or gaps:
             pyarrow = package("pyarrow", f"{who}: filling missing values of an array")
             table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
@@ -328,13 +318,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
                 sample_weight, X, ensure_non_negative=True
             )
         blocks = Blocks(open_checked(X, y, sample_weight), block_rows(X.shape[1]))
-        if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
-            blocks = blocks.map(lambda block: block._replace(X=dense(block.X)))
+        if arrays.is_sparse(X) and not first and not accepts_sparse(self.kernel_):
+            blocks = blocks.map(lambda block: block._replace(X=arrays.dense(block.X)))
         return blocks, inputs
 
     def _check(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
         """Return X and y, checked by scikit-learn (NaN is allowed in X), and the inputs."""
-        takes_sparse = known is not None or not is_sparse(X) or accepts_sparse(self.kernel)
+        takes_sparse = known is not None or not arrays.is_sparse(X) or accepts_sparse(self.kernel)
         options: Any = {
             "accept_sparse": takes_sparse and "csr",
             "dtype": ["float64", "float32"],
@@ -495,8 +485,8 @@ class Differentiable(KernelEstimator):
             shape = self._fitted.target_shape
             if isinstance(self, ClassifierMixin):
                 shape = G.shape[2:] if G.shape[2:] != (1,) else ()
-            parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
-        return concat(parts)
+            parts.append(arrays.from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
+        return arrays.concat(parts)
 
     def _gradients(self, blocks: Blocks) -> Gradients:
         """Yield X and the gradients at X for each block."""
@@ -536,12 +526,12 @@ def read_as(
     "numbers", "text" by a schema, or "foreign" from another library or a file.
     """
     for array, name in ((X, "X"), (y, "y"), (w, "sample_weight")):
-        refuse_masked(array, who, name)
-    refuse_dates(w, who, "sample_weight")
+        arrays.refuse_masked(array, who, name)
+    arrays.refuse_dates(w, who, "sample_weight")
     if not is_foreign(y):
         _tables.refuse_no_numbers(who, y)
     X = as_rows(who, X, kernel, n_columns)
-    if isinstance(X, np.ndarray) or is_sparse(X):
+    if isinstance(X, np.ndarray) or arrays.is_sparse(X):
         return X, "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
         raise InvalidInput(
@@ -557,10 +547,11 @@ def read_as(
 
 def is_foreign(X: Any) -> bool:
     """Whether X is an array of another library than NumPy (torch, array-api-strict, ...)."""
-    if isinstance(X, np.ndarray) or is_sparse(X) or not hasattr(X, "shape") or _tables.is_table(X):
+    known = isinstance(X, np.ndarray) or arrays.is_sparse(X) or _tables.is_table(X)
+    if known or not hasattr(X, "shape"):
         return False
     try:
-        return "numpy" not in array_namespace(X).__name__.split(".")
+        return "numpy" not in arrays.array_namespace(X).__name__.split(".")
     except TypeError:
         return False
 
@@ -574,7 +565,8 @@ def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
     representation = getattr(getattr(fit, "law", fit), "representation", None)
     for rows in (getattr(representation, "sample", None), representation, fit):
         kept = getattr(rows, "X", None)
-        if kept is not None and not is_sparse(kept) and kept.shape[1] == fit.inputs.n_columns:
+        is_dense = kept is not None and not arrays.is_sparse(kept)
+        if is_dense and kept.shape[1] == fit.inputs.n_columns:
             w = getattr(rows, "w", None)
             X, w = kept, np.ones(kept.shape[0]) if w is None else w
             break
@@ -613,7 +605,7 @@ class FitSummary(HtmlResult):
         """Yield X and the gradients of f at X for each block."""
         slopes, most = self.function.slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
         for block in blocks.with_rows(min(self.block_rows, most)):
-            yield block.X, slopes(np.ascontiguousarray(to_numpy(block.X), dtype=np.float64))
+            yield block.X, slopes(np.ascontiguousarray(arrays.to_numpy(block.X), dtype=np.float64))
 
     def facts(self) -> dict[str, Any]:
         """Return all facts of the fit by name: numbers, texts and lists.

@@ -39,14 +39,8 @@ from bochner.models.gaussian_process.law import (
 )
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observe
-from bochner.models.representations.representation import (
-    AddsRows,
-    ExactKernel,
-    LocalKernel,
-    as_features,
-    as_method,
-    require_alike,
-)
+from bochner.models.representations import representation
+from bochner.models.representations.representation import AddsRows, ExactKernel, LocalKernel
 from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
 from bochner.sums.passes import LOCAL, Executor
 
@@ -179,7 +173,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
-        asked = as_method(self.method), blocks, where, precision, any_features
+        asked = representation.as_method(self.method), blocks, where, precision, any_features
         spec = self._spec()
         spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
         return fit_of(inputs, models.process(spec, *asked))
@@ -197,14 +191,14 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def _spec(self) -> GaussianProcessSpec:
         who = type(self).__name__
         centred = switch(self.fit_intercept, who)
-        method = as_method(self.method)
+        method = representation.as_method(self.method)
         if isinstance(method, ExactKernel) and method.preconditioner is not None:
             raise InvalidInput(
                 f"{who}: the matrix of all rows is factored, which takes no "
                 f"preconditioner; got {method!r}. Pass ExactKernel()."
             )
         local = isinstance(method, LocalKernel)  # which a process refuses
-        features = self._feature_spec("local" if local else as_features(method))
+        features = self._feature_spec("local" if local else representation.as_features(method))
         by = one_of(self.lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
         if by == "evidence" and features.learns_metric:
             raise InvalidInput(
@@ -411,7 +405,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """Return log N(y; mean, std² + ``noise_variance_``) of each row, (m,) or (m, t)."""
         fit, parts = self._fitted, []
         blocks, _ = self._read(X, y, first=False)
-        require_alike(type(self).__name__, blocks, fit.target_shape)
+        representation.require_alike(type(self).__name__, blocks, fit.target_shape)
         for block in blocks.with_rows(self._law.block_rows):
             mean, variance = self._law.moments(block.X)
             error = to_numpy(block.y).reshape(mean.shape) - mean

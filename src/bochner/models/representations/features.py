@@ -20,14 +20,8 @@ from bochner.features.nystrom import COARSE, Given, Nystrom, Rounded
 from bochner.features.rules import contenders
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.representation import (
-    FEATURES_LACK,
-    Representation,
-    RidgeSpec,
-    gather,
-    require_alike,
-    require_weight,
-)
+from bochner.models.representations import representation
+from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Choices, feature_precision
 from bochner.solvers.ridge import iterative
@@ -56,7 +50,7 @@ class FeatureRows(Representation):
     means: Any  # Of features (D,) and targets (t,); zeros without an intercept
     decompose: ClassVar[Any]  # (): the Eigen of all rows, the sample in centred blocks, the means
 
-    lacks = FEATURES_LACK
+    lacks = representation.FEATURES_LACK
 
     @property
     def target_variance(self) -> float:
@@ -180,7 +174,7 @@ class FeatureSums(FeatureRows):
 
     def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
-        require_weight(self.who, float(self.sample.w.sum()))
+        representation.require_weight(self.who, float(self.sample.w.sum()))
         if self.sums is None:
             require_squares(self.who, self.sample.y, self.sample.w)
         else:
@@ -192,7 +186,7 @@ class FeatureSums(FeatureRows):
         return replace(self, sums=self.moments + other.moments, sample=sample, rows=rows)
 
     def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
-        require_alike(self.who, blocks, self.target_shape)
+        representation.require_alike(self.who, blocks, self.target_shape)
         moments, kept, rows = self.chosen.add_up(blocks, "float64", passes.LOCAL, self.rows)
         return self.merge(replace(self, sums=moments, sample=kept, rows=rows)).check_range()
 
@@ -217,7 +211,7 @@ def sum_features(
     D = phi.n_features
     few = n is not None and n <= kept_rows(blocks.n_columns) and by_rows(n, D)
     if few and chosen.precision == "float64":
-        sums: tuple[Moments | None, Any, Any] = None, gather(blocks, chosen.seed), n
+        sums: tuple[Moments | None, Any, Any] = None, representation.gather(blocks, chosen.seed), n
     else:
         if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
             chosen = _with_jitter(chosen, COARSE)
@@ -278,7 +272,7 @@ class WideSums(Representation):
     certified_rows = 2048  # 500 MB with 32,768 features
 
     lacks: ClassVar[Mapping[str, str]] = {
-        **FEATURES_LACK,
+        **representation.FEATURES_LACK,
         "moments_": f"{NO_MOMENTS}; its sums are fit_.representation.",
         "merge": f"{NO_MOMENTS} that add.",
         **dict.fromkeys(
@@ -350,7 +344,7 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     sample = passes.draw_rows(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
     shape = require_targets(asked.who, blocks.target_shape)
-    require_weight(asked.who, float(sample.w.sum()))
+    representation.require_weight(asked.who, float(sample.w.sum()))
     phi = chosen.rounded
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)

@@ -23,13 +23,8 @@ from bochner.features.mercer.sphere import ModeMap, ModeMethod, SphericalHarmoni
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.sphere import as_sphere_kernel
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.representation import (
-    FEATURES_LACK,
-    Representation,
-    RidgeSpec,
-    require_alike,
-    without_copies,
-)
+from bochner.models.representations import representation
+from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose_family
 from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.selection.hyperparameters import by_evidence, by_left_out
@@ -77,7 +72,7 @@ class GridSums(Representation):
     target_shape: tuple[int, ...]
     most: float = 1.0  # Largest weight of a row that is left out at once
 
-    lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK | {
+    lacks: ClassVar[Mapping[str, str]] = representation.FEATURES_LACK | {
         "moments_": "a fit that sums modes makes no features; its sums are "
         "fit_.representation.sums."
     }
@@ -189,7 +184,7 @@ class GridSums(Representation):
         return np.stack(slopes, axis=1)
 
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
-        require_alike(self.who, blocks, self.target_shape)
+        representation.require_alike(self.who, blocks, self.target_shape)
         sampler = sample_of(self.chosen.seed, self.rows)
         summands = Summands((summand_of(self.chosen, self.sums.origin), sampler))
         sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
@@ -279,7 +274,7 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
-    sample = without_copies(spec, surveyed.sample)[0]
+    sample = representation.without_copies(spec, surveyed.sample)[0]
     tuning = stationary_kernel(spec.features, sample, spec.fit_intercept, by)
     chosen = surveyed.choose(tuning)
     return surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).solve(spec)

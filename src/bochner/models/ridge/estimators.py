@@ -22,13 +22,8 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._labels import Calibration, LabelEstimator, decide
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.representation import (
-    AddsRows,
-    RidgeSpec,
-    as_features,
-    as_method,
-    takes_pieces,
-)
+from bochner.models.representations import representation
+from bochner.models.representations.representation import AddsRows, RidgeSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.passes import LOCAL, Executor, indicators
 
@@ -40,7 +35,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     alpha_per_target: bool
 
     def _spec(self) -> RidgeSpec:
-        features = self._feature_spec(as_features(self.method))
+        features = self._feature_spec(representation.as_features(self.method))
         alpha = as_alpha(self.alpha, features.who)
         centred = switch(self.fit_intercept, features.who)
         return RidgeSpec(features, alpha, self.alpha_per_target, centred)
@@ -50,7 +45,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     ) -> "models.RidgeFit":
         spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
         spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
-        rows = models.represent(spec, as_method(self.method), *asked)
+        rows = models.represent(spec, representation.as_method(self.method), *asked)
         return models.warn(inputs, spec, *rows)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
@@ -287,7 +282,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
         return blocks.map(signs), inputs
 
-    @available_if(takes_pieces)
+    @available_if(representation.takes_pieces)
     def partial_fit(
         self, X: Tabular, y: Array, classes: Any = None, sample_weight: Array | None = None
     ) -> Self:
