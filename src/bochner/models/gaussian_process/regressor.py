@@ -17,7 +17,6 @@ from bochner._core.arrays import concat, from_numpy, to_numpy
 from bochner._core.checks import integer, one_of, require_room, switch, warn_user
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Both, Float, Gradients, Tabular
-from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
@@ -457,10 +456,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     def _rows_with(self, name: str, who: str = "") -> Any:
         return self._law.require(name, who).representation
-
-    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        rows = self._law.representation
-        return rows.certificate(self.evidence_.alpha, blocks if other else None)
 
     noise_variance_ = learned(
         "law.noise",

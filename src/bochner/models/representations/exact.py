@@ -43,9 +43,7 @@ from bochner.models.representations.representation import (
     RidgeSpec,
     chosen_exactly,
     gather,
-    given_share,
     lacks_of_kernel,
-    require_kernel_fit,
     with_seasons,
     without_copies,
 )
@@ -138,7 +136,7 @@ def exact_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[MatrixRows, Solution]:
     """Return rows and solution with the exact kernel; many rows are preconditioned by features."""
-    shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
+    shape = spec.require_kernel("exact", "compares each row with all others", blocks, where)
     n = blocks.n_rows
     if method.preconditioner is None and n is not None and n <= spec.direct_rows:
         return _direct_rows(spec, method, blocks, shape)
@@ -190,7 +188,7 @@ def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> So
 
 def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
     """Return the kernel, chosen also among near rows, and the transformations of columns."""
-    share = given_share(spec, rows)
+    share = spec.share_of(rows)
     shortens, asked = share is None and not spec.features.of_classes, spec.features
     tuning, curves = choose_for_matrix(asked, rows, share, spec.fit_intercept, shortens=shortens)
     searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(rows.X)
@@ -443,7 +441,7 @@ def leaf_rows(
     spec: RidgeSpec, method: LocalKernel, blocks: Blocks, where: Executor
 ) -> tuple[LeafRows | GridSums, Solution]:
     """Choose the kernel on a sample; solve within leaves, or by Fourier modes if few suffice."""
-    shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
+    shape = spec.require_kernel("local", "splits rows into leaves", blocks, where)
     rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
@@ -532,5 +530,5 @@ def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel chosen on a sample, the transformations of columns, and the sample."""
     sample = rows.lowest(kept_rows(rows.X.shape[1]))
-    asked = given_share(spec, rows), spec.fit_intercept
+    asked = spec.share_of(rows), spec.fit_intercept
     return *choose_for_matrix(spec.features, sample, *asked), sample

@@ -57,6 +57,25 @@ class RidgeSpec:
         """Largest number of rows for a direct solution; classes allow half as many again."""
         return DIRECT_ROWS * 3 // 2 if self.features.of_classes else DIRECT_ROWS
 
+    def share_of(self, rows: RowSample) -> float | None:
+        """Return the given penalty per unit of weight; None if it is chosen."""
+        alpha = given_alpha(self.alpha)
+        return None if alpha is None else alpha / float(rows.w.sum())
+
+    def require_kernel(
+        self, method: str, reason: str, blocks: Blocks, where: Executor
+    ) -> tuple[int, ...]:
+        """Return the shape of a target; refuse alpha = 0 and engines with several workers."""
+        who = self.features.who
+        if given_alpha(self.alpha) == 0:
+            raise InvalidInput(
+                f'{who}: method="{method}" requires alpha above 0; got {self.alpha!r}. '
+                "Pass a small alpha, e.g. 1e-6, or use features, which have a least-norm solution."
+            )
+        why = f'method="{method}" {reason}'
+        require_order(who, why, where, "Omit where=, or use features.")
+        return require_targets(who, blocks.target_shape)
+
 
 class Lacking:
     """A fit that does not support all attributes and methods of its estimator."""
@@ -176,27 +195,6 @@ def lacks_of_kernel(kind: str) -> dict[str, str]:
         "solve_again": f"{kind} keeps no moments. Call fit.",
         "merge": f"{kind} keeps no moments that can be added.",
     }
-
-
-def require_kernel_fit(
-    spec: RidgeSpec, method: str, reason: str, blocks: Blocks, where: Executor
-) -> tuple[int, ...]:
-    """Return the shape of a target; refuse alpha = 0 and engines with several workers."""
-    who = spec.features.who
-    if given_alpha(spec.alpha) == 0:
-        raise InvalidInput(
-            f'{who}: method="{method}" requires alpha above 0; got {spec.alpha!r}. '
-            "Pass a small alpha, e.g. 1e-6, or use features, which have a least-norm solution."
-        )
-    why = f'method="{method}" {reason}'
-    require_order(who, why, where, "Omit where=, or use features.")
-    return require_targets(who, blocks.target_shape)
-
-
-def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
-    """Return the given penalty per unit of weight; None if it is chosen."""
-    alpha = given_alpha(spec.alpha)
-    return None if alpha is None else alpha / float(rows.w.sum())
 
 
 def require_weight(who: str, weight: float) -> None:
@@ -430,6 +428,7 @@ class AddsRows(KernelEstimator):
     precision: Any
 
     _rows_with: Any  # (name, who): the representation of the fit; an error if it lacks ``name``
+    alpha_: Any
     # (blocks, inputs, where, precision): the fit. ``precision`` is that of all sums; None: chosen,
     # with a second pass if needed
     _fit: Any
@@ -437,6 +436,10 @@ class AddsRows(KernelEstimator):
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
         precision = "float32" if self.precision == "float32" else "float64"
         return self._fit(blocks, inputs, LOCAL, precision)
+
+    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
+        rows = self._rows_with("certify", type(self).__name__)
+        return rows.certificate(self.alpha_, blocks if other else None)
 
     rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Number of rows read.")
 

@@ -107,11 +107,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
-        rows = self._rows_with("certify", type(self).__name__)
-        return rows.certificate(self.solution_.alpha, blocks)
-
-    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        return self.certify_blocks(blocks) if other else self.certificate_
+        return self._certificate_on(blocks, other=True)
 
     _path = learned("solution.path", "The penalties that were compared.")
 
