@@ -565,8 +565,9 @@ def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
     representation = getattr(getattr(fit, "law", fit), "representation", None)
     for rows in (getattr(representation, "sample", None), representation, fit):
         kept = getattr(rows, "X", None)
-        is_dense = kept is not None and not arrays.is_sparse(kept)
-        if is_dense and kept.shape[1] == fit.inputs.n_columns:
+        if kept is None or arrays.is_sparse(kept):
+            continue
+        if kept.shape[1] == fit.inputs.n_columns:
             w = getattr(rows, "w", None)
             X, w = kept, np.ones(kept.shape[0]) if w is None else w
             break

@@ -10,15 +10,8 @@ from bochner.data.blocks import Blocks
 from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMethod
 from bochner.kernels.windows import windows_of
+from bochner.models.gaussian_process import law
 from bochner.models.gaussian_process.grid import ModeProcess, process_on_modes
-from bochner.models.gaussian_process.law import (
-    ExactProcess,
-    FeatureProcess,
-    GaussianProcessSpec,
-    ProcessLaw,
-    chosen_features,
-    search_of,
-)
 from bochner.models.gaussian_process.neighbours import (
     NearestNeighbours,
     NeighbourProcess,
@@ -110,13 +103,13 @@ def default_leaves(spec: RidgeSpec) -> LocalKernel:
 
 
 def process(  # noqa: PLR0911  a case for each representation
-    spec: GaussianProcessSpec,
+    spec: law.GaussianProcessSpec,
     method: Method | str | None,
     blocks: Blocks,
     where: Executor,
     precision: Precision | None,
     any_features: bool,
-) -> ProcessLaw:
+) -> law.ProcessLaw:
     """Choose the representation and open parameters of kernel and features; find the law."""
     # ``precision`` is that of all sums where rows cannot be read again: these have features.
     # ``any_features``: width and precision are left open; "auto" may then sum modes of all rows.
@@ -127,21 +120,21 @@ def process(  # noqa: PLR0911  a case for each representation
         few = windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
     match method or features.method:
         case ExactKernel():
-            return ExactProcess.fit(spec, blocks, where)
+            return law.ExactProcess.fit(spec, blocks, where)
         case _ if few:
-            return ExactProcess.fit(spec, blocks)  # few rows are sent to this process
+            return law.ExactProcess.fit(spec, blocks)  # few rows are sent to this process
         case _ if isinstance(features.method, ModeMethod):
             return ModeProcess.fit(spec, blocks, where)
         case NearestNeighbours():
             return NeighbourProcess.fit(spec, blocks, where)
         case _ if not (is_open and features.method.has_features):
-            return FeatureProcess.fit(spec, blocks, where, precision)
-    search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
+            return law.FeatureProcess.fit(spec, blocks, where, precision)
+    search = law.search_of(spec, law.FeatureProcess.fit, LOO_ROWS)
     features, compared = replace(features, modes=True), lambda rows: without_copies(spec, rows)[0]
     chosen, _ = choose(features, blocks, search=search, where=where, compared=compared)
     if isinstance(chosen.choice.method, ModeMethod):
         return process_on_modes(spec, chosen, blocks, where)
-    law = chosen_features(spec, chosen, blocks, where)
+    made = law.chosen_features(spec, chosen, blocks, where)
     if method is not None or not where.in_order:
-        return law
-    return by_features_or_neighbours(spec, law, blocks)
+        return made
+    return by_features_or_neighbours(spec, made, blocks)

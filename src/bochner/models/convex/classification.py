@@ -41,14 +41,9 @@ from bochner.features.map import Method
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.stationary import Gaussian
+from bochner.models import _labels
 from bochner.models._base import Differentiable, WithoutTarget, learned
-from bochner.models._labels import (
-    Calibration,
-    LabelEstimator,
-    calibrate,
-    log_probabilities,
-    weights_of_classes,
-)
+from bochner.models._labels import Calibration, LabelEstimator, calibrate, log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, parameters
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
@@ -123,7 +118,7 @@ def _weights_and_rare_rows(
     X = block.X if is_sparse(block.X) else to_numpy(block.X)
     piece = part(Piece(X, codes[:, None].astype(np.float64), w), rows)
     few = RowSample(*piece, priority[rows]).lowest(kept_rows(X.shape[1]))
-    return weights_of_classes(block, len(many)), few
+    return _labels.weights_of_classes(block, len(many)), few
 
 
 def serving(

@@ -137,9 +137,17 @@ def exact_rows(
 ) -> tuple[MatrixRows, Solution]:
     """Return rows and solution with the exact kernel; many rows are preconditioned by features."""
     shape = spec.require_kernel("exact", "compares each row with all others", blocks, where)
-    n = blocks.n_rows
+    n, seed, centred = blocks.n_rows, spec.features.seed, spec.fit_intercept
     if method.preconditioner is None and n is not None and n <= spec.direct_rows:
-        return _direct_rows(spec, method, blocks, shape)
+        rows, unit = without_copies(spec, gather(blocks, seed))
+        tuning, curves = chosen_by_matrix(spec, rows)
+        tuning = with_seasons(spec.features, tuning, curves, rows, centred)
+        chosen = chosen_exactly(seed, tuning, curves, rows.X, method)
+        order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
+        solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
+        kept = rows.X, rows.y, rows.w * unit, unit
+        made = MatrixRows(chosen, shape, count_rows(blocks), centred, *kept)
+        return made, solution.of_rows(np.argsort(order)).in_unit(unit)
     width = 1024 if isinstance(spec.features.width, float) else spec.features.width
     asked, alpha = replace(spec.features, width=width), given_alpha(spec.alpha)
     chosen, _ = choose(asked, blocks, alpha=alpha, by_targets=False, where=where)
@@ -148,24 +156,9 @@ def exact_rows(
         f"features of {chosen.choice.method}."
     )
     chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
-    rows = gather(blocks, chosen.seed)
+    rows = gather(blocks, seed)
     solution = _by_gradients(spec, chosen, rows, blocks)
-    return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
-
-
-def _direct_rows(
-    spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
-) -> tuple[MatrixRows, Solution]:
-    """Choose the kernel by the matrix of a sample, then solve with the matrix of all rows."""
-    rows, unit = without_copies(spec, gather(blocks, spec.features.seed))
-    tuning, curves = chosen_by_matrix(spec, rows)
-    tuning = with_seasons(spec.features, tuning, curves, rows, spec.fit_intercept)
-    chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
-    order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
-    solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
-    kept = rows.X, rows.y, rows.w * unit, unit
-    made = MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, *kept)
-    return made, solution.of_rows(np.argsort(order)).in_unit(unit)
+    return MatrixRows(chosen, shape, count_rows(blocks), centred, rows.X), solution
 
 
 def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> Solution:

@@ -34,14 +34,7 @@ from bochner.selection.spec import UNASKED
 from bochner.solvers.gram import full_of
 from bochner.solvers.modes import ModeProblem, ModeState, scan
 from bochner.solvers.ridge.problem import evidence, gcv
-from bochner.solvers.ridge.solution import (
-    Outcome,
-    Path,
-    Solution,
-    choose_alpha,
-    given_alpha,
-    pool,
-)
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, given_alpha, pool
 from bochner.sums.fourier import ModeSums, as_complex, corners_of, modes_of, nufft
 from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, nonempty, sample_of
 
