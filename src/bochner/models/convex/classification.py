@@ -84,28 +84,7 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRow
         pieces = [rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))]
         pieces += [more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most) for k in rare]
     X, y, w = join(pieces)
-    return rows_to_choose_by(ClassRows(spec, y[:, 0], w, X), weights)
-
-
-def rows_to_choose_by(rows: "ClassRows", weights: Array | None = None) -> "ClassRows":
-    """Add folds; with ``weights``, the class weights of all rows, a row represents several."""
-    n_classes, marks = rows.spec.n_classes, row_marks(rows.X, rows.spec.features.seed)
-    numbers, w, represents = rows.codes.astype(np.int64), rows.w, np.ones(len(rows.w))
-    if weights is not None:
-        have = np.bincount(numbers, w, minlength=n_classes)
-        represents = (weights / np.where(have > 0, have, 1.0))[numbers]
-    w = represents * w
-    shares = np.bincount(numbers, w, minlength=n_classes) / w.sum()
-    squares = (1 - shares[numbers]) ** 2
-    inflation = float((represents * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
-    different, first = np.unique(marks, return_index=True)
-    every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, numbers >= 0, n_classes)
-    others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
-    every = every if others > 1 else []
-    # To choose a penalty, folds with 200 rows outside the largest class are enough
-    enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
-    folds, every_fold = tuple(every[:enough]), tuple(every)
-    return replace(rows, w=w, inflation=inflation, folds=folds, every_fold=every_fold)
+    return ClassRows(spec, y[:, 0], w, X).to_choose_by(weights)
 
 
 def _weights_and_rare_rows(
@@ -215,12 +194,12 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
     """Choose kernel and penalty if not given; minimise with the kernel matrix of all rows."""
     every, alpha, path, near = gather(blocks, spec.features.seed), spec.alpha, None, None
     rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
-    rows = rows_to_choose_by(rows) if alpha is None else rows
+    rows = rows.to_choose_by() if alpha is None else rows
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
     chosen = spec.choose_exactly(every, None if alpha is None else alpha / 2 / every.w.sum())
     values: Any = kernel_matrix
     if len(every) >= BOUNDED_FROM and _is_machine(spec, chosen.kernel, every.X):
-        multipliers, y = _multipliers(rows, chosen.kernel, BOUNDED_SAMPLE)
+        multipliers, y = rows.multipliers(chosen.kernel, BOUNDED_SAMPLE)
         if (multipliers > 0.999).mean(axis=0) @ (y != 0).mean(axis=0) <= BOUNDED:
             values = GaussianRows  # LIBSVM needs few of them
     on_rows = replace(rows, on=KernelMatrix(values(chosen.kernel, every.X)))
@@ -229,7 +208,7 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
         alpha = path.alpha
     problem = on_rows.problem(1.0 if alpha is None else alpha)
     solution = optimum(problem, on_rows.minimise(problem, near, spec.tol))
-    later: Any = partial(calibrate_later, rows) if spec.probability else None
+    later: Any = rows.calibrate_later if spec.probability else None
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=every.X)
     return fit.warn()
 
@@ -238,32 +217,6 @@ def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
     """Whether LIBSVM can compute the kernel values of this fit."""
     hinge = spec.alpha is not None and spec.loss.nonsmooth and spec.fit_intercept
     return hinge and isinstance(kernel, Gaussian) and not is_sparse(X)
-
-
-def _multipliers(rows: "ClassRows", kernel: Kernel, size: int) -> tuple[Array, Array]:
-    """Return multipliers of a sample, relative to their bounds wᵢ/alpha, and targets, (m, t)."""
-    first = stream(rows.spec.features.seed, "support").permutation(len(rows.w))[:size]
-    on = KernelMatrix(GaussianRows(kernel, rows.X[first]))
-    few = replace(rows, codes=rows.codes[first], w=rows.w[first], on=on)
-    problem = few.problem(rows.spec.alpha or 1.0)
-    if len(np.unique(few.codes[few.w > 0])) < 2:
-        return np.zeros(problem.y.shape), problem.y
-    coef = few.minimise(problem, moves=MOVES_TRIED).coef
-    return np.abs(coef) * problem.alpha / np.where(few.w > 0, few.w, 1.0)[:, None], problem.y
-
-
-def calibrate_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
-    """Return the calibration of a fit, on decision values of held-out rows."""
-    rows = rows_to_choose_by(rows)
-    if not rows.folds:
-        return None
-    many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
-    # The matrix of many rows is not stored
-    K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
-    if len(end.coef) == len(rows.w):
-        start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
-    folds = enough_folds(rows.every_fold)
-    return replace(rows, on=KernelMatrix(K)).calibrate(folds, end.alpha, start)
 
 
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
@@ -276,7 +229,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
         return None
     kernel, every = cast(Kernel, ask.kernel), gather(blocks, ask.seed)
     n, rows = len(every), ClassRows(spec, every.y[:, 0], every.w, every.X)
-    counts = [_multipliers(rows, kernel, size)[0].any(axis=1).sum() for size in few]
+    counts = [rows.multipliers(kernel, size)[0].any(axis=1).sum() for size in few]
     if not counts[0]:
         return None
     growth = np.log(counts[1] / counts[0]) / np.log(few[1] / few[0])
@@ -290,7 +243,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
     chosen = spec.choose_exactly(every.lowest(kept_rows(blocks.n_columns)), None, X)
-    later: Any = partial(calibrate_later, rows) if spec.probability else None
+    later: Any = rows.calibrate_later if spec.probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
@@ -389,6 +342,50 @@ class ClassRows:
         fit = partial(self.minimise, moves=MOVES_COMPARED)
         return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
 
+    def to_choose_by(self, weights: Array | None = None) -> "ClassRows":
+        """Add folds; with ``weights``, the class weights of all rows, a row represents several."""
+        n_classes, marks = self.spec.n_classes, row_marks(self.X, self.spec.features.seed)
+        numbers, w, represents = self.codes.astype(np.int64), self.w, np.ones(len(self.w))
+        if weights is not None:
+            have = np.bincount(numbers, w, minlength=n_classes)
+            represents = (weights / np.where(have > 0, have, 1.0))[numbers]
+        w = represents * w
+        shares = np.bincount(numbers, w, minlength=n_classes) / w.sum()
+        squares = w * (1 - shares[numbers]) ** 2
+        inflation = float((represents * squares).sum() / max(squares.sum(), 1e-300)) or 1.0
+        different, first = np.unique(marks, return_index=True)
+        every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, w > 0, n_classes)
+        others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
+        every = every if others > 1 else []
+        # To choose a penalty, folds with 200 rows outside the largest class are enough
+        enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
+        folds, every_fold = tuple(every[:enough]), tuple(every)
+        return replace(self, w=w, inflation=inflation, folds=folds, every_fold=every_fold)
+
+    def multipliers(self, kernel: Kernel, size: int) -> tuple[Array, Array]:
+        """Return multipliers of a sample relative to their bounds wᵢ/alpha, and targets, (m, t)."""
+        first = stream(self.spec.features.seed, "support").permutation(len(self.w))[:size]
+        on = KernelMatrix(GaussianRows(kernel, self.X[first]))
+        few = replace(self, codes=self.codes[first], w=self.w[first], on=on)
+        problem = few.problem(self.spec.alpha or 1.0)
+        if len(np.unique(few.codes[few.w > 0])) < 2:
+            return np.zeros(problem.y.shape), problem.y
+        coef = few.minimise(problem, moves=MOVES_TRIED).coef
+        return np.abs(coef) * problem.alpha / np.where(few.w > 0, few.w, 1.0)[:, None], problem.y
+
+    def calibrate_later(self, fit: ConvexFit) -> Calibration | None:
+        """Return the calibration of a fit, on decision values of held-out rows."""
+        rows = self.to_choose_by()
+        if not rows.folds:
+            return None
+        many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
+        # The matrix of many rows is not stored
+        K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
+        if len(end.coef) == len(rows.w):
+            start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
+        folds = enough_folds(rows.every_fold)
+        return replace(rows, on=KernelMatrix(K)).calibrate(folds, end.alpha, start)
+
     def subsample(self, most: int) -> tuple["ClassRows", Array]:
         """Return the problem of ``most`` random rows, more of rare classes; and their indices."""
         spec, n_classes, codes = self.spec, self.spec.n_classes, self.codes.astype(np.int64)
@@ -403,7 +400,7 @@ class ClassRows:
         weights = np.bincount(codes, self.w, minlength=n_classes)
         rows = self.codes[numbers], self.w[numbers], part(Piece(self.X), numbers).X
         on = KernelMatrix(self.on.K[np.ix_(numbers, numbers)])
-        return rows_to_choose_by(ClassRows(spec, *rows, on), weights), numbers
+        return ClassRows(spec, *rows, on).to_choose_by(weights), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
         """Return the state for all rows, with zero coefficients outside ``numbers``."""
