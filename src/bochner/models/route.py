@@ -81,7 +81,7 @@ def represent(  # noqa: PLR0911  a case for each representation
 
 
 def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeRows:
-    """Choose the kernel by squared errors; return the rows for a smooth loss, of a ConvexSpec."""
+    """Choose the kernel by squared errors; return rows for the smooth loss of a ConvexSpec."""
     method, alpha = spec.features.method, "loo" if alpha is None else alpha
     features = replace(spec.features, method=as_features(method))
     if isinstance(method, ExactKernel):
@@ -93,12 +93,12 @@ def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeR
 
 
 def most_at_once(spec: RidgeSpec) -> int:
-    """Return the number of rows up to which the exact kernel is fitted, to all rows at once."""
+    """Return the largest number of rows for which the default is a direct exact fit."""
     return 2048 if spec.features.is_quick else spec.direct_rows
 
 
 def default_leaves(spec: RidgeSpec) -> LocalKernel:
-    """Return the leaves of rows where none were asked for; quick ones of 1024 rows."""
+    """Return the default local fit: with ``effort="low"`` leaves of at most 1024 rows."""
     return LocalKernel(1024 if spec.features.is_quick else None)
 
 

@@ -43,7 +43,7 @@ WIDTHS = (256, 512, 1024, 2048, 4096)  # default widths
 WIDEST = 512  # largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
 LEAST_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
-#: Steps of a path by which the best penalty falls per doubling of the rows, below the extrapolated
+#: Steps of the path, per doubling of the rows, by which the best penalty is below the extrapolated
 #: one: the least that explains five fits of float32 features (python -m benchmarks plan).
 LOWER = 2.2
 OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays of a fit

@@ -310,17 +310,17 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     columns = _with_quantiles(rows.X, _skewed_columns(rows.X))
     if not columns:
         return None
-    judged = rows.lowest(1024)
+    sample = rows.lowest(1024)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
-    error = _error_near_median(judged, seed)
+    error = _error_near_median(sample, seed)
     first = min((error(k, -2), k, -2) for k in (0, 1))
     as_given, which, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
-    tried = []
+    candidates = []
     for name in _SHAPES:
         curves = _candidate(name, columns)
-        bent = _error_near_median(replace(judged, X=curves.inputs(judged.X)), seed)
-        tried.append((bent(which, step), curves, bent))
-    least, best, bent = min(tried, key=lambda each: each[0])
+        bent = _error_near_median(replace(sample, X=curves.inputs(sample.X)), seed)
+        candidates.append((bent(which, step), curves, bent))
+    least, best, bent = min(candidates, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
     if not least < 0.97 * as_given:
         return None

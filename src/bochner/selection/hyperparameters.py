@@ -274,10 +274,10 @@ def _search(of: OnHyperparameters, seed: int) -> Evaluation:
 
 def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchRange:
     """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
-    waves = isinstance(leaf, SpectralMixture)  # hyperparameters per component
-    columns = X if place.column is None or waves else X[:, [place.column]]
+    mixture = isinstance(leaf, SpectralMixture)  # hyperparameters per component
+    columns = X if place.column is None or mixture else X[:, [place.column]]
     match place.name:
-        case "means" | "scales" if waves:
+        case "means" | "scales" if mixture:
             means = place.name == "means"
             of = _period(columns, rows) if means else _lengths(columns, rows)
             log, first = np.log(2 * np.pi) if means else 0.0, -(place.column or 0)
@@ -317,8 +317,8 @@ def _period(X: Array, rows: ProcessRows) -> SearchRange:
     """Return the range of a period: up to the span of X, with starts at spectral peaks."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)
-    waves = X.T if len(X) == len(rows.w) else ()  # windows have no targets
-    peaks = np.concatenate([np.empty(0), *(spectral_peaks(x, rows.y, rows.w) for x in waves)])
+    inputs = X.T if len(X) == len(rows.w) else ()  # windows have no targets
+    peaks = np.concatenate([np.empty(0), *(spectral_peaks(x, rows.y, rows.w) for x in inputs)])
     others: dict[str, Any] = {}
     if len(peaks):
         others = {"starts": np.log(peaks), "unit": float(peaks[0]) / (2 * np.pi * span)}
@@ -339,14 +339,14 @@ def spectral_peaks(
     curve, root = np.vander(2 * x - 1, 3), np.sqrt(w)[:, None]
     r = y - curve @ np.linalg.lstsq(root * curve, root * y, rcond=None)[0]
     residuals = w[:, None] * r / np.maximum(np.sqrt(w @ r**2), np.finfo(float).tiny)
-    waves = np.arange(2, len(x) / 2, 0.25)
-    power = np.zeros(len(waves))
-    for part in np.array_split(np.arange(len(waves)), max(1, len(waves) * len(x) >> 20)):
-        sums = np.exp(2j * np.pi * np.outer(waves[part], x)) @ residuals
+    grid = np.arange(2, len(x) / 2, 0.25)
+    power = np.zeros(len(grid))
+    for part in np.array_split(np.arange(len(grid)), max(1, len(grid) * len(x) >> 20)):
+        sums = np.exp(2j * np.pi * np.outer(grid[part], x)) @ residuals
         power[part] = (np.abs(sums) ** 2).sum(axis=1)
     inner = power[1:-1]
     peaks = 1 + np.flatnonzero((inner > power[:-2]) & (inner >= power[2:]))
-    return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:4]]]
+    return span / grid[peaks[np.argsort(-power[peaks], kind="stable")[:4]]]
 
 
 def _weights_of(kernel: Kernel) -> list[Place] | None:

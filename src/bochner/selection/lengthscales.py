@@ -354,8 +354,8 @@ class MatrixSearch:
             logs.append(np.log(scales / start.lengthscale))
         # With one lengthscale, a function of few columns looks like noise.
         starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
-        tried = (descend(of, np.append(*at), 1) for at in starts)
-        best = sorted(tried, key=lambda point: point.value)[:3]
+        evaluations = (descend(of, np.append(*at), 1) for at in starts)
+        best = sorted(evaluations, key=lambda point: point.value)[:3]
         return least(descend(of, point.at, 6) for point in best)
 
     def rescale(

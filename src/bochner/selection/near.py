@@ -267,21 +267,21 @@ def judge_among_near_rows(
         first = known if best is None else float(np.min(best.solution.alpha))
         solution = solve_kernel(problem, alpha, per_target=per_target, start=first)
         penalty = (solution.outcome is Outcome.CONSTANT_TARGET and known) or solution.alpha
-        judged = NearTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
+        trial = NearTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
-            before = best._replace(squared=best.squared[: len(judged.squared)])
-            gain, required = reduction(before, judged, worth=0.0, chance=0.5)
+            before = best._replace(squared=best.squared[: len(trial.squared)])
+            gain, required = reduction(before, trial, worth=0.0, chance=0.5)
             if gain > required:
-                errors[kernel] = best.error + judged.error - before.error
+                errors[kernel] = best.error + trial.error - before.error
                 return None
         rest = errors_at(kernel, penalty, slice(FIRST_PLACES, None))
-        judged = judged._replace(squared=np.append(judged.squared, rest))
-        errors[kernel] = judged.error
+        trial = trial._replace(squared=np.append(trial.squared, rest))
+        errors[kernel] = trial.error
         progress("Judging kernels among near rows", f"error {errors[kernel]:.4g}")
         if best is None:
-            return judged
-        gain, required = reduction(judged, best, worth=0.005, chance=1.0)
-        return judged if gain > required else None
+            return trial
+        gain, required = reduction(trial, best, worth=0.005, chance=1.0)
+        return trial if gain > required else None
 
     best = cast(NearTrial, better(tuning.kernel, None))
     new = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
@@ -293,8 +293,8 @@ def judge_among_near_rows(
     taken, best = best.kernel, _tune_scale(best, better) if scales else best
     figures: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
     figures["measure"] = "error among near rows"
-    judged = lambda c: {"error": errors[c.kernel], **figures} if c.kernel in errors else {}
-    compared = (replace(c, taken=c.kernel == taken, **judged(c)) for c in (*tuning.compared, *new))
+    known = lambda c: {"error": errors[c.kernel], **figures} if c.kernel in errors else {}
+    compared = (replace(c, taken=c.kernel == taken, **known(c)) for c in (*tuning.compared, *new))
     return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
 
 

@@ -211,7 +211,7 @@ class ConvexFit(FitSummary):
         return Function(lambda X: pairs.values(columns(X)), slopes)
 
     def by_ridge(self, problem: Problem, at: State, units: Any = 1.0) -> "ConvexFit":
-        """Return the fit as a ridge regression, with leave-one-out predictions of one target."""
+        """Return the fit as a ridge regression; a single target has leave-one-out predictions."""
         rows, end = problem.rows.regression(problem, at, units)
         solution = replace(self.solution, coef=end.coef, intercept=end.intercept)
         left_out, here = None, rows.judged_rows

@@ -238,7 +238,7 @@ def _best_penalty(
         problem = replace(problem, rows=kept, y=sample.y, w=sample.w[:, None], value=1.0)
         squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
         path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)
-        # Multipliers are of other rows, and without features all coefficients
+        # Multipliers belong to other rows; without features, so do all coefficients
         return path, None if end is None or spec.by_ridge else replace(end, multipliers=None)
     numbers = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
     if not numbers[problem.w[:, 0] > 0].any():
@@ -567,8 +567,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         Levels for loss="quantile". Several levels give columns of the prediction that never
         cross: they are sorted in each row (Chernozhukov et al. 2010), which reduces their error.
     method : Method or str, default "auto"
-        Method of the features; see :func:`bochner.draw`. "exact" or "local": no features; above
-        8192 rows and in local fits for smooth losses.
+        Method of the features; see :func:`bochner.draw`. "exact" or "local": no features; only
+        smooth losses in local fits and above 8192 rows.
     %(n_features)s
     alpha : float or "holdout", default "holdout"
         The penalty. "holdout": the alpha with the smallest loss on a held-out fifth of the rows

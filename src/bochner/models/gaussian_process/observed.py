@@ -236,7 +236,7 @@ def _check_values(observation: Any, m: int) -> None:
 def apply_twice(
     first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "m c"]:
-    """Return the functionals of both arguments of the kernel."""
+    """Return the kernel with ``first`` applied to one argument and ``second`` to the other."""
     # Second derivatives are differences, over ``steps``, of first derivatives in closed form:
     # rounding is divided by a step and not by its square.
     if isinstance(first, BlockAverages) and isinstance(second, Derivatives):

@@ -73,7 +73,7 @@ STORED_ROWS, MOST_TERMS, MOST_COLUMNS = 2048, 3, 32
 Candidate = tuple[Tuning, Any, RowSample]
 
 
-# --- Kernel ridge regression with the exact kernel: the n × n answer, without an n × n matrix ---
+# --- Kernel ridge regression with the exact kernel ------------------------------------------------
 #
 # With A = √w K √w, projected orthogonally to √w if there is an intercept, the model is
 # f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: it minimises
@@ -125,7 +125,7 @@ class MatrixRows(Representation):
 
 
 def _calibrate(solution: Solution, y: Array, w: Array) -> Calibration | None:
-    """Return the calibration of class probabilities by leave-one-out values of the rows."""
+    """Return the calibration of probabilities by leave-one-out values; None without slacks."""
     if solution.slack is None:
         return None
     residual = solution.alpha * solution.coef / w[:, None]
@@ -135,7 +135,7 @@ def _calibrate(solution: Solution, y: Array, w: Array) -> Calibration | None:
 def exact_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[MatrixRows, Solution]:
-    """Return rows and solution with the exact kernel; many rows are preconditioned by features."""
+    """Return rows and solution with the exact kernel: direct, or by conjugate gradients."""
     shape = spec.require_kernel("exact", "compares each row with all others", blocks, where)
     n, seed, centred = blocks.n_rows, spec.features.seed, spec.fit_intercept
     if method.preconditioner is None and n is not None and n <= spec.direct_rows:
@@ -199,8 +199,8 @@ def _of_least_log_loss(
 ) -> Tuning:
     """Return the kernel of classes with the least leave-one-out log loss on 3072 random rows.
 
-    Of the kernel of the race, the simplest candidate if its error is near that, and the kernel
-    among near rows, whose ``solution`` on the random rows is known.
+    Candidates are the kernel of the race, simple ones with errors below 1.1 times its error, and
+    the kernel chosen among near rows, whose ``solution`` on the random rows is known.
     """
     few = rows.take(rows.order[:DENSE_FOR_LOSS])
     taken = tuning.chosen
@@ -298,7 +298,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 
 
 def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> KernelTerms | None:
-    """Return the matrix of n rows as a sum of compiled loops and lines; None if it is stored.
+    """Return the matrix of n rows as a sum of radial and linear terms; None to store it.
 
     X may be a sample of the n rows. ``centred``: linear kernels are of centred rows, as float32
     factors require. If there is an intercept, only the intercept changes.
@@ -462,7 +462,7 @@ def leaf_rows(
 
 
 def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
-    """Choose kernel and scale, and solve, on groups of nearest rows among all rows."""
+    """Return kernel, scale and solution, chosen on groups of nearest rows among all rows."""
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
         rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))
@@ -506,7 +506,7 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
 
 
 def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None:
-    """Return the choice of Fourier modes for the kernel at the scale of all rows; None if many."""
+    """Return the Fourier modes of the kernel, rescaled by all rows; None if too many are needed."""
     tuning, curves, sample = start
     few = lambda kernel: modes_for(kernel, sample.X, len(rows.w))
     as_given = tuning.matrix is None and curves is None

@@ -41,9 +41,9 @@ from bochner.sums.moments import Moments, Precision, require_power, require_squa
 
 
 class FeatureRows(Representation):
-    """Rows on a feature map, of which an eigendecomposition is known."""
+    """Features of the rows, as a table or as moments, with their eigendecomposition."""
 
-    # A frozen dataclass with these fields beside those of all representations, and with
+    # Subclasses are frozen dataclasses with these fields
     fit_intercept: bool
     precision: Any = "float64"  # Of the products of features
     squared: Any = False  # Whether these products are decomposed, not the features themselves
@@ -59,7 +59,7 @@ class FeatureRows(Representation):
     def solve(
         self, spec: RidgeSpec, blocks: Blocks | None = None, where: passes.Executor = passes.LOCAL
     ) -> tuple[Any, Solution]:
-        """Return the rows, with copies merged in a sample of all rows, and the solution.
+        """Return the rows (with copies merged if the sample has all rows) and the solution.
 
         ``blocks`` are all rows, None if they cannot be read again.
         """
@@ -150,7 +150,7 @@ class FeatureSums(FeatureRows):
         return centred * moments.feature_mean, centred * moments.target_mean
 
     def without_copies(self, spec: Any) -> "FeatureSums":
-        merged = super().without_copies(spec)  # The number of rows is that of the moments
+        merged = super().without_copies(spec)  # ``count`` still counts copies
         return self if merged is self else replace(merged, sums=self.moments)
 
     def decompose(self) -> tuple[Eigen, Iterable[Rows], tuple[Array, Array]]:
@@ -199,7 +199,7 @@ def sum_features(
     precision: Precision | None = None,
     whitens_sums: bool = True,
 ) -> FeatureSums:
-    """Return the sums of all rows; ``whitens_sums`` allows whitening of the sums, not of rows."""
+    """Return the sums of all rows; ``whitens_sums``: sums may be whitened instead of each row."""
     who, asked = spec.features.who, spec.features.precision
     shape = require_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:
@@ -231,7 +231,7 @@ def _with_jitter(chosen: Choices, jitter: float | None) -> Choices:
 
 
 def triangle_of(block: Block, chosen: Choices, centred: bool) -> Triangle:
-    """Return the rows √w [1, φ(x), y] of a block; their sum over blocks is a triangular factor."""
+    """Return the rows √w [1, φ(x), y] of a block; sums of blocks are reduced to a triangle."""
     y, w = to_numpy(block.y).astype(np.float64), None if block.w is None else to_numpy(block.w)
     return Triangle.of(to_numpy(chosen.rounded.features(block.X)), y, w, centred)
 
@@ -364,7 +364,7 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
     power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
     draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
-    # Rows of the preconditioner
+    # Rows from which the preconditioner is factored
     rows = sample.lowest(iterative.rows_to_factor(n_weighted, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # Centred, in the precision of φ
     for here in slices(len(rows), 256):

@@ -129,7 +129,7 @@ class GridSums(Representation):
         return Function(lambda X: linear(X) + solution.intercept, slopes)
 
     def of_modes(self, modes: Array) -> Callable[[Array], Float[Array, "b s"]]:
-        """Return the functions of spectra; two share a transform, as real and imaginary part."""
+        """Return the functions of spectra; pairs share a transform (real and imaginary part)."""
         count = len(modes)
         pairs = modes[::2].copy()
         pairs[: count // 2] += 1j * modes[1::2]
@@ -300,7 +300,7 @@ def stationary_kernel(
     amplitude: float | None = None,
 ) -> Tuning:
     """Return the kernel: given, or chosen by leave-one-out errors or evidence of a sample."""
-    # ``lengthscale``: "evidence" is for names and given kernels, "auto" for names and free numbers
+    # Evidence is used for ``lengthscale="evidence"``, and with "auto" for names and free kernels
     kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(
@@ -356,12 +356,12 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
         f"error of {worst:.1g}."
     )
     path = paths[0] if paths else []
-    tried = path or states
-    criteria = np.full((4, len(tried)), np.nan)  # only states of the path have probes
+    points = path or states
+    criteria = np.full((4, len(points)), np.nan)  # only states of the path have probes
     for i, state in enumerate(path):
         of_noise = _value(state, "gcv"), -_value(state, "evidence")
         criteria[1:, i] = *of_noise, state.effective_dimension
-    known = Path(np.array([state.alpha for state in tried]), *criteria)
+    known = Path(np.array([state.alpha for state in points]), *criteria)
     used = chosen if len(chosen) > 1 else float(chosen[0])
     return Solution(coef, sums.intercept(coef), used, outcome, known, criterion, (done,))
 

@@ -54,7 +54,7 @@ class RidgeSpec:
 
     @property
     def direct_rows(self) -> int:
-        """Largest number of rows for a direct solution; classes allow half as many again."""
+        """Largest number of rows for a direct solution; for classes 1.5 times as large."""
         return DIRECT_ROWS * 3 // 2 if self.features.of_classes else DIRECT_ROWS
 
     def share_of(self, rows: RowSample) -> float | None:
@@ -84,7 +84,7 @@ class Lacking:
     lacks: ClassVar[Mapping[str, str]] = {}
 
     def require(self, name: str, who: str = "") -> Self:
-        """Return self; raise an error if attribute, or method of ``who``, ``name`` is lacking."""
+        """Return self; raise an error if it lacks ``name``, an attribute or a method of ``who``."""
         if name not in self.lacks:
             return self
         if who:
@@ -108,7 +108,7 @@ class Representation(Lacking, ABC):
 
     certified_rows: ClassVar[int] = KEPT_ROWS  # Largest number of rows of a certificate
 
-    # Methods of sums; ``lacks`` has the reason why other forms have none
+    # Methods of sums; ``lacks`` has the reason why other representations do not have them
     solve: ClassVar[Any]  # (spec): the representation and the solution for ``spec``
     with_rows_of: ClassVar[Any]  # (blocks): the representation with these rows added
     merge: ClassVar[Any]  # (other): the representation of the rows of both
@@ -301,9 +301,9 @@ class ExactKernel(Method):
 def with_seasons(
     spec: FeatureSpec, tuning: Tuning, curves: Curves | None, rows: RowSample, centred: bool
 ) -> Tuning:
-    """Return half of each part of a chosen kernel constant in dates: seasons go on after them.
+    """Make half of each term of a chosen kernel constant in dates, so that seasons continue.
 
-    The kernel is kept if the leave-one-out error of 512 rows would be larger by 0.3 % or more.
+    Unchanged for given kernels and classes, and if errors of 512 rows would rise by over 0.3 %.
     """
 
     def halve(part: Any, columns: Any) -> Kernel:
@@ -337,7 +337,7 @@ def with_seasons(
 def chosen_exactly(
     seed: int, tuning: Tuning, curves: Curves | None, X: Array, method: ExactKernel | None = None
 ) -> Choices:
-    """Return the choice of the exact kernel, with the Nyström map on all of these rows as map."""
+    """Return the choice of the exact kernel, with the Nyström map on all rows X as map."""
     reason = f"The exact kernel of {X.shape[0]:,} rows, solved with their kernel matrix."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
     choice = Choice(phi, method or ExactKernel(), (), reason)

@@ -65,7 +65,7 @@ class Correlations(FitSummary):
 
 @dataclass(frozen=True, eq=False)
 class CorrelationsOf:
-    """Sums for the moments of the joined features of X and Y, for each half of the rows."""
+    """Summand of the moments of [φ(X), φ(Y)], for each half of the rows."""
 
     x: Choices
     y: Choices

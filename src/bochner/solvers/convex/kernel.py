@@ -151,11 +151,11 @@ class KernelMatrix(DualRows):
 
 @dataclass(frozen=True, eq=False)
 class RidgeRows(DualRows):
-    """Rows of which only ridge regressions with other targets and weights are known.
+    """Rows that allow ridge regressions with any targets and weights, and nothing else.
 
-    They minimise any smooth loss: with h = wℓ″ and r = wℓ′ + αc, Newton's step is the ridge
-    regression of −r/h with weights h (iteratively reweighted least squares). For a joint loss h is
-    the mean over columns.
+    Smooth losses are minimised by iteratively reweighted least squares: with h = wℓ″ and
+    r = wℓ′ + αc, Newton's step is the ridge regression of −r/h with weights h. For a joint loss h
+    is the mean over columns.
     """
 
     rows: Any  # a representation
@@ -168,7 +168,7 @@ class RidgeRows(DualRows):
         return int(self.rows.X.shape[0])
 
     def weights(self, problem: Problem, curvature: Float[Array, "n t"]) -> Float[Array, " n"]:
-        """Return h, raised where it is tiny: all rows together then change a step by 1 %."""
+        """Return h with a floor that changes a step by 1 % at most."""
         h = weighted(problem.w, problem.loss.diagonal(curvature)).mean(axis=1)
         size = float(np.sum(self.rows.chosen.kernel.diag(self.rows.X)))
         return np.maximum(h, 0.01 * problem.alpha / size)
@@ -223,7 +223,7 @@ class GaussianRows:
 
     def __matmul__(self, coef: Float[Array, "n t"]) -> Float[Array, "n t"]:
         support = np.any(coef != 0, axis=1)
-        few, X = csr_array(coef[support].T), self.X[support]  # few rows support each pair
+        few, X = csr_array(coef[support].T), self.X[support]  # each pair has few support vectors
         tiles = (self.X[start : start + TILE] for start in range(0, len(self.X), TILE))
         return np.concatenate([few @ self.kernel(X, Y) for Y in tiles], axis=1).T
 

@@ -104,7 +104,7 @@ class HeldOutLoss:
         return self.tried[step]
 
     def _loss(self, step: int | None) -> Any:
-        """Return the loss (of constants for None), infinite if a fit but the first is not done."""
+        """Return the held-out loss (of constants for None); infinite if a later fit fails."""
         problem, fitted = self.problem, list[Array]()
         y, w, loss = problem.y, problem.w, problem.loss
         for fold, out in enumerate(self.folds):

@@ -30,10 +30,10 @@ from bochner.solvers.ridge.solution import (
 LOWEST, HIGHEST = 1e-12, 10.0  # Range of penalties, relative to the trace of √w K √w
 FIRST = 0.03  # Start of the search, relative to the mean of w k(x, x)
 LEVEL, NEAR = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α that count as zero; near a known penalty
-PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
+PENALTY_ROWS = 1024  # Largest number of rows by which a penalty is first chosen
 
-#: Number of rows by which it is chosen again, by squared errors and by a loss: with denser rows the
-#: penalty may be smaller. Rows of the first choice then; step of log α; largest number of steps.
+#: Numbers of rows by which the penalty is chosen again, with squared errors or a loss, as it may be
+#: smaller for denser rows; rows of the first choice then; step of log α; largest number of steps.
 DENSE_ROWS, DENSE_FOR_LOSS, SETTLED_ROWS, FINER, MOST_STEPS = 2048, 3072, 512, np.log(3.0), 4
 
 EVIDENCE_ROWS = 2048  # Largest number of rows for the choice of noise and amplitude
@@ -179,9 +179,9 @@ def solve_kernel(
     "loo" then minimises, from the penalty of least squares on.
 
     A penalty takes O(n³) time and 3 n² numbers. With more than 1024 rows it is chosen on the first
-    1024 (with more than 2048 rows: 512), by three to six penalties, whose path is returned, and
-    again by leave-one-out errors among the first 2048 (with ``lost``: 3072) rows, as denser rows
-    explain more. Slacks are those of the last 1024 (with ``lost``: 3072) rows.
+    1024, whose path is returned; one penalty by "loo" is chosen again on the first 2048 (``lost``:
+    3072), as denser rows explain more. Above 2048 rows without ``lost`` its first choice is on 512.
+    Slacks are those of the last 1024 (with ``lost``: 3072) rows.
     """
     dense = rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
     settled = alpha == "loo" and not per_target and lost is None and len(dense.w) < len(rows.w)
