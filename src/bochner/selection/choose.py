@@ -278,7 +278,7 @@ def choose_map(
 def _wide_enough(
     spec: FeatureSpec, epsilon: float, kernel: Kernel, rows: RowSample, n: int, share: float | None
 ) -> Choice:
-    """Draw the least map with error ε ≤ ``epsilon`` at the given penalty, or at that for n rows."""
+    """Choose the width for error ``epsilon``, at the given penalty or one predicted for n rows."""
     if share is not None:
         alpha = share * n
     elif rows.y.shape[1]:

@@ -66,7 +66,7 @@ class SearchRange:
     bounds: tuple[float, float]
     user_start: float | None = None  # Logarithm of the user's start
     starts: Float[Array, " k"] | None = None
-    #: Step as effective as a unit step of other hyperparameters; of a period: a phase of 1 in all.
+    #: Step that matches a unit step of other hyperparameters; for a period: a phase of 1 in total.
     unit: float = 1.0
 
     @property

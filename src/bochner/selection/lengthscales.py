@@ -144,7 +144,7 @@ class Objective:
     at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
     #: The range of each hyperparameter in a descent from a start.
     ranges: Callable[[Array], Float[Array, "p 2"]]
-    centres: Any  # Means of normal priors of logarithms, of deviation 3; weight of one row
+    centres: Any  # Means of normal priors of the logarithms: deviation 3, weight of one row
     units: Any = 1.0  # Steps of the logarithms that match unit steps of the point
     #: Part of the value that only depends on the unit of the targets; the relative tolerance of a
     #: descent does not count it.

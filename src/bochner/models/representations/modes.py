@@ -300,7 +300,7 @@ def stationary_kernel(
     amplitude: float | None = None,
 ) -> Tuning:
     """Return the kernel: given, or chosen by leave-one-out errors or evidence of a sample."""
-    # Evidence is used for ``lengthscale="evidence"``, and with "auto" for names and free kernels
+    # Unless ``lengthscale="loo"``: evidence for free kernels and names (not UNASKED); given kernels
     kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(
