@@ -36,8 +36,7 @@ def bernstein(e, D, form):
 def rahimi_recht(e, D, form):
     d, e = mpmath.mpf(3), e / 3
     radius = np.linalg.norm(ROWS - ROWS.mean(axis=0), axis=1).max()
-    diameter = min(2 * radius, np.linalg.norm(np.ptp(ROWS, axis=0)))
-    reach = 2 * 3**0.5 / 0.8 * diameter / e
+    reach = 2 * 3**0.5 / 0.8 * min(2 * radius, np.linalg.norm(np.ptp(ROWS, axis=0))) / e
     if form == "pair":
         beta = ((d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))) * 2 ** ((6 * d + 2) / (d + 2))
         return beta * reach ** (2 * d / (d + 2)) * mpmath.exp(-D * e**2 / (8 * (d + 2)))
@@ -133,8 +132,7 @@ def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, ti
     assert bound.exact == exact
     phi = bo.draw(kernel, method, n_features=4000 + exact, X=X, random_state=0)
     if tight and exact == 3:
-        top = np.linalg.svd(X)[2][0]
-        phi = replace(phi, directions=np.repeat(top[:, None], 4000, axis=1))
+        phi = replace(phi, directions=np.repeat(np.linalg.svd(X)[2][0][:, None], 4000, axis=1))
     sizes = 4000 * (phi(X)[:, exact:] ** 2).sum(axis=0) / values.sum()
     assert sizes.max() <= size * (1 + 1e-9)
     assert sizes.max() >= size * (1 - 1e-9 if tight else 0.2)
@@ -193,8 +191,7 @@ def test_no_direction_has_more_leverage_than_lemma_7_says():
     ):
         cut = certificates.zonal_bound(kernel, X, alpha=4.0).cuts[-1]
         method = bo.Gegenbauer(radial, order=cut.order, degree=cut.degree)
-        phi = bo.draw(kernel, method, n_features=2000 * cut.order, X=X, random_state=0)
-        Z = phi(X)
+        Z = bo.draw(kernel, method, n_features=2000 * cut.order, X=X, random_state=0)(X)
         each = np.einsum("ij,ij->j", Z, np.linalg.solve(kernel(X) + 4.0 * np.eye(len(X)), Z))
         tau = 2000 * each.reshape(cut.order, 2000).sum(axis=0)  # of all functions of a direction
         assert tau.max() <= cut.variance, kernel
@@ -237,8 +234,7 @@ def test_a_cut_of_a_ball_leaves_out_no_more_than_the_theorems_say(kernel, mean, 
 
 
 def test_a_polynomial_is_not_cut_in_a_ball():
-    bound = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5)
-    cut = bound.cuts[-1]
+    cut = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5).cuts[-1]
     assert (cut.degree, cut.order, cut.rest) == (3, 2, 0.0)
 
 

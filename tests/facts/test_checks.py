@@ -177,8 +177,7 @@ def test_features_that_lose_rows_are_seen_without_another_draw():
     X = points(d=1)
     for order, outcome in ((1, "failed"), (12, "passed")):
         method = bo.Gegenbauer("monomial", order)
-        phi = bo.draw(Gaussian(), method, n_features=4096, X=X, random_state=0)
-        check = check_features(phi, X)
+        check = check_features(bo.draw(Gaussian(), method, n_features=4096, X=X, random_state=0), X)
         assert check["kernel"].outcome == "passed"
         assert check["length"].outcome == outcome
         assert bool(check) == (outcome == "passed")

@@ -251,8 +251,7 @@ def test_edges_are_outcomes():
     X, _ = table()
     noise = np.random.default_rng(3).standard_normal((N, 1))
     assert solve_kernel(KernelRows(Gaussian(50.0)(X), noise, np.ones(N)), "loo").alpha > 1
-    exact = KernelRows(Gaussian(2.0)(X), X[:, :1] ** 2, np.ones(N))
-    assert solve_kernel(exact, "loo").alpha < 1e-6
+    assert solve_kernel(KernelRows(Gaussian(2.0)(X), X[:, :1] ** 2, np.ones(N)), "loo").alpha < 1e-6
     constant = KernelRows(Gaussian(2.0)(X), np.ones((N, 1)), np.ones(N))
     assert solve_kernel(constant, "loo").outcome is Outcome.CONSTANT_TARGET
     flat = KernelRows(np.ones((N, N)), X[:, :1], np.ones(N))

@@ -155,8 +155,7 @@ def minimise(p, tol):
 
 def objective(p, theta, target=0):
     """The objective of one target, from its formula."""
-    f = p.rows.Z @ theta[:-1] + theta[-1]
-    value = p.loss.value(p.y[:, [target]], f[:, None])
+    value = p.loss.value(p.y[:, [target]], (p.rows.Z @ theta[:-1] + theta[-1])[:, None])
     return (p.w * value).sum() + 0.5 * p.alpha * theta[:-1] @ theta[:-1] + p.drift * theta[-1]
 
 
@@ -213,8 +212,7 @@ def test_the_best_constants_of_a_joint_loss_are_best_together():
     best = minimize(total, y.mean(axis=0), method="Nelder-Mead", tol=1e-9)
     assert_allclose(b, best.x, atol=1e-4)
     state = ROUNDED_DISTANCE.curvature(y, 0 * y)
-    hessians = state.reshape(N, 3, 3)
-    assert_allclose(ROUNDED_DISTANCE.diagonal(state), hessians[:, range(3), range(3)])
+    assert_allclose(ROUNDED_DISTANCE.diagonal(state), state.reshape(N, 3, 3)[:, range(3), range(3)])
 
 
 def test_lengths_are_found_far_and_near_and_through_overflow():

@@ -327,8 +327,7 @@ def test_a_triangle_has_the_solution_of_least_norm(n, centred):
     parts = [Triangle.of(Z[piece], y[piece], w[piece], centred) for piece in pieces]
     sums = reduce(add, parts[2:] + parts[:1]) + parts[1] if len(parts) > 1 else parts[0]
     moments = Moments.of(Z, y, w) if centred else Moments.of(Z, y, w).about_zero()
-    means = moments.feature_mean, moments.target_mean
-    solution = solve_ridge(sums.eigen(), means, 0.0)
+    solution = solve_ridge(sums.eigen(), (moments.feature_mean, moments.target_mean), 0.0)
     coef, intercept = least_norm(Z, y, w, centred)
     worst = np.linalg.cond(Z) if n == D else 1e3
     assert_close(solution.coef, coef, factor=worst * 10)
@@ -521,8 +520,7 @@ def test_edges_and_limits_are_outcomes():
     assert not EvidenceOutcome.EDGE_LOW.good
     Z, y = (np.random.default_rng(i).standard_normal((40, 3 - 2 * i)) for i in (0, 1))
     Q = np.linalg.qr(np.column_stack([np.ones(40), Z]))[0]
-    unexplained = maximise_evidence(eigen_of(Z, y - Q @ (Q.T @ y)))
-    assert unexplained.outcome is EvidenceOutcome.EDGE_HIGH
+    assert maximise_evidence(eigen_of(Z, y - Q @ (Q.T @ y))).outcome is EvidenceOutcome.EDGE_HIGH
     Z, y = data(noise=1e-6)
     single = maximise_evidence(decompose(Moments.of(Z, y, precision="float32")))
     assert single.outcome is EvidenceOutcome.FLOAT32_LIMITED

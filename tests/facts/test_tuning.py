@@ -48,8 +48,7 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
     I_kl = ½ tr(C⁻¹ ∂_k C C⁻¹ ∂_l C) bounds what any unbiased estimate can do, and maximum
     likelihood attains it. Leave-one-out is not efficient: twice the deviation.
     """
-    rng = np.random.default_rng(8)
-    X, truth, noise = rng.uniform(-2, 2, (400, 2)), np.array([0.8, 2.0]), 0.1
+    X, truth, noise = np.random.default_rng(8).uniform(-2, 2, (400, 2)), np.array([0.8, 2.0]), 0.1
     K, draw = Gaussian(tuple(truth))(X), np.random.default_rng(9).standard_normal((2, 400))
     y = np.linalg.cholesky(K + 1e-10 * np.eye(400)) @ draw[0] + noise * draw[1]
     inverse = np.linalg.inv(K + noise**2 * np.eye(len(X)))
@@ -126,8 +125,7 @@ def test_tune_returns_an_estimator_ready_to_fit(tuned, two_columns):
     assert tuned.estimator.kernel == tuned.kernel
     assert clone(tuned.estimator).fit(X, y).score(X, y) > 0.9
     coordinates = tune(bo.KernelRidge(Laplace((1.0,) * 6)), X[:200], y[:200]).kernel
-    lengths = np.array(coordinates.lengthscale) / X.std(axis=0)
-    assert set(np.argsort(lengths)[:2]) == {1, 3}
+    assert set(np.argsort(np.array(coordinates.lengthscale) / X.std(axis=0))[:2]) == {1, 3}
     likeliest = tune(bo.KernelRidge(random_state=0), X, y, criterion="evidence")
     assert isinstance(likeliest.kernel, Matern)
     assert likeliest.criterion == "evidence"

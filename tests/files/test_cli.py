@@ -80,8 +80,7 @@ def folder(tmp_path_factory):
         part = columns(50, seed)
         write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
     others = columns(80, 3)
-    extra = {"z": -others["y"], "w": np.arange(80) % 4 / 2.0}
-    write_table(folder / "test.csv", others | extra)
+    write_table(folder / "test.csv", others | {"z": -others["y"], "w": np.arange(80) % 4 / 2.0})
     (folder / "missing.csv").write_text("a,c\n1,red\n2,green\n")
     bo.save(Gaussian(), folder / "kernel")
     bo.save(bo.KernelRidge(), folder / "unfitted")
@@ -736,8 +735,7 @@ def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(learner,
     right = model.predict(rows[["a", "c"]]) == rows.label
     told = facts(f"check {file} in/rows.parquet")["errors"]["label"]["accuracy"]
     assert told == pytest.approx(np.mean(right))
-    weights = np.where(rows.label == "mid", 50, 1)
-    assert np.average(right, weights=weights) > np.mean(right) + 0.01
+    assert np.average(right, weights=np.where(rows.label == "mid", 50, 1)) > np.mean(right) + 0.01
 
 
 def test_each_row_is_predicted_once(learner, monkeypatch):

@@ -65,8 +65,7 @@ def test_parts_of_a_row_group_are_its_rows(tmp_path, monkeypatch, name):
     monkeypatch.setattr("bochner.data.tables.CELLS_PER_PIECE", 1 << 10)
     blocks = Blocks.from_files(path, block_rows=1000)
     for start in (0, 2500, 17_500, 5000):
-        part = blocks.part(start, start + 2500)
-        found = np.concatenate([block.X[:, 0] for block in part])
+        found = np.concatenate([block.X[:, 0] for block in blocks.part(start, start + 2500)])
         np.testing.assert_array_equal(found, np.arange(start, start + 2500.0))
 
 

@@ -538,8 +538,7 @@ def test_a_learner_comes_back_from_skops_and_only_where_it_is_trusted(skops_io, 
 
 
 def test_pipelines_and_facts_come_back_from_skops(skops_io):
-    ridge = KernelRidge(n_features=16, random_state=0)
-    model = make_pipeline(StandardScaler(), ridge).fit(X, Y)
+    model = make_pipeline(StandardScaler(), KernelRidge(n_features=16, random_state=0)).fit(X, Y)
     again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert again[-1].certificate_.epsilon == model[-1].certificate_.epsilon

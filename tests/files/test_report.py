@@ -145,8 +145,7 @@ def crowded(drawing):
 def test_tables_show_the_numbers_of_the_report():
     report, page = reported("ridge"), read(page_of("ridge"))
     cells = page.cells
-    found = report.quality.errors["target"]
-    assert ["target", *(number(v) for v in found.values())] in cells
+    assert ["target", *(number(v) for v in report.quality.errors["target"].values())] in cells
     worst = report.seen.worst[0]
     assert [str(worst.number), number(worst.value, 3)] in [row[:2] for row in cells]
     assert any(row[0] == "ε, spectral" for row in cells)
@@ -247,8 +246,7 @@ def test_rows_to_look_at_are_the_worst_of_all():
     model, y = fitted("svc"), TARGETS["labels"]
     f, own = model.decision_function(X), y[:, None] == model.classes_
     excess = np.where(own, -np.inf, f).max(axis=1) - f[own]
-    worst = reported("svc").seen.worst
-    assert [row.number for row in worst] == np.argsort(-excess)[:8].tolist()
+    assert [row.number for row in reported("svc").seen.worst] == np.argsort(-excess)[:8].tolist()
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -212,8 +212,7 @@ def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
     codes = pa.RunEndEncodedArray.from_arrays(runs.run_ends, runs.values.dictionary_encode())
     for column in (plain, plain.dictionary_encode(), plain.cast(pa.large_string()), runs, codes):
         for start in (0, 1, 3):
-            table = pa.table({"s": column}).slice(start)
-            X = next(iter(Blocks.from_table(table, schema=schema))).X
+            X = next(iter(Blocks.from_table(pa.table({"s": column}).slice(start), schema=schema))).X
             np.testing.assert_array_equal(X, np.eye(3)[[0, 1, 2, 0, 1][start:]])
     with pytest.raises(InvalidInput, match=r"got 'u', 'w', first in row 1 of"):
         list(Blocks.from_table(pa.table({"s": ["x", "w", "u", "w"]}), schema=schema))

@@ -212,8 +212,7 @@ def test_sample_takes_what_random_state_takes():
 
 def test_watchers_hear_of_every_block_when_it_is_done():
     blocks, heard = Blocks.from_arrays(np.zeros((10, 2)), block_rows=4), []
-    watched = blocks.watch(heard.append).watch(lambda rows: heard.append(-rows))
-    for number, _ in enumerate(watched):
+    for number, _ in enumerate(blocks.watch(heard.append).watch(lambda rows: heard.append(-rows))):
         assert len(heard) == 2 * number
     assert heard == [4, -4, 4, -4, 2, -2]
     list(blocks)
@@ -224,8 +223,7 @@ def test_rows_are_known_or_become_known(named, bare):
     for name in ("pandas", "polars", "arrow", "parquet"):
         assert named[name].n_rows == N
     assert bare["numpy"].n_rows == N
-    path = named["csv"].source.readers[0].text_file.file
-    blocks = Blocks.from_files(path, "y")
+    blocks = Blocks.from_files(named["csv"].source.readers[0].text_file.file, "y")
     assert blocks.n_rows is None
     list(blocks)
     assert blocks.n_rows == blocks.with_rows(3).n_rows == N
@@ -275,8 +273,7 @@ def test_target_has_its_own_dtype_and_shape():
 @pytest.mark.parametrize("dtype", ["f2", "i1", "u8", "?", "f4", "f8"])
 def test_arrays_keep_float32_and_float64_and_others_become_float64(dtype):
     block = next(iter(Blocks.from_arrays(np.eye(3, dtype=dtype), np.ones(3, dtype))))
-    want = np.float32 if dtype == "f4" else np.float64
-    assert block.X.dtype == block.y.dtype == want
+    assert block.X.dtype == block.y.dtype == (np.float32 if dtype == "f4" else np.float64)
     np.testing.assert_array_equal(block.X, np.eye(3))
     tensor = torch.asarray(np.eye(3, dtype=dtype if dtype != "u8" else "i8"))
     assert next(iter(Blocks.from_arrays(tensor))).X.dtype == (

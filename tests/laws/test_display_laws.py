@@ -85,8 +85,7 @@ def test_reliability_is_scikit_learns_calibration_curve():
     np.testing.assert_allclose(shown.expected, expected)
     np.testing.assert_allclose(shown.observed, observed)
     assert shown.count.sum() == N
-    error = np.sum(shown.count * np.abs(observed - expected)) / N
-    assert shown.error == pytest.approx(error)
+    assert shown.error == pytest.approx(np.sum(shown.count * np.abs(observed - expected)) / N)
 
 
 def outside(stated, true, seed=0):
@@ -235,8 +234,7 @@ def test_gradients_of_the_columns_of_one_are_the_deviation_of_its_linear_part(ta
     predict = lambda A: model.predict(bo.Blocks.from_arrays(A))
     slopes = [predict(A + h * e) - predict(A - h * e) for e in np.eye(A.shape[1])[places]]
     linear = (np.stack(slopes, axis=1) / (2 * h)) @ (A[:, places] - A[:, places].mean(axis=0)).T
-    exact = np.sqrt(np.mean(linear.var(axis=1)))
-    assert found.importance[0, 0] == pytest.approx(exact, rel=1e-4)
+    assert found.importance[0, 0] == pytest.approx(np.sqrt(np.mean(linear.var(axis=1))), rel=1e-4)
 
 
 def test_classes_and_targets_have_columns_of_their_own():
@@ -362,6 +360,5 @@ def test_table_and_plot_show_the_largest():
     assert lines[-1].split() == ["prediction", f"{found.predictions[1, 0]:.4g}"]
     assert "2 others" in found.table(1, top=1)
     assert str(found) == found.table(0)
-    ax = found.plot(Figure().subplots(), row=1).ax_
-    drawn = sorted(bar.get_width() for bar in ax.patches)
+    drawn = sorted(bar.get_width() for bar in found.plot(Figure().subplots(), row=1).ax_.patches)
     np.testing.assert_allclose(drawn, np.sort(found.contributions[1, :, 0]))

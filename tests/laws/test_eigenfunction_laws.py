@@ -228,8 +228,7 @@ def test_modes_of_a_box_are_those_of_least_eigenvalue(conditions):
     box = ((0.0, 1.0), (-1.0, 1.5), (2.0, 2.7))
     (numbers, eigenvalues), turned = modes(box, 200, conditions), half_turns(conditions, 40)
     sides = [(np.pi * turned / (b - a)) ** 2 for a, b in box]
-    every = sorted(sum(product) for product in itertools.product(*sides))[:200]
-    assert_close(eigenvalues, every)
+    assert_close(eigenvalues, sorted(sum(product) for product in itertools.product(*sides))[:200])
     assert_close(sum(side[k] for side, k in zip(sides, numbers.T, strict=True)), eigenvalues)
 
 
@@ -272,8 +271,7 @@ def test_the_kernel_of_a_plate_is_the_inverse_of_differences(conditions, kappa):
         L = np.kron(A, np.eye(len(y))) + np.kron(np.eye(len(x)), B)
         L += kappa**2 * np.eye(len(L))
         found = np.linalg.inv(L @ L) / (1.0 / n * 2.5 / n)
-        places = np.stack(np.meshgrid(x, y - 1.0, indexing="ij"), axis=2).reshape(-1, 2)
-        K = kernel(places)
+        K = kernel(np.stack(np.meshgrid(x, y - 1.0, indexing="ij"), axis=2).reshape(-1, 2))
         errors.append(np.abs(found - K).max() / K.max())
     assert errors[1] < 0.5 * errors[0] < 0.05
 

@@ -306,8 +306,7 @@ def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route
     usual = fits()
     monkeypatch.setattr("bochner.models.representations.features.FeatureSums", ByTriangle)
     for old, own in zip(usual, fits(), strict=True):
-        kept = getattr(own.fit_, "law", own.fit_).representation
-        assert isinstance(kept, ByTriangle)
+        assert isinstance(getattr(own.fit_, "law", own.fit_).representation, ByTriangle)
         outputs = ["predict", "gradient"]
         outputs.append("predict_proba" if hasattr(own, "predict_proba") else "predict_interval")
         for name in outputs:

@@ -352,8 +352,7 @@ def files_pickles_and_copies_give_the_same_bits(case, folder):
             more = more[0], np.array(["low", "mid", "top"])[more[1]]
         model.partial_fit(*more)
         for one, names in zip(kept, (ANSWERS, OF_FIT, OF_FIT), strict=True):
-            further = one.partial_fit(*more)
-            assert off(answers(further, X, names), answers(model, X, names)) == 0
+            assert off(answers(one.partial_fit(*more), X, names), answers(model, X, names)) == 0
 
 
 @law("again")

@@ -197,8 +197,7 @@ def test_a_steep_line_does_not_hide_what_near_rows_show():
     curve = 4 * np.sin(12 * X[:, 1]) * np.sin(12 * X[:, 2])
     y = X[:, 0] + curve + 2 * rng.normal(size=5200)
     model = bo.KernelRidge(columns="as_given", random_state=0).fit(X[:4200], y[:4200])
-    errors = model.predict(X[4200:]) - X[4200:, 0] - curve[4200:]
-    assert np.std(errors) < 0.3 * np.std(curve)
+    assert np.std(model.predict(X[4200:]) - X[4200:, 0] - curve[4200:]) < 0.3 * np.std(curve)
 
 
 def test_the_mean_of_the_best_two_kernels_is_a_candidate_among_near_rows():
@@ -214,8 +213,7 @@ def test_the_mean_of_the_best_two_kernels_is_a_candidate_among_near_rows():
 
 @pytest.mark.parametrize("right", ["race", "simple", "near"])
 def test_of_kernels_of_classes_the_one_of_least_log_loss_is_taken(right):
-    rng = np.random.default_rng(0)
-    X, w = rng.uniform(-2, 2, (300, 2)), np.ones(300)
+    X, w = np.random.default_rng(0).uniform(-2, 2, (300, 2)), np.ones(300)
     y = np.where((X**2).sum(axis=1) < 2, 1.0, -1.0)[:, None]
     rows, spec = RowSample(X, y, w, np.arange(300.0)), bo.KernelRidgeClassifier()._spec()
     race, simple, last = (Gaussian(1.0 if right == k else 0.02) for k in ("race", "simple", "near"))

@@ -65,8 +65,7 @@ def test_regression_by_a_new_loss_has_intervals_gradients_streams_and_graphs(met
     assert model.score(new, truth) > 0.7
     low, high = model.predict_interval(new, coverage=0.8)[-2:]
     assert 0.7 < np.mean((low <= truth) & (truth <= high)) < 0.9
-    h = 1e-5 * np.eye(2)
-    slopes = [(model.predict(new + e) - model.predict(new - e)) / 2e-5 for e in h]
+    slopes = [(model.predict(new + e) - model.predict(new - e)) / 2e-5 for e in (1e-5 * np.eye(2))]
     np.testing.assert_allclose(model.gradient(new), np.transpose(slopes), atol=1e-5)
     np.testing.assert_allclose(exported(model, new), model.predict(new), atol=1e-8)
     if method in ("exact", LEAVES):

@@ -72,8 +72,7 @@ def result(name):
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_is_shown_as_html_that_says_what_it_prints(name):
     value, words = result(name), RESULTS[name][1]
-    page = "".join(shown(value).text)
-    assert (words if isinstance(words, str) else words(value)) in page
+    assert (words if isinstance(words, str) else words(value)) in "".join(shown(value).text)
     assert "array(" not in repr(value)
     assert len(repr(value)) < 3000
 

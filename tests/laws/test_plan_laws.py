@@ -70,8 +70,7 @@ def test_the_error_of_all_rows_is_predicted_from_a_sample():
     X, y = table(9000, noise=0.3)
     few = slice(0, 500)
     options = dict(methods=["orthogonal", "nystrom"], widths=[32, 64, 128], random_state=0)
-    plan = bo.plan(X[few], y[few], Gaussian(1.0), n_rows=9000, **options)
-    for fit in plan.fits:
+    for fit in bo.plan(X[few], y[few], Gaussian(1.0), n_rows=9000, **options).fits:
         model = bo.KernelRidge(
             Gaussian(1.0), method=fit.method, n_features=fit.n_features, random_state=0
         ).fit(X, y)
@@ -342,8 +341,7 @@ def test_a_quarter_of_the_rows_and_less_extrapolate_to_the_error_of_all(seed):
     X = rng.normal(size=(n + 4096, d))
     y = (X @ beta + 4 * rng.normal(size=len(X)))[:, None]
     phi = bo.draw(Linear(), "orthogonal", n_features=d, n_inputs=d)
-    coef = np.linalg.lstsq(X[:n], y[:n], rcond=None)[0]
-    true = float(((y[n:] - X[n:] @ coef) ** 2).mean())
+    true = float(((y[n:] - X[n:] @ np.linalg.lstsq(X[:n], y[:n], rcond=None)[0]) ** 2).mean())
     assert judge(phi, X[:m], Targets(y[:m], np.ones(m), n))[0] == pytest.approx(true, rel=0.2)
     assert judge(phi, X[:m], Targets(y[:m], np.ones(m), m))[0] > 1.2 * true
 

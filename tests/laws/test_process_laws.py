@@ -31,8 +31,7 @@ FAR = np.full((1, 2), 50.0)
 
 def changed(process, **parts):
     """Give the law of f other parts."""
-    law = process.fit_.law
-    process.fit_ = replace(process.fit_, law=replace(law, **parts))
+    process.fit_ = replace(process.fit_, law=replace(process.fit_.law, **parts))
 
 
 def left_out_of(model):
@@ -103,8 +102,7 @@ def test_far_from_the_data_the_deviation_is_that_of_the_kernel(method):
     std = ours.predict(FAR, return_std=True)[1][0]
     assert abs(std / ours.amplitude_**0.5 - 1) < 1e-3
     posterior = ours.predictive_
-    Z = ours.map_(FAR)
-    assert np.sqrt(posterior.floor * posterior.leverage(Z))[0, 0] < 0.5 * std
+    assert np.sqrt(posterior.floor * posterior.leverage(ours.map_(FAR)))[0, 0] < 0.5 * std
     assert ours.predict(X, return_std=True)[1].mean() < 0.5 * std
 
 
@@ -135,8 +133,7 @@ def test_functions_have_the_mean_and_the_covariance_of_the_process(kernel, metho
     """1000 functions at 5 rows: 20 z-scores, false alarms 1e-6."""
     ours = model(kernel, method=method, fit_intercept=False, n_features=20).fit(*table(200))
     X = np.vstack([table(3, seed=3)[0], FAR, FAR + 0.5])
-    drawn = ours.sample_functions(1000, random_state=1)
-    assert np.abs(deviations(drawn, ours, X)).max() < bar(20)
+    assert np.abs(deviations(ours.sample_functions(1000, random_state=1), ours, X)).max() < bar(20)
 
 
 def test_functions_vary_as_predicted_where_a_kernel_has_no_fourier_features():
@@ -503,8 +500,7 @@ def test_functions_have_the_law_that_is_predicted():
     mean, deviation = model.predict(TESTS, return_std=True)
     values = model.sample_functions(400, random_state=0)(TESTS)
     assert np.all(np.abs(values.mean(axis=1) - mean) < 5 * deviation / 20)
-    ratio = values.var(axis=1) / deviation**2
-    assert np.all(np.abs(ratio - 1) < 6 * np.sqrt(2 / 400))
+    assert np.all(np.abs((values.var(axis=1) / deviation**2) - 1) < 6 * np.sqrt(2 / 400))
 
 
 def test_later_observations_take_the_place_of_earlier_ones_and_fits_forget_them():
@@ -568,8 +564,7 @@ def test_with_exact_features_they_are_those_of_scikit_learn(start):
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
     exact = Exact(kernel, n_restarts_optimizer=3, random_state=0).fit(X, y)
     assert -1e-3 < exact.log_marginal_likelihood_value_ - likelihood(ours) < 10 * 3e-4 * len(y)
-    theirs = exact.kernel_.k1.k2.length_scale
-    assert np.abs(np.log(ours.kernel_.lengthscale / theirs)).max() < 0.2
+    assert np.abs(np.log(ours.kernel_.lengthscale / exact.kernel_.k1.k2.length_scale)).max() < 0.2
 
 
 @pytest.mark.main_cases(7)
@@ -682,8 +677,7 @@ def test_waves_of_several_columns_stay_within_three_deviations(learner, name, d,
     rng = np.random.default_rng([seed, d])
     X, Z = rng.uniform(-1, 1, (200 if d == 2 else 300, d)), rng.uniform(-2, 2, (4000, d))
     y = FUNCTIONS[name](2 * X.sum(axis=1) / d**0.5) + 0.1 * rng.standard_normal(len(X))
-    mean = learner(random_state=0).fit(X, y).predict(Z)
-    assert np.abs(mean - y.mean()).max() <= 3 * y.std()
+    assert np.abs(learner(random_state=0).fit(X, y).predict(Z) - y.mean()).max() <= 3 * y.std()
 
 
 @pytest.mark.parametrize("learner", [PROCESS, RIDGE])

@@ -127,8 +127,7 @@ def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
         w = rng.uniform(0.1, 3, 150) * (rng.random(150) > 0.1) if kind == "weighted" else None
         options = dict(nu=nu, random_state=seed) | features
         ours = bo.OneClassSVM(KERNEL, **options).fit(X, sample_weight=w)
-        one_by_one = np.array([ours.predict(row[None])[0] for row in X])
-        for labels in (ours.predict(X), one_by_one):
+        for labels in (ours.predict(X), np.array([ours.predict(row[None])[0] for row in X])):
             assert np.average(labels < 0, weights=w) <= nu + (0 if w is None else 1e-12)
         border = 3e-4 if features else 1e-6
         inside = ours.decision_function(X) > border * np.abs(ours.score_samples(X)).max()
@@ -216,8 +215,7 @@ def test_coefficients_of_rows_and_of_features():
         b = getattr(fitted, "intercept_", 0.0)
         expected = getattr(fitted, ask)(NEW_ROWS)
         assert np.allclose(KERNEL(NEW_ROWS, fitted.X_fit_) @ fitted.dual_coef_ + b, expected)
-        coef = np.ravel(fitted.coef_)
-        assert np.allclose(fitted.map_(NEW_ROWS) @ coef + b, expected, atol=1e-5)
+        assert np.allclose(fitted.map_(NEW_ROWS) @ np.ravel(fitted.coef_) + b, expected, atol=1e-5)
         features = clone(model).set_params(n_features=64, random_state=0).fit(ROWS, TARGET)
         with pytest.raises(AttributeError, match="only a fit with the exact kernel"):
             features.dual_coef_  # noqa: B018

@@ -133,8 +133,7 @@ def test_moments_are_added_up_in_the_library_of_the_rows(library, precision):
     assert type(total._z0) is type(there(X))
     here = InProcess().sum(summand, blocks(slice(None), 64))
     ours, theirs = (summand.moments(sums) for sums in (total, here))
-    eps = np.finfo(precision).eps
-    bar = 10 * eps * np.sqrt(N) * numbers(theirs).max()
+    bar = 10 * np.finfo(precision).eps * np.sqrt(N) * numbers(theirs).max()
     assert np.abs(numbers(ours) - numbers(theirs)).max() < bar
     assert ours.precision == precision
 
@@ -160,8 +159,7 @@ def same_moments(a, b, factor=16.0):
 
 
 def equal_to_loops(m, Z, y, w=None, factor=4.0):
-    expected = naive.moments(Z, y, w)
-    for name, value in zip(("weight", *FIELDS), expected, strict=True):
+    for name, value in zip(("weight", *FIELDS), naive.moments(Z, y, w), strict=True):
         assert_close(getattr(m, name), value, factor=factor, label=name)
 
 

@@ -74,8 +74,7 @@ def test_columns_become_what_they_are(fitted, table, tmp_path):
 def test_files_frames_and_blocks_are_one_fit(fitted, table, tmp_path, quiet, suffix, rows):
     path = tmp_path / f"t.{suffix}"
     table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
-    blocks = Blocks.from_files(path, target="y", block_rows=rows)
-    model = bo.KernelRidge(**FAST).fit_blocks(blocks)
+    model = bo.KernelRidge(**FAST).fit_blocks(Blocks.from_files(path, target="y", block_rows=rows))
     expected = fitted.predict(table)
     found = np.concatenate(list(model.predict_blocks(Blocks.from_files(path))))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
@@ -120,8 +119,7 @@ def test_texts_are_places_among_levels(kind):
     table = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
     schema = Schema(("a",), encoders=(ordinal("a", ("a", "b", "é"), 9.0, indicator=True),))
     X = np.concatenate([b.X for b in Blocks.from_table(table, schema=schema)])
-    expected = [[0.5, 0], [9, 1], [0, 0], [9, 0], [0.5, 0], [1, 0]]
-    np.testing.assert_array_equal(X, expected)
+    np.testing.assert_array_equal(X, [[0.5, 0], [9, 1], [0, 0], [9, 0], [0.5, 0], [1, 0]])
 
 
 def test_texts_of_many_blocks_are_looked_up_once():
@@ -226,8 +224,7 @@ def test_target_means_do_not_leak():
     frame = pd.DataFrame(
         {"tail": [f"N{i}" for i in rng.integers(0, 120, 600)], "a": rng.normal(size=600)}
     )
-    y = rng.normal(size=600)
-    scores = cross_val_score(bo.KernelRidge(**FAST), frame, y, cv=3)
+    scores = cross_val_score(bo.KernelRidge(**FAST), frame, rng.normal(size=600), cv=3)
     # R² of noise on 200 rows has deviation √(2/200) = 0.1; leaking means bring −0.3 and below
     assert np.mean(scores) > -0.15
 
@@ -239,8 +236,7 @@ def test_classes_have_means_for_each():
     frame = pd.DataFrame({"tail": [f"N{c}" for c in codes], "a": rng.normal(size=900)})
     for labels, columns in (((codes % 2), 1), ((codes % 3), 3)):
         model = bo.KernelRidgeClassifier(**FAST).fit(frame, labels)
-        means = [name for name in model.schema_.feature_names if "(target" in name]
-        assert len(means) == columns
+        assert len([name for name in model.schema_.feature_names if "(target" in name]) == columns
         assert model.score(frame, labels) > 0.95
 
 
@@ -404,8 +400,7 @@ def test_gaps_of_an_array_are_medians_with_an_indicator(tmp_path):
     model = lambda: bo.KernelRidge(
         **FAST | {"kernel": Gaussian(2.0), "method": bo.Fourier(bo.IID())}
     )
-    fit = model().fit(X, y)
-    np.testing.assert_array_equal(fit.predict(X), model().fit(wide, y).predict(wide))
+    np.testing.assert_array_equal(model().fit(X, y).predict(X), model().fit(wide, y).predict(wide))
     half = model().fit(X[:200], y[:200]).partial_fit(np.nan_to_num(X[200:]), y[200:])
     bo.save(half, tmp_path / "m.bochner")
     again = bo.load(tmp_path / "m.bochner").predict(X.tolist())

@@ -167,8 +167,7 @@ def test_it_is_as_good_as_scikit_learns_on_the_same_features():
     X = places()
     ours = clusters().fit(X)
     Z = ours.map_(X)
-    theirs = LloydKMeans(4, n_init=5, random_state=0).fit(Z)
-    assert abs(ours.inertia_ / theirs.inertia_ - 1) < 1e-4
+    assert abs(ours.inertia_ / LloydKMeans(4, n_init=5, random_state=0).fit(Z).inertia_ - 1) < 1e-4
     squares = ((Z[:, None] - ours.cluster_centers_) ** 2).sum(axis=2)
     assert_close(ours.transform(X), np.sqrt(squares), factor=1e4)
     for labels in (ours.predict(X), ours.labels_):
@@ -185,8 +184,7 @@ def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
     one = clusters(n_clusters=1)
     for part in (slice(0, 300), slice(300, 301), slice(301, 800)):
         one.partial_fit(X[part], sample_weight=w[part])
-    mean = np.average(one.map_(X), axis=0, weights=w)
-    assert_close(one.cluster_centers_[0], mean, factor=1e3)
+    assert_close(one.cluster_centers_[0], np.average(one.map_(X), axis=0, weights=w), factor=1e3)
     stream = clusters()
     for start in range(0, 800, 100):
         stream.partial_fit(X[start : start + 100])

@@ -243,8 +243,7 @@ def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
     phi = drawn_mercer(kernel, X=rows(60, seed=5))
     Y = np.concatenate([2.5 * rows(20, seed=6), 10 * rows(5, seed=8)])
     Z, K = phi(Y), kernel(Y)
-    size = np.sqrt(np.outer(np.diag(K), np.diag(K)))
-    low = np.linalg.eigvalsh((K - Z @ Z.T) / size)[0]
+    low = np.linalg.eigvalsh((K - Z @ Z.T) / np.sqrt(np.outer(np.diag(K), np.diag(K))))[0]
     assert low > -len(Y) * (1e-4 * rest(phi) / np.diag(K).min() + 1e-8)
 
 

@@ -36,8 +36,7 @@ def test_tables_of_the_pages_are_those_of_the_kept_records(pages):
             changed = {**parts, part: [row | {"core seconds": 777.0} for row in parts[part]]}
             changed[part][0] |= {"low": 77.0, "mean rank": 77.0}
             assert pages.written(text, changed, page) != text, table
-    readme = pages.README.read_text(encoding="utf-8")
-    assert pages.headline(parts["accuracy"]) in readme
+    assert pages.headline(parts["accuracy"]) in pages.README.read_text(encoding="utf-8")
     assert len({row["case"] for row in parts["raw"]}) == 79
 
 
@@ -191,8 +190,7 @@ def problem():
 def data(tmp_path):
     """A folder with tables of the names and columns that are asked for, small."""
     rng = np.random.default_rng(0)
-    places = {"elevation_etopo60": 2, "co2_cdiac": 3, "climate_ncep": 3}
-    for name, d in places.items():
+    for name, d in {"elevation_etopo60": 2, "co2_cdiac": 3, "climate_ncep": 3}.items():
         X = np.column_stack([rng.uniform([-90, 0], [90, 360], (200, 2)), np.arange(200) % 12])
         np.savez(tmp_path / f"{name}.npz", X=X[:, :d], y=rng.uniform(1, 2, 200))
     np.savez(tmp_path / "protein.npz", X=rng.standard_normal((200, 9)), y=rng.standard_normal(200))

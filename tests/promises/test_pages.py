@@ -282,5 +282,4 @@ def test_every_error_of_the_page_is_one_that_was_kept(kept):
     """To the digits that are printed."""
     said = list(stated())
     assert {c for c, *_ in said} == {case for case, _ in kept if not case.startswith("relief")}
-    wrong = [s for s in said if not rounded(kept[s[0], shown(s[1])]["error"], s[2])]
-    assert not wrong
+    assert not [s for s in said if not rounded(kept[s[0], shown(s[1])]["error"], s[2])]

@@ -39,8 +39,7 @@ def test_scikit_learn_checks_of_what_is_chosen_pass(estimator, check):
 def test_grid_search_reaches_the_lengthscale_and_leaves_the_kernel_untouched():
     kernel = Gaussian(lengthscale=1.0)
     model = bo.KernelRidge(kernel=kernel, method="orthogonal", n_features=128, random_state=0)
-    grid = {"kernel__lengthscale": [0.01, 1.0, 100.0]}
-    search = GridSearchCV(model, grid, cv=3).fit(*table())
+    search = GridSearchCV(model, {"kernel__lengthscale": [0.01, 1.0, 100.0]}, cv=3).fit(*table())
     assert search.best_params_ == {"kernel__lengthscale": 1.0}
     assert kernel == Gaussian(lengthscale=1.0)
     assert model.kernel is kernel

@@ -241,8 +241,7 @@ def main(calls):
         refused = 0
         for turn in range(2 * calls):
             rng = np.random.default_rng([number, turn])
-            dtype = [np.float32, np.float64][turn % 2]
-            refused += call(function, rng, dtype, right=turn % 4 < 2)
+            refused += call(function, rng, [np.float32, np.float64][turn % 2], right=turn % 4 < 2)
             _native.set_level(level)
         sys.stdout.write(f"{function.__name__}: {2 * calls} calls, {refused} refused\n")
 
