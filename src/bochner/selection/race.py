@@ -181,9 +181,7 @@ class Race:
             return []
         both = [best, *self._rough(best, able)]
         first, *rough = self._judge_all([partial(self._more_rows, j.candidate) for j in both], rung)
-        others = [f for f in (Exponential(), Laplace()) if type(f) is not type(first.base.kernel)]
-        rougher = [partial(self._rescale, family, first.base, LOO) for family in others]
-        return [first, *self._judge_all(rougher, rung), *rough]
+        return [first, *self._judge_all(self._rougher(first.base), rung), *rough]
 
     def _rough(self, best: Trial, able: list[Trial]) -> list[Trial]:
         """Return the best exponential kernel if its error is near the least: it needs many rows."""
@@ -235,6 +233,10 @@ class Race:
         families = (*self.effort.families, *([Laplace()] if several else []))
         makes += [partial(self._rescale, family, start, self._criterion) for family in families]
         return [*makes, partial(self._by_errors, start)] if self._criterion is EVIDENCE else makes
+
+    def _rougher(self, start: TunedKernel) -> list[Make]:
+        others = [f for f in (Exponential(), Laplace()) if type(f) is not type(start.kernel)]
+        return [partial(self._rescale, family, start, LOO) for family in others]
 
     def _metrics(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield kernels in metrics learned from the gradients of fits."""
