@@ -11,7 +11,7 @@ from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMethod
 from bochner.kernels.windows import windows_of
 from bochner.models.gaussian_process import law
-from bochner.models.gaussian_process.grid import ModeProcess, process_on_modes
+from bochner.models.gaussian_process.grid import ModeProcess, penalty_of
 from bochner.models.gaussian_process.neighbours import (
     NearestNeighbours,
     NeighbourProcess,
@@ -133,7 +133,8 @@ def process(  # noqa: PLR0911  a case for each representation
     features, compared = replace(features, modes=True), lambda rows: without_copies(spec, rows)[0]
     chosen, _ = choose(features, blocks, search=search, where=where, compared=compared)
     if isinstance(chosen.choice.method, ModeMethod):
-        return process_on_modes(spec, chosen, blocks, where)
+        sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
+        return ModeProcess.solve(spec, sums, penalty_of(chosen.search, sums.sample))
     made = law.chosen_features(spec, chosen, blocks, where)
     if method is not None or not where.in_order:
         return made

@@ -29,7 +29,6 @@ from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process import law
 from bochner.models.representations import modes
 from bochner.models.representations.representation import without_copies
-from bochner.selection.chosen import Choices
 from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.modes import RANGE, lengthscales_on_modes, scaled
 from bochner.selection.record import Tuning
@@ -82,7 +81,7 @@ class ModeProcess(law.ProcessLaw):
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         sample, unit = without_copies(spec, surveyed.sample)
         tuning = modes.stationary_kernel(spec.features, sample, *asked)
-        start = _penalty(tuning, replace(sample, w=sample.w * unit))
+        start = penalty_of(tuning, replace(sample, w=sample.w * unit))
         many = len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
         named = isinstance(kernel, str) and kernel not in UNASKED
@@ -255,14 +254,6 @@ def _steps(low: ModePreconditioner, z: Array) -> int:
     return solved.products + 10
 
 
-def process_on_modes(
-    spec: law.GaussianProcessSpec, chosen: Choices, blocks: Blocks, where: Executor
-) -> ModeProcess:
-    """Return the law on modes chosen from a sample, from their sums over all rows."""
-    sums = modes.chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
-    return ModeProcess.solve(spec, sums, _penalty(chosen.search, sums.sample))
-
-
 def few_rows(sums: modes.GridSums) -> law.KeptRows | None:
     """Return all rows in random order, if all are in the sample and there are many more modes."""
     # The kernel matrix of the rows is cheaper from 4 modes per row on. It replaces modes with an
@@ -294,7 +285,7 @@ def _solve_by_rows(
     return process
 
 
-def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
+def penalty_of(tuning: Tuning, sample: RowSample) -> float | None:
     """Return σ²/a² from the evidence of the sample; None if another criterion was used."""
     if tuning.criterion != EVIDENCE.name or not np.isfinite(tuning.share):
         return None

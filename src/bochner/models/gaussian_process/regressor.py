@@ -112,8 +112,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
           :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
           :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
     %(n_features or exact)s
-    metric : None or "learned", default None
-        See :class:`bochner.KernelRidge`.
     noise : "auto", "evidence" or float, default "auto"
         - a number: σ², a variance in units of y².
         - "evidence": maximise the marginal likelihood [1]_.
@@ -129,7 +127,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
           products all numbers, or those given as "auto". ``kernel="auto"`` is Matérn 3/2.
         - "auto": for a name, the result with the larger ``loo_log_density_``; otherwise "loo". With
           ``kernel="auto"`` each candidate has tuned lengthscales.
-    %(precision)s
     fit_intercept : bool, default True
         Whether f has an unknown mean b with a flat prior; otherwise b is zero.
 

@@ -232,8 +232,6 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         kernel "loo" then minimises the leave-one-out log loss of calibrated probabilities.
     alpha_per_target : bool, default False
         Whether each class has its own penalty.
-    class_weight : None, "balanced" or dict, default None
-        Factors of the weights per class. "balanced": n/(K n_k), so that classes have equal weight.
 
     See Also
     --------

@@ -220,17 +220,15 @@ def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None
     """Return the fit to rows in memory, starting from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before)
-    train, held_out = _split(fit, rows)
-    return _over_rows(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held_out)
+    return _over_rows(replace(fit, rows=0, weight=0.0), *_split(fit, rows))
 
 
 def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
     """Return the fit after one step per batch of these rows, from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
-    seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     one_epoch = replace(fit, spec=replace(spec, max_iter=1, tol=None))
-    return replace(_over_rows(one_epoch, rows, rows.w * (seen / weight)), spec=spec)
+    return replace(_over_rows(one_epoch, rows), spec=spec)
 
 
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
@@ -323,14 +321,14 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
     return kept.__getitem__
 
 
-def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
-    """Return the fit after epochs over rows in memory, with the weights ``w`` in the steps."""
+def _over_rows(fit: SgdFit, rows: Piece, held_out: Piece | None = None) -> SgdFit:
+    """Return the fit after epochs over rows in memory; the mean weight of all rows is 1."""
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     # Rows that have coefficients, followed by the rows of this fit
     every = [Piece(X) for X in (fit.support, rows.X) if X is not None]
     support = join(every).X if fit.is_dual else None
     width = fit.chosen.map.n_features if support is None else support.shape[0]
-    window = _reader(fit, rows.X, width, support), fit.targets(rows.y), w
+    window = _reader(fit, rows.X, width, support), fit.targets(rows.y), rows.w * (seen / weight)
     judge = _judge(fit, held_out, width, support)
     fit = replace(_walk(fit, lambda: (window,), width, judge), weight=weight, rows=seen)
     return _on_support(fit, support) if fit.is_dual else fit
@@ -586,11 +584,11 @@ class SgdEstimator(Differentiable):
             return fit_sgd(self._spec(), blocks, inputs)
         return fit_stream(self._spec(), blocks, inputs, where)
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
-        return with_rows_of(None, self._spec(), blocks, inputs)
-
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
-        return with_rows_of(self.fit_, self._spec(self.fit_), blocks, inputs)
+        before = vars(self).get("fit_")
+        return with_rows_of(before, self._spec(before), blocks, inputs)
+
+    _first_piece = _with_rows
 
     def plan(self, X: Tabular, y: Array | None = None) -> StrategyPlan:
         """Return the predicted cost of each of the six strategies for a fit to these rows.

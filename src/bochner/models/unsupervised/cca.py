@@ -175,8 +175,6 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         Kernel of X. A name is a family, with the median distance as lengthscale.
     kernel_y : Kernel, str or None, default None
         Kernel of Y. None: as for X, but with its own lengthscale if it is a name.
-    method : Method or str, default "auto"
-        Method of the features of both sides; see :func:`bochner.draw`.
     n_features : int, default 512
         Number of features of each side.
     alpha : float or "cv", default "cv"

@@ -135,7 +135,6 @@ class KernelFeatures(KernelTransformer):
     kernel : Kernel or str, default "gaussian"
         A kernel is used without changes. A name is a family, with the median distance of a sample
         of rows as lengthscale, or with ``y`` the lengthscale of least leave-one-out error.
-    %(method)s
     n_features : int, float or "auto", default 1024
         Number D of features. A number below one: the largest spectral distance ε at a ridge penalty
         of k(x, x)/1000 per row, see :func:`bochner.required_features`; "auto" is 0.1.
@@ -445,14 +444,14 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         "variance that features miss counts as unexplained.",
     )
 
+    _inverse = learned("inverse", "", "inverse_ requires fit_inverse_transform=True.")
+
     @property
     def inverse_(self) -> Any:
         """Inverse transform, from scores to rows: a :class:`bochner.KernelRidge`."""
         from bochner.models.ridge.estimators import KernelRidge  # noqa: PLC0415  few ask for it
 
-        fit = self._fitted.inverse
-        if fit is None:
-            raise AttributeError("inverse_ requires fit_inverse_transform=True.")
+        fit = self._inverse
         spec = fit.spec.features
         model = KernelRidge(
             spec.kernel, n_features=spec.width, alpha=fit.spec.alpha, random_state=spec.seed
