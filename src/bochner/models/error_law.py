@@ -321,7 +321,7 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
     most = max(float(rows.w.max(initial=0)), 1.0)
-    rows = replace(rows, w=rows.w / most)  # no row counts as several
+    rows = replace(rows, w=rows.w / most)  # no row counts as several rows
     order = np.random.default_rng(seed).permutation(len(rows.w))
     learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"

@@ -239,7 +239,7 @@ def _require_support(method: Method | None, X: Array, seed: int) -> None:
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
-    """Learn a metric from rows; for a kernel name, starting at the lengthscale chosen for it."""
+    """Learn a metric from rows; a kernel name starts at the lengthscale chosen for it."""
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
         _require_support(spec.method, rows.X, seed)

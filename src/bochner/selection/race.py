@@ -399,7 +399,7 @@ class Race:
         return self._at_smaller(problem, across, judged) if is_open else judged
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Trial:
-        """Judge the penalty of least leave-one-out error; the evidence has its own best penalty."""
+        """Judge at the penalty of least leave-one-out error; evidence is at its best penalty."""
         penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
         alpha = penalties.best("loo", start)
         candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)

@@ -298,7 +298,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
 
 
 def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> KernelTerms | None:
-    """Return the matrix of n rows as a sum of radial and linear terms; None to store it.
+    """Return the matrix of n rows as radial and linear terms; None if it is stored instead.
 
     X may be a sample of the n rows. ``centred``: linear kernels are of centred rows, as float32
     factors require. If there is an intercept, only the intercept changes.

@@ -300,7 +300,7 @@ def stationary_kernel(
     amplitude: float | None = None,
 ) -> Tuning:
     """Return the kernel: given, or chosen by leave-one-out errors or evidence of a sample."""
-    # Unless ``lengthscale="loo"``: evidence for free kernels and names (not UNASKED); given kernels
+    # Evidence tunes free kernels and names (not UNASKED) unless "loo", given kernels if "evidence"
     kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(
