@@ -92,10 +92,10 @@ class RowTree:
         return leaves
 
 
-def without_lines(kernel: Kernel) -> Kernel:
+def without_linear(kernel: Kernel) -> Kernel:
     """Return the kernel without linear terms, whose values are not largest for near rows."""
-    is_line = lambda term: all(isinstance(leaf, Linear) for leaf, _ in term.leaves(Kernel))
-    terms = [term for term in kernel.summands if not is_line(term)]
+    is_linear = lambda term: all(isinstance(leaf, Linear) for leaf, _ in term.leaves(Kernel))
+    terms = [term for term in kernel.summands if not is_linear(term)]
     return reduce(add, terms) if 0 < len(terms) < len(kernel.summands) else kernel
 
 
@@ -104,7 +104,7 @@ def grow(
 ) -> tuple[RowTree, Int[Array, " n"]]:
     """Return a tree of about equal leaves of at most ``most`` rows, and the leaf of each row."""
     rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
-    whole, kernel = kernel, without_lines(kernel)
+    given, kernel = kernel, without_linear(kernel)
     splits: list[tuple[Array, Array, float]] = []  # Rows, weights and cut
     children: list[list[int]] = []
 
@@ -129,7 +129,7 @@ def grow(
         np.array([weights for _, weights, _ in splits]).reshape(-1, DIRECTION_ROWS),
         np.array([cut for *_, cut in splits]),
         np.array(children, np.intp).reshape(-1, 2),
-        None if kernel is whole else kernel,
+        None if kernel is given else kernel,
     )
     return tree, leaf
 
@@ -170,13 +170,13 @@ def tune_among_near_rows(
     least, _, start = cast(tuple[float, int, Any], min(able))
     # Weight of the linear kernel: four times the variance it explains over the unexplained one
     linear = [c for c in tuning.compared if c.name == LINEAR and c.error < 2 * least]
-    lines = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
-    if lines:  # Lengthscales are those of residuals of a linear regression
+    linear_terms = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
+    if linear_terms:  # Lengthscales are those of residuals of a linear regression
         few = sample.lowest(2048)
         terms, root = np.insert(few.X, 0, float(centred), axis=1), np.sqrt(few.w)[:, None]
         slopes = np.linalg.lstsq(root * terms, root * few.y)[0][1:]
         rows = replace(rows, y=rows.y - rows.X @ slopes)
-    before = f"{LINEAR} + " * len(lines)
+    before = f"{LINEAR} + " * len(linear_terms)
     blocks = tuple(
         ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
         for each in map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
@@ -192,9 +192,9 @@ def tune_among_near_rows(
     end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
     kernel, name = end.rounded, "Exponential, one per column, among near rows"
     laplace = Laplace(rounded(laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)))
-    yield TunedKernel(before + name, reduce(add, [*lines, kernel]), end.alpha, d)
+    yield TunedKernel(before + name, reduce(add, [*linear_terms, kernel]), end.alpha, d)
     name = f"{before}Laplace, scales as {name}"
-    yield TunedKernel(name, reduce(add, [*lines, laplace]), end.alpha, d)
+    yield TunedKernel(name, reduce(add, [*linear_terms, laplace]), end.alpha, d)
 
 
 # --- kernels, scales and penalties judged among near rows ---------------------------------------
@@ -234,7 +234,7 @@ def judge_among_near_rows(
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
     """Return the best of the kernel, ``rivals`` and ``others``, with its scale and solution."""
-    places = near_rows(without_lines(tuning.kernel), rows.X, count=32, size=384, seed=seed)
+    places = near_rows(without_linear(tuning.kernel), rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
     here = rows.take(np.unique(places[:FIRST_PLACES, :64]))
     start = tuning.share * float(here.w.sum())

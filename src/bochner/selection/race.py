@@ -362,17 +362,17 @@ class Race:
         shares[shares < 1e-3 * shares.sum()] = 0.0
         curves = np.flatnonzero((shares > 0) & ~two)
         curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:16]])
-        lines = np.flatnonzero((shares > 0) & two)  # In one linear term
-        total = float(shares[curves].sum() + shares[lines].sum())
+        binary = np.flatnonzero((shares > 0) & two)  # In one linear term
+        total = float(shares[curves].sum() + shares[binary].sum())
         terms: list[Kernel] = [
             significant(float(shares[j]) / total)
             * Columns(Laplace(significant(float(scales[j]))), (int(j),))
             for j in curves
         ]
-        if len(lines) and len(lines) <= MANY_COLUMNS:
-            rates = [significant(1 / (float(scales[j]) * total)) for j in lines]
-            lined = Mahalanobis(Linear(), tuple(map(tuple, np.diag(rates).tolist())))
-            terms.append(Columns(lined, tuple(lines.tolist())))
+        if len(binary) and len(binary) <= MANY_COLUMNS:
+            rates = [significant(1 / (float(scales[j]) * total)) for j in binary]
+            linear = Mahalanobis(Linear(), tuple(map(tuple, np.diag(rates).tolist())))
+            terms.append(Columns(linear, tuple(binary.tolist())))
         if len(curves) and len(terms) > 1:
             kernel = reduce(operator.add, terms)
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
