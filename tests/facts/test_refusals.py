@@ -340,7 +340,7 @@ CASES = [
     (lambda: blind(Gaussian(), HISTOGRAM), UnsupportedKernel, "requires AdditiveChi2.*Nystrom"),
     (lambda: blind(k.AdditiveChi2(), HISTOGRAM, 2), InvalidInput, "one per column; got 2"),
     (lambda: blind(k.Intersection(), HISTOGRAM).gradient(0 * X, Y[:3]), InvalidInput, "above 0"),
-    # functions as kernels, and free numbers
+    # functions as kernels, and free hyperparameters
     (lambda: bo.check_kernel(np.dot, X), InvalidType, "kernel must be a Kernel"),
     (lambda: bo.check_kernel(Linear(), X[:0]), InvalidInput, "must have at least one row; got 0"),
     (lambda: k.Custom(lambda X, Y: 1.0)(X), InvalidInput, r"shape \(60, 60\) for 60 rows; got"),

@@ -1,4 +1,4 @@
-"""Laws of sums, products and other parts: maps by rule, exact maps, free numbers of kernels."""
+"""Laws of sums, products and other parts: maps by rule, exact maps, free hyperparameters of kernels."""
 
 import operator
 from dataclasses import dataclass

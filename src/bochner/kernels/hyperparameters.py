@@ -64,9 +64,9 @@ class Value(NamedArguments):
 class Free(Value):
     """A number of a kernel that a fit chooses; ``"auto"`` is short for ``Free()``.
 
-    Estimators choose the free numbers of a kernel and store the result as ``kernel_``. Numbers that
-    are not free do not change. Each term of a sum without a weight gets a weight, which is chosen
-    as well.
+    Estimators choose the free hyperparameters of a kernel and store the result as ``kernel_``.
+    Hyperparameters that are not free do not change. Each term of a sum without a weight
+    gets a weight, which is chosen as well.
 
     Parameters
     ----------

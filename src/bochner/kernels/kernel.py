@@ -637,7 +637,7 @@ class Columns(Transformed):
 
 
 def has_free(kernel: object) -> bool:
-    """Whether a kernel has free numbers, which a fit must choose."""
+    """Whether a kernel has free hyperparameters, which a fit must choose."""
     for number in kernel.get_params().values() if isinstance(kernel, Kernel) else ():
         if Free in map(type, number if isinstance(number, tuple) else (number,)):
             return True
@@ -645,11 +645,11 @@ def has_free(kernel: object) -> bool:
 
 
 def require_numbers(kernel: Kernel) -> None:
-    """Refuse a kernel with free numbers, which has no values before a fit."""
+    """Refuse a kernel with free hyperparameters, which has no values before a fit."""
     if has_free(kernel):
         raise InvalidInput(
-            'A kernel with free numbers ("auto") has no values before a fit chooses the numbers. '
-            "Fit an estimator and use its kernel_, or pass all numbers."
+            'A kernel with free hyperparameters ("auto") has no values before a fit chooses them. '
+            "Fit an estimator and use its kernel_, or pass all hyperparameters."
         )
 
 

@@ -68,16 +68,16 @@ class FeatureSpec:
             width = 0.1 if width == "auto" else width
             if isinstance(width, str) or not 0 < width < 1:
                 raise InvalidInput(
-                    "n_features must be a positive integer, a number below one (the largest ε) or "
-                    f'"auto"; got {n_features!r}.'
+                    f"{who}: n_features must be a positive integer, a number below one (the "
+                    f'largest ε) or "auto"; got {n_features!r}.'
                 )
         else:
-            width = integer(width, "bochner", "n_features", 1)
+            width = integer(width, who, "n_features", 1)
         known, how = as_kernel(kernel), features.as_method(method)
         if metric is not None and has_free(known):
             raise InvalidInput(
-                f'{who}: metric="learned" requires a kernel without free numbers, or a name; '
-                f"got {known!r}. Give all numbers, or leave out metric."
+                f'{who}: metric="learned" requires a kernel without free hyperparameters, or a '
+                f"name; got {known!r}. Give all numbers, or leave out metric."
             )
         others = precision, seed_of(random_state), columns, effort, of_classes
         return FeatureSpec(who, known, how, width, metric == "learned", *others)

@@ -106,8 +106,8 @@ def tune_hyperparameters(
     """Tune the free hyperparameters of a kernel (all if none is free) and its terms' weights."""
     if not sample.y.shape[1]:
         raise InvalidInput(
-            f"A kernel with free numbers requires targets, which tune them; got {kernel!r}. "
-            'Give all numbers, or a name such as "gaussian".'
+            f"A kernel with free hyperparameters requires targets, which tune them; got "
+            f'{kernel!r}. Give all numbers, or a name such as "gaussian".'
         )
     open_kernel = make_free(kernel)
     windows = windows_of(kernel, sample.X.shape[1])
@@ -115,7 +115,7 @@ def tune_hyperparameters(
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
     if is_sparse(sample.X):
         raise InvalidInput(
-            "A kernel with free numbers requires dense rows; got sparse ones. Pass "
+            "A kernel with free hyperparameters requires dense rows; got sparse ones. Pass "
             "X.toarray(), or give all numbers."
         )
     sample = replace(sample, X=np.ascontiguousarray(sample.X, np.float64))

@@ -179,7 +179,7 @@ class Tuning(HtmlResult):
     def facts(self) -> list[dict[str, Any]]:
         """Return the ranked candidates as dicts."""
         return [
-            {"rank": i, "kernel": repr(c.kernel), "tuned": c.name or f"{c.tuned} numbers"}
+            {"rank": i, "kernel": repr(c.kernel), "tuned": c.name or f"{c.tuned} hyperparameters"}
             | {name: getattr(c, name) for name in ("error", "measure", "rows", "seconds")}
             | {"chosen": c is self.chosen}
             for i, c in enumerate(self.ranked, start=1)

@@ -245,7 +245,9 @@ class ConvexEstimator(KernelEstimator):
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
         features = self._feature_spec("auto" if self.method is None else as_method(self.method))
         if alpha == 0 and not features.method.has_features:
-            raise InvalidInput(f"{features.who}: {features.method} requires a penalty above 0.")
+            raise InvalidInput(
+                f"{features.who}: {features.method} requires a penalty above 0; got 0."
+            )
         centred = switch(vars(self).get("fit_intercept", True), features.who)
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
