@@ -12,7 +12,7 @@ from bochner.kernels import Gaussian, Laplace, Linear, Mahalanobis, Matern, Mono
 from bochner.models.representations import exact
 from bochner.selection import near
 from bochner.selection.metric import TunedKernel
-from bochner.selection.near import without_lines
+from bochner.selection.near import without_linear
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import near_rows
 
@@ -185,8 +185,8 @@ def test_rows_are_near_by_the_kernel_without_its_linear_terms():
     X, y = table(200)
     with_line, without = model(LINED).fit(X, y), model().fit(X, y)
     assert (with_line.fit_.representation.leaf == without.fit_.representation.leaf).all()
-    assert (near_rows(without_lines(LINED), X, 9, 5, 0) == near_rows(KERNEL, X, 9, 5, 0)).all()
-    assert all(without_lines(kernel) is kernel for kernel in (KERNEL, TURNED, Linear()))
+    assert (near_rows(without_linear(LINED), X, 9, 5, 0) == near_rows(KERNEL, X, 9, 5, 0)).all()
+    assert all(without_linear(kernel) is kernel for kernel in (KERNEL, TURNED, Linear()))
 
 
 @pytest.mark.slow

@@ -455,7 +455,8 @@ def leaf_rows(
     )
     choice = Choice(phi, method, (), reason)
     chosen = Choices(seed, replace(tuning, kernel=kernel), choice, curves=curves)
-    parts = rows.X, rows.y, rows.w, tree, leaf, np.empty((tree.n_leaves, 0, 0)), None
+    across_leaves = np.empty((tree.n_leaves, 0, rows.y.shape[1]))
+    parts = rows.X, rows.y, rows.w, tree, leaf, across_leaves, None
     unsolved = LeafRows(chosen, shape, count_rows(blocks), *parts)
     made, solution = unsolved.again(spec, replace(solution, slack=None), rows.y, rows.w)
     return replace(made, w=rows.w * unit), solution.in_unit(unit)
