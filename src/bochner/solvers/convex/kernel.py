@@ -208,7 +208,7 @@ SLOPES = 10.0
 NEAR = 0.01  # Relative gap up to which a final fit may use all its moves without a warning
 UNBOUNDED = 1e4  # Factor of weights, so that multipliers of a squared hinge reach no bound
 LARGE_CACHE = 1000  # Megabytes of LIBSVM's cache for rows of K that it computes
-TILE = 1024  # Rows whose kernel values are computed at a time
+TILE = 1024  # Least number of rows whose kernel values are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,8 @@ class GaussianRows:
     def __matmul__(self, coef: Float[Array, "n t"]) -> Float[Array, "n t"]:
         support = np.any(coef != 0, axis=1)
         few, X = csr_array(coef[support].T), self.X[support]  # each pair has few support vectors
-        tiles = (self.X[start : start + TILE] for start in range(0, len(self.X), TILE))
+        size = max(TILE, (1 << 22) // max(1, len(X)))  # 32 MB of kernel values
+        tiles = (self.X[start : start + size] for start in range(0, len(self.X), size))
         return np.concatenate([few @ self.kernel(X, Y) for Y in tiles], axis=1).T
 
 
