@@ -1,6 +1,7 @@
 """Which representation a fit takes: the one file that knows all of them."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def represent(  # noqa: PLR0911  a case for each representation
         features = replace(features, width=2 * WIDTH)
     if any_features:
         features = replace(features, modes=modes.modes)
-    compared = lambda rows: without_copies(spec, rows)[0]
+    compared = partial(without_copies, spec)
     chosen, _ = choose(features, blocks, alpha=alpha, compared=compared, where=where)
     if features.modes and isinstance(chosen.choice.method, ModeMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
@@ -130,7 +131,7 @@ def process(  # noqa: PLR0911  a case for each representation
         case _ if not (is_open and features.method.has_features):
             return law.FeatureProcess.fit(spec, blocks, where, precision)
     search = law.search_of(spec, law.FeatureProcess.fit, LOO_ROWS)
-    features, compared = replace(features, modes=True), lambda rows: without_copies(spec, rows)[0]
+    features, compared = replace(features, modes=True), partial(without_copies, spec)
     chosen, _ = choose(features, blocks, search=search, where=where, compared=compared)
     if isinstance(chosen.choice.method, ModeMethod):
         sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)

@@ -55,16 +55,16 @@ def choose(
     search: Search | None = None,
     by_targets: bool = True,
     where: Executor = LOCAL,
-    compared: Callable[[RowSample], RowSample] = lambda rows: rows,
+    compared: Callable[[RowSample], tuple[RowSample, float]] = lambda rows: (rows, 1.0),
 ) -> tuple[Choices, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
     ``search`` replaces the usual search for a kernel. ``by_targets``: "auto" uses the targets.
-    ``compared`` selects the rows of the sample on which parameters are chosen.
+    ``compared`` returns the rows of the sample on which parameters are chosen, and their unit.
     """
     if not spec.needs_rows and search is None:
         return draw_given(spec, blocks.n_columns), None
-    rows = compared(draw_rows(blocks, spec.seed, n_classes, where))
+    rows, _ = compared(draw_rows(blocks, spec.seed, n_classes, where))
     share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, rows, count_rows(blocks), share, search, by_targets), rows
 

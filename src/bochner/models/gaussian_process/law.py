@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -558,7 +558,7 @@ class FeatureProcess(ProcessLaw):
             asked = spec.features.method, blocks, where, precision, False
             return FeatureProcess.solve(spec, models.represent(ridge, *asked)[0])
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-        compared = lambda rows: without_copies(spec, rows)[0]
+        compared = partial(without_copies, spec)
         chosen, _ = choose(spec.features, blocks, search=search, where=where, compared=compared)
         return chosen_features(spec, chosen, blocks, where, precision)
 
