@@ -66,12 +66,13 @@ def by_jobs(method: Call) -> Call:
 
     @wraps(method)
     def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
-
         n_jobs: int | None = getattr(self, "n_jobs", None)
         most = _most.get()
         if most is None:
-            n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
+            if n_jobs is None:
+                from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
+
+                n_jobs = get_active_backend()[1]
             if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:
                 raise InvalidInput(
                     f"{type(self).__name__}: n_jobs must be None or an integer other than 0; got "

@@ -507,7 +507,7 @@ def check(terminal: Terminal, args: Any) -> None:
             rows = quality.examine(model, quality.encode_rows(model, watched), 0)
             errors = quality.errors_of(model, rows)
     with terminal.phase("certify", blocks=features) as watched:
-        certificate, words = quality.certificate_of(model, watched, other=True)
+        certificate, words = quality.certificate_of(model, watched, new_rows=True)
     terminal.show(
         rows=count_rows(features),
         errors=errors,

@@ -231,7 +231,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         'metric_: only a fit with metric="learned" has one.',
     )
 
-    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
+    def _certificate_on(self, blocks: Blocks, new_rows: bool = False) -> Certificate:
         """Return the certificate of the features on these rows, at a penalty for squared error."""
         rows, n = draw_rows(blocks, self.seed_), count_rows(blocks)
         return certify(

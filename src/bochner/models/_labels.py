@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_consistent_length
 
@@ -162,10 +163,17 @@ def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
     return np.bincount(to_numpy(block.y).astype(np.int64), weights_of(block), n_classes)
 
 
+def _has_probabilities(model: "LabelEstimator") -> bool:
+    if model._lacks_probabilities:
+        raise AttributeError(f"{type(model).__name__}: probabilities {model._lacks_probabilities}")
+    return True
+
+
 class LabelEstimator(ClassifierMixin, KernelEstimator):
     """Base class of classifiers: the predicted class always has the largest probability."""
 
     calibration_: Any
+    _lacks_probabilities: str = ""  # Requirement of probabilities that the parameters do not meet
     classes_ = learned("inputs.classes", "Sorted class labels, shape (K,).")
 
     @by_partition
@@ -188,6 +196,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
                 columns["probability"] = self._probabilities(f)
         return columns
 
+    @available_if(_has_probabilities)
     @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the class probabilities, (n, K); the predicted class has the largest."""
@@ -196,6 +205,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return agreeing(np.exp(self._log_probabilities(f)), f)
 
+    @available_if(_has_probabilities)
     @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the log probabilities of the classes, (n, K), accurate also for tiny ones."""

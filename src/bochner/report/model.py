@@ -229,7 +229,7 @@ def report_model(
     same = _same_rows(model, examined)
     table = model._rows_to_predict(X) if is_table(X) else blocks
     seen = measures.seen_of(model, examined, table)
-    certificate, words = measures.certificate_of(model, blocks, other=same is False)
+    certificate, words = measures.certificate_of(model, blocks, new_rows=same is False)
     quality = measures.quality_of(
         model, sample, examined, measures.left_out_of(model) if same else None
     )

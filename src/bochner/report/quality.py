@@ -231,13 +231,13 @@ def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
 
 
 def certificate_of(
-    model: KernelEstimator, blocks: bo.Blocks, other: bool = False
+    model: KernelEstimator, blocks: bo.Blocks, new_rows: bool = False
 ) -> tuple[bo.Certificate | None, str]:
-    """Return the certificate on the rows of the fit, or on other rows; if none, the reason."""
+    """Return the certificate on the rows of the fit, or on new rows; if none, the reason."""
     if not model.choice_.method.has_features:
         return None, "none: the fit has no features."
     try:
-        certificate = model._certificate_on(model._encode_as_fit(blocks), other)
+        certificate = model._certificate_on(model._encode_as_fit(blocks), new_rows)
     except InvalidInput as error:
         return None, f"none: {error}"
     return certificate, str(certificate)

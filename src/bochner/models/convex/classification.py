@@ -23,7 +23,6 @@ from typing import Any, cast
 
 import numpy as np
 from sklearn.base import OutlierMixin
-from sklearn.utils.metaestimators import available_if
 
 from bochner import models
 from bochner._core.arrays import array_namespace, concat, from_numpy, is_sparse, to_numpy, unit_of
@@ -526,15 +525,6 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
 
 
-def _has_probabilities(model: "SVC") -> bool:
-    if not model.probability:
-        raise AttributeError(
-            "SVC: probabilities require probability=True before fit. LogisticRegression always has "
-            "them."
-        )
-    return True
-
-
 @estimator
 class SVC(ConvexClassifier):
     """Support vector machine for classification: exact kernel for few rows, features for many.
@@ -619,8 +609,10 @@ class SVC(ConvexClassifier):
         pairs = n_classes > 2 and (auto or self.multi_class == "ovo")
         return ClassPairs(n_classes) if pairs else None
 
-    predict_proba = available_if(_has_probabilities)(LabelEstimator.predict_proba)
-    predict_log_proba = available_if(_has_probabilities)(LabelEstimator.predict_log_proba)
+    @property
+    def _lacks_probabilities(self) -> str:  # type: ignore[override]
+        required = "require probability=True before fit. LogisticRegression always has them."
+        return "" if self.probability else required
 
     calibration_ = learned(
         "calibration",

@@ -437,9 +437,9 @@ class AddsRows(KernelEstimator):
         precision = "float32" if self.precision == "float32" else "float64"
         return self._fit(blocks, inputs, LOCAL, precision)
 
-    def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
+    def _certificate_on(self, blocks: Blocks, new_rows: bool = False) -> Certificate:
         rows = self._rows_with("certify", type(self).__name__)
-        return rows.certificate(self.alpha_, blocks if other else None)
+        return rows.certificate(self.alpha_, blocks if new_rows else None)
 
     rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Number of rows read.")
 

@@ -107,7 +107,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
-        return self._certificate_on(blocks, other=True)
+        return self._certificate_on(blocks, new_rows=True)
 
     _path = learned("solution.path", "The penalties that were compared.")
 

@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Annotated, Any, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from bochner._core import checks
 from bochner._core.arrays import array_namespace, is_sparse, slices, to_numpy
@@ -674,15 +673,6 @@ class SgdEstimator(Differentiable):
         return len(self._fitted.losses)
 
 
-def _has_probabilities(model: "KernelSGDClassifier") -> bool:
-    if model.loss in ("log_loss", "modified_huber"):
-        return True
-    raise AttributeError(
-        f"KernelSGDClassifier: probabilities require loss='log_loss' or 'modified_huber'; "
-        f"got loss={model.loss!r}."
-    )
-
-
 @estimator
 class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     """Linear classification on a kernel's features by stochastic gradient descent.
@@ -791,8 +781,10 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
             )
         return self._add_rows(X, y, sample_weight, classes=classes)
 
-    predict_proba = available_if(_has_probabilities)(LabelEstimator.predict_proba)
-    predict_log_proba = available_if(_has_probabilities)(LabelEstimator.predict_log_proba)
+    @property
+    def _lacks_probabilities(self) -> str:  # type: ignore[override]
+        required = f"require loss='log_loss' or 'modified_huber'; got loss={self.loss!r}."
+        return "" if self.loss in ("log_loss", "modified_huber") else required
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         xp = array_namespace(f)
