@@ -43,23 +43,23 @@ ROUGHER: Replaced = {f"{RACE}._rougher": NONE, f"{RACE}._rough": NONE}
 
 #: Rules, and what is replaced to remove each of them.
 RULES: dict[str, Replaced] = {
-    "descent by leave-one-out": {f"{RACE}._by_errors": NONE},
+    "descent by leave-one-out": {f"{RACE}._tune_ard": NONE},
     "rough kernels": ROUGHER | _effort(families=(Matern(2.5), Gaussian())),
     "rough kernels with more rows": ROUGHER,
     "families": _effort(families=()),
     "screened columns": {"selection.lengthscales.screened_lengthscales": lambda _: lambda *_: None},
     "sum over columns": {f"{RACE}._additive": NONE},
     "sums": {f"{RACE}._sums": NONE},
-    "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},
+    "smaller penalties of classes": {f"{RACE}._lower_penalty": lambda _: lambda *given: given[-1]},
     "log loss chooses the penalty": {f"{ROWS}.solve_kernel": _of_squares},
     "penalty settled with more rows": {
         "solvers.ridge.kernel_path._settle": lambda _: lambda *given, **_: given[1]
     },
     "turned metric": {f"{RACE}._metrics": NONE},
     "second turn": _effort(rounds=1),
-    "more rows": {f"{RACE}._with_more_rows": NONE},
-    "families among near rows": {"selection.near.tune_among_near_rows": NONE},
-    "near rows": {f"{ROWS}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
+    "more rows": {f"{RACE}._add_rows": NONE},
+    "families in neighbourhoods": {"selection.neighbourhoods.tune": NONE},
+    "neighbourhoods": {f"{ROWS}.choose_locally": lambda _: lambda *given: (given[-1][0], None)},
     "curves": {"selection.choose.choose_curves": lambda _: lambda *_: None},
     "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},
 }

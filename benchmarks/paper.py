@@ -16,8 +16,8 @@ from bochner.features import Auto, Method
 from bochner.kernels import Gaussian, Kernel, NeuralTangent
 from bochner.kernels.series import alpha, angles, gegenbauers, orthonormals
 from bochner.kernels.zonal import Angle
+from bochner.selection.choices import FeatureSpec
 from bochner.selection.choose import choose
-from bochner.selection.chosen import FeatureSpec
 
 #: Han et al. (2022), section 6.2, in the order of their tables.
 PUBLISHED: dict[str, Method | str] = {

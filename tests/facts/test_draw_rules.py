@@ -186,7 +186,7 @@ def test_what_stops_the_search_is_named(monkeypatch):
     assert "the number of rows" in str(found)
     monkeypatch.setattr("bochner.selection.width.free_bytes", lambda: 64 * 130**2)
     found = asked(0.001)
-    assert (found.limit, max(t.n_features for t in found.tried)) == ("memory", 130)
+    assert (found.limit, max(t.n_features for t in found.trials)) == ("memory", 130)
     assert "half of the free memory" in str(found)
 
 
@@ -199,7 +199,7 @@ def test_truncation_is_told_from_noise():
     assert cut.limit == "truncation"
     assert cut.n_features < 600
     assert "stopped by truncation, not noise: raise the degree or order" in str(cut)
-    assert [t.epsilon for t in cut.tried][-1] > 0.9 * [t.epsilon for t in cut.tried][-2]
+    assert [t.epsilon for t in cut.trials][-1] > 0.9 * [t.epsilon for t in cut.trials][-2]
     whole = required_features(KERNEL, bo.Gegenbauer(degree=20), X, **asked)
     assert whole.limit is None
     assert whole.epsilon < 0.5

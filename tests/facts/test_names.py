@@ -17,7 +17,7 @@ from bochner import kernels
 from bochner._core import names
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Mahalanobis, Monotone
-from bochner.selection.words import in_words
+from bochner.selection.descriptions import describe
 
 VALUES = [getattr(kernels, name) for name in kernels.__all__]
 CLASSES = [v for v in (*VALUES, *(getattr(bo, n) for n in bo.__all__)) if isinstance(v, type)]
@@ -144,7 +144,7 @@ def test_of_many_the_shortest_are_named_and_the_others_counted():
     shown = ", ".join(f"c{j} {MANY[j]:.3g}" for j in order[:6])
     rest = f"94 others from {MANY[order[6]]:.3g} to {MANY[order[-1]]:.3g}"
     head = "Laplace, lengthscales of 100 columns, shortest first"
-    assert in_words(Laplace(MANY), NAMES) == f"{head}: {shown}; {rest}"
+    assert describe(Laplace(MANY), NAMES) == f"{head}: {shown}; {rest}"
 
 
 def test_parts_of_kernels_are_in_words_too():
@@ -157,7 +157,7 @@ def test_parts_of_kernels_are_in_words_too():
         (BENT, "Gaussian(lengthscale=2.0); c1"),
         (Mahalanobis(Linear(), np.eye(2)), "Linear, a metric with lengthscales along 2 columns"),
     ):
-        text = in_words(kernel, NAMES)
+        text = describe(kernel, NAMES)
         assert text.startswith(start)
         assert len(text) < 300
 

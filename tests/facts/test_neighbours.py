@@ -137,7 +137,7 @@ def few(monkeypatch):
     """More than 250 rows are many, and 24 features are what a default makes."""
     monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.models.gaussian_process.neighbours.FEWEST_ROWS", 251)
-    monkeypatch.setattr("bochner.selection.chosen.WIDTH", 24)
+    monkeypatch.setattr("bochner.selection.choices.WIDTH", 24)
 
 
 def rough_draws(n=900, d=4, seed=0, targets=()):

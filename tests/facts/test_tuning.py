@@ -81,7 +81,7 @@ def test_columns_that_do_not_matter_get_long_lengthscales(tuned, two_columns):
 
 def test_one_lengthscale_and_one_per_column_are_compared(tuned):
     one, many = tuned.compared
-    assert (one.tuned, many.tuned) == (1, 6)
+    assert (one.n_tuned, many.n_tuned) == (1, 6)
     assert 0 < many.error < one.error < 1
     assert many.kernel == tuned.kernel
     assert repr(tuned.kernel) in str(tuned)

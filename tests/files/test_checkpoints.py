@@ -40,7 +40,7 @@ def small_parts(monkeypatch):
     """Blocks of 16 rows, parts of 64: several levels of the tree; records as often as asked."""
     monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 64)
     monkeypatch.setattr("bochner.models._rows.block_rows", lambda _: 16)
-    monkeypatch.setattr("bochner.selection.chosen.block_rows", lambda _: 16)
+    monkeypatch.setattr("bochner.selection.choices.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)
     # moments of all rows are summed: few rows of float64 would be kept themselves
     monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 0)

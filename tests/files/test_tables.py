@@ -17,7 +17,7 @@ from pyarrow import dataset
 
 import bochner as bo
 from bochner import Blocks, GaussianProcessRegressor, KernelRidge, Schema
-from bochner.data.schema import did_you_mean, listed
+from bochner.data.schema import did_you_mean, quote
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
@@ -179,8 +179,8 @@ def test_a_target_asked_for_must_be_there():
 def test_near_names_are_found_and_long_lists_cut():
     assert did_you_mean("temprature", ["Temperature", "time"]) == " (did you mean 'Temperature'?)"
     assert did_you_mean("x", ["abc"]) == ""
-    assert listed(range(8)) == "0, 1, 2, 3, 4, 5, ... (8 in all)"
-    assert listed("ab") == "'a', 'b'"
+    assert quote(range(8)) == "0, 1, 2, 3, 4, 5, ... (8 in all)"
+    assert quote("ab") == "'a', 'b'"
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])

@@ -22,7 +22,7 @@ from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import Columns, Exp, Free, Gaussian, Laplace, Linear, Matern, Periodic
-from bochner.kernels.hyperparameters import TunedPositive, places_of, with_numbers
+from bochner.kernels.hyperparameters import TunedPositive, places_of, replace_values
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()
@@ -279,7 +279,7 @@ def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
     for place, slope in slopes.items():
         value = place.get(kernel)
         up, down = (
-            with_numbers(kernel, {place: value * np.exp(h)})(X).ravel() for h in (step, -step)
+            replace_values(kernel, {place: value * np.exp(h)})(X).ravel() for h in (step, -step)
         )
         expected = C.ravel() @ (up - down) / (2 * step)
         assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place

@@ -10,9 +10,9 @@ import bochner as bo
 from bochner.data.sample import RowSample
 from bochner.kernels import Gaussian, Laplace, Linear, Mahalanobis, Matern, Monotone
 from bochner.models.representations import exact
-from bochner.selection import near
+from bochner.selection import neighbourhoods
 from bochner.selection.metric import TunedKernel
-from bochner.selection.near import without_linear
+from bochner.selection.neighbourhoods import without_linear
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import near_rows
 
@@ -170,7 +170,7 @@ def test_further_rows_go_to_features_of_the_same_kernel(few):
 
 
 @pytest.mark.slow
-def test_columns_that_matter_among_near_rows_alone_are_found(few):
+def test_columns_that_only_matter_in_neighbourhoods_are_found(few):
     """A fine wave along one column: of a sample it is noise, of near rows it is all there is."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (6500, 2))
@@ -200,13 +200,13 @@ def test_a_steep_line_does_not_hide_what_near_rows_show():
     assert np.std(model.predict(X[4200:]) - X[4200:, 0] - curve[4200:]) < 0.3 * np.std(curve)
 
 
-def test_the_mean_of_the_best_two_kernels_is_a_candidate_among_near_rows():
+def test_the_mean_of_the_best_two_kernels_is_a_candidate_in_neighbourhoods():
     rng = np.random.default_rng(0)
     X, wide, narrow = rng.uniform(0, 10, (200, 1)), Gaussian(2.0), Gaussian(0.2)
     y = 3 * np.sin(X / 2) + np.sin(8 * X) / 2 + rng.normal(0, 0.1, (200, 1))
     rows, others = RowSample(X, y, np.ones(200), rng.random(200)), [TunedKernel("", narrow, 1.0, 1)]
     tuning, asked = Tuning(wide, compared=(KernelComparison(1, wide),)), bo.KernelRidge()._spec()
-    found, _ = near.judge_among_near_rows(tuning, rows, 0, others=others, **exact._penalty(asked))
+    found, _ = neighbourhoods.compare(tuning, rows, 0, candidates=others, **exact._penalty(asked))
     assert found.chosen.kernel == 0.5 * narrow + 0.5 * wide
     assert found.chosen.error == min(c.error for c in found.compared)
 
@@ -218,7 +218,7 @@ def test_of_kernels_of_classes_the_one_of_least_log_loss_is_taken(right):
     rows, spec = RowSample(X, y, w, np.arange(300.0)), bo.KernelRidgeClassifier()._spec()
     race, simple, last = (Gaussian(1.0 if right == k else 0.02) for k in ("race", "simple", "near"))
     simple = simple if right == "simple" else Gaussian(0.03)
-    compared = [KernelComparison(2, race, 0.5, taken=True), KernelComparison(1, simple, 0.54)]
+    compared = [KernelComparison(2, race, 0.5, chosen=True), KernelComparison(1, simple, 0.54)]
     tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(last, 1e-3)
     known = exact._solve(spec, last, rows, 1e-3)
     best = exact._of_least_log_loss(spec, rows, tuning, other, known)

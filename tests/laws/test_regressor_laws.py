@@ -239,7 +239,7 @@ def test_the_kernel_is_chosen_among_candidates(given):
     one = bo.SVR("gaussian", random_state=0, **given).fit(A[:300], y[:300])
     errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, one)]
     assert errors[0] < 0.5 * errors[1]
-    assert sum(each.taken for each in auto.search_.compared) == 1 < len(auto.search_.compared)
+    assert sum(each.chosen for each in auto.search_.compared) == 1 < len(auto.search_.compared)
 
 
 # ---- exact one class: One-class machines with the kernel itself: scikit-learn's answer, and what bounds it

@@ -67,12 +67,12 @@ def test_what_was_compared_is_said_with_the_gains_that_decided():
     best, *others = (c for c in found.compared if c.rows == last)
     for c in others:
         assert c.gain == pytest.approx(best.error - c.error)
-        assert c.deviation >= 0.003 * best.error
-        best = c if c.gain > c.deviation else best
-    assert best.taken
-    assert found.ranked[0].taken or "Rank 1 is not chosen: it lowers the error of" in str(found)
-    assert sum(c.taken for c in found.compared) == 1
-    assert next(c for c in found.compared if c.taken).kernel == found.kernel
+        assert c.required >= 0.003 * best.error
+        best = c if c.gain > c.required else best
+    assert best.chosen
+    assert found.ranked[0].chosen or "Rank 1 is not chosen: it lowers the error of" in str(found)
+    assert sum(c.chosen for c in found.compared) == 1
+    assert next(c for c in found.compared if c.chosen).kernel == found.kernel
     assert len({c.name for c in found.compared}) == len(found.compared) > 6
     assert found.error >= 0.9 * min(c.error for c in found.compared)
     assert {c.rows for c in found.compared} == {96, 192}
@@ -151,8 +151,8 @@ def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
     f = X[:, :6] @ rng.standard_normal(6) + np.sin(3 * X[:, 6:]).sum(axis=1)
     y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
     found = chosen(X, y, of_classes=True)
-    assert "sum over columns" in next(c for c in found.compared if c.taken).name
-    assert 0 < found.error < 0.8 * min(c.error for c in found.compared if c.tuned <= 1)
+    assert "sum over columns" in next(c for c in found.compared if c.chosen).name
+    assert 0 < found.error < 0.8 * min(c.error for c in found.compared if c.n_tuned <= 1)
     assert "Linear, a metric with lengthscales along" in str(found)
     assert len(str(found).splitlines()[-1]) < 2000
 

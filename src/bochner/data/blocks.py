@@ -17,7 +17,7 @@ from bochner.data.frames import library_of, open_table
 from bochner.data.learning import Target, Types, open_tables
 from bochner.data.partitions import READERS, dask_chunks
 from bochner.data.sample import Sample, chosen_rows, sample_stream
-from bochner.data.schema import Schema, listed
+from bochner.data.schema import Schema, quote
 from bochner.data.sources import Arrays, Block, Source
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
@@ -398,7 +398,7 @@ class Blocks:
 
     def __repr__(self) -> str:
         rows = "rows not counted" if self.n_rows is None else f"{self.n_rows:,} rows"
-        names = "" if self.target_names is None else f", target {listed(self.target_names, 3)}"
+        names = "" if self.target_names is None else f", target {quote(self.target_names, 3)}"
         schema, raw = self.schema, ""
         if schema is not None and (schema.categories or schema.encoders):
             raw = f" from {len(schema.columns):,}"

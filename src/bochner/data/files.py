@@ -21,7 +21,7 @@ import numpy as np
 from bochner._core.optional import package, raise_as
 from bochner.data.encoders import is_number
 from bochner.data.frames import arrow_columns
-from bochner.data.schema import did_you_mean, listed
+from bochner.data.schema import did_you_mean, quote
 from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput, InvalidType, MissingDependency
 
@@ -239,8 +239,8 @@ def open_file(file: File, separator: str | None) -> Reader:
         return _open_text(file, separator)
     else:
         raise DataFileError(
-            f"{WHO}: '{file}' must be Parquet ({listed(PARQUET)}), Feather ({listed(FEATHER)}) or "
-            f"text ({listed(TEXT)}, perhaps compressed: {listed(COMPRESSED)}); got the "
+            f"{WHO}: '{file}' must be Parquet ({quote(PARQUET)}), Feather ({quote(FEATHER)}) or "
+            f"text ({quote(TEXT)}, perhaps compressed: {quote(COMPRESSED)}); got the "
             f"suffix {suffix!r}. Convert or rename it."
         )
     rows, label = sum(groups), f"'{file}'"

@@ -14,7 +14,7 @@ from bochner.data.columns import NOTHING
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.frames import rows_without_target
 from bochner.data.partitions import on_each
-from bochner.data.schema import Schema, did_you_mean, listed
+from bochner.data.schema import Schema, did_you_mean, quote
 from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, present, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 
@@ -113,7 +113,7 @@ def _roles(
     dropped = set(_matching(drop or (), known, reader, " to drop"))
     features = tuple(name for name in selected if name not in dropped)
     if not features:
-        without = f", without {listed(dropped)} of drop" if dropped else ""
+        without = f", without {quote(dropped)} of drop" if dropped else ""
         raise InvalidInput(
             f"Blocks: {reader.label} must have at least one feature column besides target and "
             f"weight{without}; got none{reader.hint}."
@@ -144,7 +144,7 @@ def _missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInp
     more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
     return InvalidInput(
         f"Blocks: {reader.label} must have {', '.join(columns)}{more}; its columns are "
-        f"{listed(known)}{reader.hint}."
+        f"{quote(known)}{reader.hint}."
     )
 
 
@@ -163,7 +163,7 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
     for reader in readers[1:]:
         names = {column.name for column in reader.columns}
         differ = (("lacks", sorted(first - names)), ("adds", sorted(names - first)))
-        if parts := [f"{verb} {listed(columns)}" for verb, columns in differ if columns]:
+        if parts := [f"{verb} {quote(columns)}" for verb, columns in differ if columns]:
             raise InvalidInput(
                 "Blocks: all files of a data set must have the same columns; "
                 f"{reader.label} {' and '.join(parts)} compared with {readers[0].label}. "
@@ -227,8 +227,8 @@ def _learn(
     """Return the schema, the encoders to fit, and readers that know which rows have no target."""
     if unknown := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
-            f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "
-            f"it does not use; it uses {listed(draft.raw_names)}."
+            f"Blocks: dtypes must name columns of {readers[0].label}; got {quote(unknown)}, which "
+            f"it does not use; it uses {quote(draft.raw_names)}."
         )
     kinds = _kinds(readers, draft, types)
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
@@ -340,7 +340,7 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
     numbers = len(values) - len(others)
     if others and numbers >= max(4, 9 * len(others)):  # perhaps meant to hold numbers
         warn_user(
-            f"Blocks: column {name!r} is text, since it has {listed(others, 3)} besides "
+            f"Blocks: column {name!r} is text, since it has {quote(others, 3)} besides "
             f"{numbers:,} different numbers. Correct or empty such cells, or set its type with "
             f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category).",
             DataWarning,

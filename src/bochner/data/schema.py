@@ -80,7 +80,7 @@ class Schema:
         if self.encoders and tuple(e.name for e in self.encoders) != self.used_columns:
             raise InvalidInput(
                 "Schema: encoders must be one for each column that is not dropped, in order; got "
-                f"those of {listed(e.name for e in self.encoders)} for {listed(self.used_columns)}."
+                f"those of {quote(e.name for e in self.encoders)} for {quote(self.used_columns)}."
             )
 
     @property
@@ -136,11 +136,11 @@ def refuse_repeated(names: Iterable[Any], rule: str) -> None:
     """Raise an error for names that occur more than once; its message begins with ``rule``."""
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(
-            f"{rule}; got {listed(repeated)} more than once. Rename or drop the repeated ones."
+            f"{rule}; got {quote(repeated)} more than once. Rename or drop the repeated ones."
         )
 
 
-def listed(names: Iterable[object], most: int = 6) -> str:
+def quote(names: Iterable[object], most: int = 6) -> str:
     """Return the first ``most`` names in quotes, and the number of names if there are more."""
     names = list(names)
     text = ", ".join(repr(name) for name in names[:most])

@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.checks import warn_user
 from bochner.data import encoders
 from bochner.data.encoders import Encoder, Levels, Numbers, Times, Where, column_of, is_missing
-from bochner.data.schema import Schema, listed, reasons
+from bochner.data.schema import Schema, quote, reasons
 from bochner.data.sources import Partition, Piece, Source, require_finite, require_weights
 from bochner.errors import DataWarning, InvalidInput
 
@@ -225,7 +225,7 @@ class Tables(Source):
         description, mask = encoder.unseen(cells)
         if encoder.name not in unseen and len(rows := np.flatnonzero(mask)):
             texts = encoders.texts_in(column, rows) if isinstance(encoder, Levels) else ()
-            unseen[encoder.name] = description, listed(sorted(texts), 3), where, int(rows[0])
+            unseen[encoder.name] = description, quote(sorted(texts), 3), where, int(rows[0])
         return columns
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
@@ -264,7 +264,7 @@ def _warn_unseen(unseen: dict[str, Unseen]) -> None:
     sentences = []
     for words, names in reasons((name, cell[0]) for name, cell in unseen.items()).items():
         _, texts, where, row = unseen[names[0]]
-        columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
+        columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {quote(names)} have"
         examples = f", such as {texts}" if texts else ""
         sentences.append(f"{columns} {words}{examples}; first in {where(row)}")
     text = ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
@@ -275,7 +275,7 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
     """Raise one error for all columns that only a fit can encode as numbers."""
     got = [f"{draft.name!r} (dates or times)" for draft in drafts if isinstance(draft, Times)]
     got += [
-        f"{draft.name!r} (more texts, e.g. {listed(draft.levels[:3])})"
+        f"{draft.name!r} (more texts, e.g. {quote(draft.levels[:3])})"
         for draft in drafts
         if isinstance(draft, Levels) and len(draft.levels) > MOST_CATEGORIES
     ]
@@ -320,7 +320,7 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
         values = sorted({*encoders.texts_in(column)} - {*categories})
         raise InvalidInput(
             f"Blocks: column {name!r} must hold categories seen when the schema was "
-            f"learned ({listed(categories)}); got {listed(values)}, first in "
+            f"learned ({quote(categories)}); got {quote(values)}, first in "
             f"{where(int(unknown[0]))}. Drop such rows or fit again with them."
         )
     return codes

@@ -33,7 +33,7 @@ from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, open_devices
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
-from bochner.selection.chosen import Choices
+from bochner.selection.choices import Choices
 from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, Summand, sum_up, with_count
 
 LOG = logging.getLogger("bochner.engines")

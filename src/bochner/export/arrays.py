@@ -19,7 +19,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from bochner import __version__
 from bochner._core.optional import package
-from bochner.data.schema import listed
+from bochner.data.schema import quote
 from bochner.errors import InvalidInput
 
 #: Version of ONNX's operators and of the file format, which onnxruntime 1.17 and later read.
@@ -235,7 +235,7 @@ class Graph:
         if conflicts:
             raise InvalidInput(
                 "to_onnx: columns must not have names of outputs, nodes or constants of the graph; "
-                f"got {listed(sorted(conflicts))}. Rename the column before the fit."
+                f"got {quote(sorted(conflicts))}. Rename the column before the fit."
             )
         versions = {"": OPSET, DOMAIN: LEARNERS}
         domains = sorted({"", *(node.domain for node in nodes)})

@@ -26,18 +26,18 @@ class Value(NamedArguments):
 
     def __init_subclass__(cls) -> None:
         annotations = vars(cls).get("__annotations__", {})
-        tuned = tuple(
+        names = tuple(
             k for k, kind in annotations.items() if TUNED in getattr(kind, "__metadata__", ())
         )
-        cls.tunable = tuned or cls.tunable
+        cls.tunable = names or cls.tunable
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also the fields of its parts, by path."""
         params: dict[str, Any] = {}
-        for each in fields(self) if is_dataclass(self) else list[Any]():
-            params[each.name] = part = getattr(self, each.name)
+        for f in fields(self) if is_dataclass(self) else list[Any]():
+            params[f.name] = part = getattr(self, f.name)
             if deep and isinstance(part, Value):
-                params |= {f"{each.name}__{path}": v for path, v in part.get_params().items()}
+                params |= {f"{f.name}__{path}": v for path, v in part.get_params().items()}
         return params
 
     def replace(self, **changes: Any) -> Self:
@@ -48,15 +48,15 @@ class Value(NamedArguments):
             name, _, rest = path.partition("__")
             part = direct.get(name, params.get(name))
             if name not in params or (rest and not isinstance(part, Value)):
-                known = ", ".join(self.get_params()) or "none: it has no parameters"
+                names = ", ".join(self.get_params()) or "none: it has no parameters"
                 right = replacement(type(self).__name__, name, tuple(params))
-                advice = f"; its parameters are: {known}." if right is None else f": give {right}."
+                advice = f"; its parameters are: {names}." if right is None else f": give {right}."
                 raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
             if rest:
                 of_parts.setdefault(name, {})[rest] = new
         result: Any = replace(self, **direct) if direct else self  # type: ignore[type-var]
-        for name, within in of_parts.items():
-            result = replace(result, **{name: getattr(result, name).replace(**within)})
+        for name, values in of_parts.items():
+            result = replace(result, **{name: getattr(result, name).replace(**values)})
         return result
 
 
@@ -104,14 +104,14 @@ class Free(Value):
 def free_or(check: Check) -> Check:
     """Return a check that also accepts "auto" and `Free`, for a number or for one per column."""
 
-    def checked(value: Any, who: str, name: str) -> Any:
+    def check_value(value: Any, who: str, name: str) -> Any:
         if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
-            return tuple(checked(item, who, f"{name}[{j}]") for j, item in enumerate(value))
+            return tuple(check_value(item, who, f"{name}[{j}]") for j, item in enumerate(value))
         if isinstance(value, str) and value == "auto":
             return Free()
         return value if isinstance(value, Free) else check(value, who, name)
 
-    return checked
+    return check_value
 
 
 TunedPositive = Annotated[float, free_or(positive), TUNED]
@@ -149,8 +149,8 @@ def places_of(kernel: Value) -> list[Place]:
     for path, value in params.items():
         owner, _, name = path.rpartition("__")
         if name in getattr(params.get(owner, kernel), "tunable", ()):
-            several = enumerate(value) if isinstance(value, tuple) else [(None, value)]
-            places += [Place(path, j) for j, one in several if not isinstance(one, tuple)]
+            items = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+            places += [Place(path, j) for j, item in items if not isinstance(item, tuple)]
     return places
 
 
@@ -159,10 +159,10 @@ def free_places(kernel: Value) -> list[Place]:
     return [place for place in places_of(kernel) if isinstance(place.get(kernel), Free)]
 
 
-def with_numbers(kernel: Any, numbers: dict[Place, Any]) -> Any:
+def replace_values(kernel: Any, values: dict[Place, Any]) -> Any:
     """Return the kernel with the numbers at these places replaced."""
     changes: dict[str, Any] = {}
-    for place, value in numbers.items():
+    for place, value in values.items():
         if place.column is None:
             changes[place.path] = value
         else:
@@ -175,7 +175,7 @@ def differences(
     kernel: Any, X: Array, C: Array, needs: Callable[[Place], bool], known: dict[Place, float]
 ) -> dict[Place, float]:
     """Return ``known`` and, for other θ that need it, Σ C ∘ ∂K/∂log θ by central differences."""
-    moved = lambda at, h: with_numbers(kernel, {at: at.get(kernel) * math.exp(h)}).evaluate(X, X)
-    others, h = (at for at in places_of(kernel) if needs(at) and at not in known), 1e-4
-    slope = lambda at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h)
-    return known | {at: slope(at) for at in others}
+    K = lambda p, h: replace_values(kernel, {p: p.get(kernel) * math.exp(h)}).evaluate(X, X)
+    places, h = (p for p in places_of(kernel) if needs(p) and p not in known), 1e-4
+    slope = lambda p: float(np.vdot(C, K(p, h) - K(p, -h))) / (2 * h)
+    return known | {p: slope(p) for p in places}

@@ -32,7 +32,7 @@ from bochner._core.threads import by_jobs
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.frames import is_pandas, library_of
-from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
+from bochner.data.schema import Inputs, quote, reasons, refuse_repeated
 from bochner.data.sources import is_stored, join, open_checked
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
@@ -40,11 +40,10 @@ from bochner.features.nystrom import Rounded
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.windows import as_rows
 from bochner.models import _tables
-from bochner.selection.chosen import FeatureSpec
+from bochner.selection.choices import FeatureSpec
+from bochner.selection.descriptions import describe, join_names
 from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
-from bochner.selection.words import in_words
-from bochner.selection.words import listed as names_in_words
 from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, draw_rows, home_of
 
 #: Where the state of a pickle says the version; no attribute can have this name.
@@ -371,7 +370,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if schema is not None and schema.classes and not isinstance(self, ClassifierMixin):
             raise InvalidInput(
                 f"{who}: target {schema.target!r} must hold numbers; got text "
-                f"({listed(schema.classes)}). Code it as numbers first, or use a classifier."
+                f"({quote(schema.classes)}). Code it as numbers first, or use a classifier."
             )
         columns = len(schema.columns) if schema is not None else blocks.n_columns
         if known is None:
@@ -572,12 +571,12 @@ def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
             X, w = kept, np.ones(kept.shape[0]) if w is None else w
             break
     if not isinstance(kernel, Monotone):
-        return in_words(kernel, names, None if X is None else deviations(X, w))
+        return describe(kernel, names, None if X is None else deviations(X, w))
     curves = fit.chosen.curves
     how = "transformed" if curves is None else curves.name
     spread = None if X is None else deviations(kernel.inputs(np.asarray(X, np.float64)), w)
-    bent = names_in_words([names[j] if names else f"column {j}" for j in kernel.columns])
-    return f"{in_words(kernel.kernel, names, spread)}; of {how} of {bent}"
+    bent = join_names([names[j] if names else f"column {j}" for j in kernel.columns])
+    return f"{describe(kernel.kernel, names, spread)}; of {how} of {bent}"
 
 
 class FitSummary(HtmlResult):

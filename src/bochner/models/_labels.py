@@ -20,7 +20,7 @@ from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.encoders import is_number
-from bochner.data.schema import Inputs, listed
+from bochner.data.schema import Inputs, quote
 from bochner.data.sources import require_targets, weights_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
@@ -84,7 +84,7 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
         return
     others = [label for label in classes.tolist() if not is_number(label)]
     if len(others) <= 0.05 * len(classes):  # such as "?" among numbers that are text
-        but = f", but for {listed(others)}" if others else ""
+        but = f", but for {quote(others)}" if others else ""
         raise InvalidInput(
             f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
             f"rows{but}. {_remedy(who)}."
@@ -110,8 +110,8 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
     unknown = classes[codes] != labels
     if np.any(unknown):
         raise InvalidInput(
-            f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
-            f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
+            f"{who}: every label must be one of the classes {quote(classes.tolist())}; got "
+            f"{quote(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
             "(partial_fit(..., classes=...)), or fit again."
         )
     return codes.astype(np.float64)
@@ -123,7 +123,7 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
     rare = np.flatnonzero((counts > 0) & (counts < 5))
     if len(codes) < max(100, 20 * len(classes)) or not len(rare):
         return
-    named = listed([f"{classes[k]} ({counts[k]})" for k in rare])
+    named = quote([f"{classes[k]} ({counts[k]})" for k in rare])
     have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
     warn_user(
         f"{who}: {have} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
@@ -291,8 +291,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             labels = classes.tolist()
             if unknown := [label for label in given if label not in labels]:
                 raise InvalidInput(
-                    f"{who}: class_weight must name classes among {listed(labels)}; got "
-                    f"{listed(unknown)}."
+                    f"{who}: class_weight must name classes among {quote(labels)}; got "
+                    f"{quote(unknown)}."
                 )
             factors = np.array([float(given.get(label, 1.0)) for label in labels])
             if not np.all((factors >= 0) & np.isfinite(factors)):

@@ -20,7 +20,7 @@ from bochner.data.encoders import is_number
 from bochner.data.frames import batches, is_pandas, library_of, names_in, rows_without_target
 from bochner.data.learning import warn_without_target
 from bochner.data.partitions import MAPPED, with_dask_columns
-from bochner.data.schema import did_you_mean, listed, reasons
+from bochner.data.schema import did_you_mean, quote, reasons
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.mercer.sphere import ModeMethod
@@ -115,7 +115,7 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
         if name not in known:
             raise InvalidInput(
                 f"{who}: the table must have a column {name!r}{did_you_mean(name, known)}; "
-                f"its columns are {listed(known)}."
+                f"its columns are {quote(known)}."
             )
     if isinstance(y, str):
         missing = rows_without_target([y], X)
@@ -187,7 +187,7 @@ def encode(
         return blocks
     dropped = sorted(dropped, key=lambda pair: tables.schema.columns.index(pair[0]))
     out = reasons(dropped)
-    words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
+    words = "; ".join(f"{quote(names)} ({reason})" for reason, names in out.items())
     if not encoders:
         raise InvalidInput(
             f"{who}: at least one column must vary between rows; got none: {words}. Add columns."

@@ -24,7 +24,7 @@ from bochner.features.fourier.grid import EquispacedMap
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
-from bochner.selection.chosen import summand_of
+from bochner.selection.choices import summand_of
 from bochner.selection.spec import SEARCHED
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path

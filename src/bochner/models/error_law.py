@@ -30,7 +30,7 @@ from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, draw_nystrom
 from bochner.kernels.kernel import Kernel
 from bochner.models._rows import KernelSum, row_marks
-from bochner.selection.chosen import FeatureSpec
+from bochner.selection.choices import FeatureSpec
 from bochner.solvers.ridge.eigen import decompose, left_out_rows
 from bochner.solvers.ridge.solution import solve_ridge
 from bochner.sums.moments import Moments

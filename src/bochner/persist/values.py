@@ -75,6 +75,8 @@ RENAMED: dict[str, str] = {
     "WindowsMap": "DerivedMap",
 }
 RENAMED |= {"Chosen": "Choices", "PrincipalComponents.summed": "sums", "Tried": "WidthTrial"}
+RENAMED |= {"KernelComparison.deviation": "required", "KernelComparison.taken": "chosen"}
+RENAMED |= {"KernelComparison.tuned": "n_tuned"}
 RENAMED |= {"FeatureSpec.waves": "modes", "WaveProcess": "ModeProcess", "WaveSums": "ModeSums"}
 
 #: Fields of older files that were removed, by class.

@@ -28,8 +28,8 @@ from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, FitForecast, Task, list_fits, local_fit
 from bochner.selection.choose import fit_curves, search_kernel
+from bochner.selection.descriptions import describe
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
-from bochner.selection.words import in_words
 from bochner.sums.passes import draw_rows
 
 HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
@@ -216,7 +216,7 @@ class Plan(HtmlResult):
     @property
     def _title(self) -> str:
         return (
-            f"{in_words(self.kernel)}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
+            f"{describe(self.kernel)}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
             f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
         )
 
@@ -344,7 +344,7 @@ def _chosen_kernel(
             return chosen_by_leaves(spec, rows)
         tuning, curves = chosen_by_matrix(spec, rows)
     else:
-        curves, sample = fit_curves(sample, spec.features.seed, spec.features.bends)
+        curves, sample = fit_curves(sample, spec.features.seed, spec.features.transforms_columns)
         tuning = search_kernel(spec.features, sample)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 

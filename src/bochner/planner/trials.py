@@ -29,7 +29,7 @@ from bochner.models.representations.exact import compiled_terms
 from bochner.models.representations.modes import BLOCK_ROWS, summand_of
 from bochner.models.representations.representation import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.ridge.estimators import KernelRidge
-from bochner.selection.chosen import feature_precision
+from bochner.selection.choices import feature_precision
 from bochner.selection.modes import modes_for
 from bochner.solvers.factorisations import FLOAT32_PENALTY
 from bochner.solvers.gram import MOST_LOW

@@ -25,12 +25,12 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Stationary
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.chosen import Choices, FeatureSpec
+from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.held_out import FEWEST, MOST_CELLS
 from bochner.selection.hyperparameters import by_left_out
 from bochner.selection.lengthscales import at_median, choose_lengthscale, tune_lengthscales
 from bochner.selection.modes import modes_for
-from bochner.selection.near import scale_lengthscales
+from bochner.selection.neighbourhoods import scale_lengthscales
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales, times
@@ -55,16 +55,16 @@ def choose(
     search: Search | None = None,
     by_targets: bool = True,
     where: Executor = LOCAL,
-    compared: Callable[[RowSample], tuple[RowSample, float]] = lambda rows: (rows, 1.0),
+    prepare: Callable[[RowSample], tuple[RowSample, float]] = lambda rows: (rows, 1.0),
 ) -> tuple[Choices, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
     ``search`` replaces the usual search for a kernel. ``by_targets``: "auto" uses the targets.
-    ``compared`` returns the rows of the sample on which parameters are chosen, and their unit.
+    ``prepare`` returns the rows of the sample on which parameters are chosen, and their unit.
     """
     if not spec.needs_rows and search is None:
         return draw_given(spec, blocks.n_columns), None
-    rows, _ = compared(draw_rows(blocks, spec.seed, n_classes, where))
+    rows, _ = prepare(draw_rows(blocks, spec.seed, n_classes, where))
     share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, rows, count_rows(blocks), share, search, by_targets), rows
 
@@ -86,7 +86,7 @@ def choose_from(
 ) -> Choices:
     """Return the choice of :func:`choose` from a sample of n_rows rows; ``share`` is alpha/Σw."""
     require_squares(spec.who, rows.y, rows.w)
-    curves, rows = fit_curves(rows, spec.seed, spec.bends and search is None)
+    curves, rows = fit_curves(rows, spec.seed, spec.transforms_columns and search is None)
     spec = replace(spec, modes=spec.modes and curves is None)  # modes need the original columns
     tuning = search_kernel(spec, rows, share, search)
     choice = choose_map(spec, tuning.kernel, rows.X.shape[1], rows, n_rows, share, by_targets)
@@ -99,24 +99,24 @@ def search_kernel(
     rows: RowSample,
     share: float | None = None,
     search: Search | None = None,
-    **of_matrix: Any,
+    **options: Any,
 ) -> Tuning:
-    """Find the kernel of a fit; ``of_matrix`` has the options of fits with the exact kernel."""
+    """Find the kernel of a fit; ``options`` has the options of fits with the exact kernel."""
     kernel = spec.kernel
     if spec.learns_metric:
         return learned_metric(spec, rows, share)
     if search is not None:
         return search(kernel, rows)
     if isinstance(kernel, Kernel):
-        return by_left_out(kernel, rows, spec.seed, share, of_matrix.get("centred", True))
-    method, effort = (None, "low") if of_matrix else (spec.method, "medium")
-    asked = rows, spec.seed, share, method, spec.effort or effort
-    return choose_kernel(kernel, *asked, of_classes=spec.of_classes, **of_matrix)
+        return by_left_out(kernel, rows, spec.seed, share, options.get("centred", True))
+    method, effort = (None, "low") if options else (spec.method, "medium")
+    args = rows, spec.seed, share, method, spec.effort or effort
+    return choose_kernel(kernel, *args, of_classes=spec.of_classes, **options)
 
 
-def fit_curves(sample: RowSample, seed: int, allowed: bool) -> tuple[Curves | None, RowSample]:
+def fit_curves(sample: RowSample, seed: int, enabled: bool) -> tuple[Curves | None, RowSample]:
     """Return transformations of columns, or None if none is better, and the rows after them."""
-    curves = choose_curves(sample, seed) if allowed else None
+    curves = choose_curves(sample, seed) if enabled else None
     return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
 
 
@@ -129,7 +129,7 @@ def choose_for_matrix(
     shortens: bool = False,
 ) -> tuple[Tuning, Curves | None]:
     """Return the kernel of an exact fit, and transformations of columns or None."""
-    curves, sample = fit_curves(sample, spec.seed, spec.bends)
+    curves, sample = fit_curves(sample, spec.seed, spec.transforms_columns)
     require_squares(spec.who, sample.y, sample.w)
     tuning = search_kernel(spec, sample, share, search, centred=centred)
     shortens = shortens and spec.kernel == "auto" and search is None and np.isfinite(tuning.share)
@@ -156,7 +156,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
     In one column lengthscales of rough kernels are shortened until the evidence rejects them.
     """
     rows = sample.lowest(512 if sample.X.shape[1] == 1 else 256)
-    kernel, most, least = tuning.kernel, np.inf, np.inf
+    kernel, highest, lowest = tuning.kernel, np.inf, np.inf
     alpha, large = tuning.share * float(rows.w.sum()), True
     rough = rows.X.shape[1] == 1 and not isinstance(kernel, Gaussian)
     for step in range(MOST_STEPS + 1):
@@ -173,9 +173,9 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
             break
         error = float(pool(fit.criteria["loo"][0][None], problem.power)[0])
         evidence = penalties.slope("evidence", None, alpha)[0]  # Minus twice the log, per row
-        vague = rough and evidence <= least + 2 * REJECTED / problem.count
-        if error <= most and (large or vague):
-            kernel, most, least = shorter, min(most, TIE * error), min(least, evidence)
+        plausible = rough and evidence <= lowest + 2 * REJECTED / problem.count
+        if error <= highest and (large or plausible):
+            kernel, highest, lowest = shorter, min(highest, TIE * error), min(lowest, evidence)
             large = penalties.amplitude(fit, None) > LARGE
         elif not large:
             break
@@ -186,8 +186,8 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
 
 def choose_family(spec: FeatureSpec, sample: RowSample) -> Tuning:
     """Find the kernel of a name; for "auto" the best stationary kernel."""
-    asked = sample, spec.seed, None, None, spec.effort or "medium"
-    return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
+    args = sample, spec.seed, None, None, spec.effort or "medium"
+    return choose_kernel(str(spec.kernel), *args, accepts=lambda k: isinstance(k, Stationary))
 
 
 def choose_kernel(
@@ -198,24 +198,24 @@ def choose_kernel(
     method: Method | None,
     effort: str,
     *,
-    among: Callable[[Kernel], bool] = lambda _: True,
+    accepts: Callable[[Kernel], bool] = lambda _: True,
     **options: Any,
 ) -> Tuning:
-    """Return the kernel of a name; for "auto" the best that ``method`` and ``among`` accept."""
-    asked = as_effort(effort, "The choice of a kernel")
-    if name == "auto" and asked is not None:
+    """Return the kernel of a name; for "auto" the best that ``method`` and ``accepts`` accept."""
+    level = as_effort(effort, "The choice of a kernel")
+    if name == "auto" and level is not None:
         X, sparse = sample.X, is_sparse(sample.X)
         _require_support(method, X, seed)
 
         def serves(kernel: Kernel) -> bool:
-            able = among(kernel) and (not sparse or accepts_sparse(kernel))
-            return able and _refusal(method, X, seed, kernel) is None
+            accepted = accepts(kernel) and (not sparse or accepts_sparse(kernel))
+            return accepted and _refusal(method, X, seed, kernel) is None
 
-        few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
-        rows = replace(sample, X=dense(X)) if few else sample
+        small = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
+        rows = replace(sample, X=dense(X)) if small else sample
         # Fewer rows do not determine a family; the race lowers errors by 4 % with 32 rows
-        many = len(rows) >= (64 if options.get("of_classes") else 32)
-        race = Race.of(rows, seed, asked, share=share, serves=serves, **options) if many else None
+        large = len(rows) >= (64 if options.get("of_classes") else 32)
+        race = Race.of(rows, seed, level, share=share, serves=serves, **options) if large else None
         if race is not None:
             return race.best()
     name, centred = "gaussian" if name == "auto" else name, options.get("centred", True)
@@ -288,7 +288,7 @@ def _wide_enough(
     width = required_features(
         kernel, spec.method, rows.X, alpha=alpha, epsilon=epsilon, n_rows=n, random_state=spec.seed
     )
-    if not width.met:
+    if not width.success:
         warnings.warn(f"n_features: {width}", FeatureWarning, stacklevel=2)
     return Choice(width.map, width.method, (), str(width))
 
@@ -304,8 +304,8 @@ POINTS, FEWEST_OF_CURVES, CURVE_FEATURES = 33, 100, 128
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     """Return the best transformation; None if none lowers the leave-one-out error by 3 %."""
-    few = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
-    if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
+    unsuitable = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
+    if unsuitable or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
     columns = _with_quantiles(rows.X, _skewed_columns(rows.X))
     if not columns:
@@ -314,17 +314,17 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
     error = _error_near_median(sample, seed)
     first = min((error(k, -2), k, -2) for k in (0, 1))
-    as_given, which, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
+    original, kind, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
     candidates = []
     for name in _SHAPES:
         curves = _candidate(name, columns)
-        bent = _error_near_median(replace(sample, X=curves.inputs(sample.X)), seed)
-        candidates.append((bent(which, step), curves, bent))
-    least, best, bent = min(candidates, key=lambda each: each[0])
-    least = min(least, bent(which, step - 2))
-    if not least < 0.97 * as_given:
+        error_of = _error_near_median(replace(sample, X=curves.inputs(sample.X)), seed)
+        candidates.append((error_of(kind, step), curves, error_of))
+    smallest, best, error_of = min(candidates, key=lambda each: each[0])
+    smallest = min(smallest, error_of(kind, step - 2))
+    if not smallest < 0.97 * original:
         return None
-    return replace(best, gain=round(1 - least / as_given, 3))
+    return replace(best, gain=round(1 - smallest / original, 3))
 
 
 def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
@@ -333,8 +333,8 @@ def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
     centred = X - X.mean(axis=0)
     spread = np.sqrt((centred**2).mean(axis=0))
     z = centred / np.where(spread > 0, spread, 1.0)
-    odd = (np.abs((z**3).mean(axis=0)) > 1) | ((z**4).mean(axis=0) - 3 > 6)
-    return tuple(int(j) for j in np.flatnonzero(odd) if len(np.unique(X[:FEWEST_OF_CURVES, j])) > 2)
+    skewed = np.flatnonzero((np.abs((z**3).mean(axis=0)) > 1) | ((z**4).mean(axis=0) - 3 > 6))
+    return tuple(int(j) for j in skewed if len(np.unique(X[:FEWEST_OF_CURVES, j])) > 2)
 
 
 def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
@@ -342,12 +342,12 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 
     Kind 0 has one lengthscale, kind 1 one per column: the median distance times 2^(step/2).
     """
-    starts = median_scales(rows, False, seed, most=4096)
+    starts = median_scales(rows, False, seed, max_pairs=4096)
     X = rows.X.astype(np.float64, copy=False)
 
     @cache
-    def error(which: int, step: int) -> float:
-        kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
+    def error(kind: int, step: int) -> float:
+        kernel = Gaussian(times(starts[min(kind, len(starts) - 1)], 2.0 ** (step / 2)))
         phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], CURVE_FEATURES, seed))
         eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
         # The relative rounding of errors grows as 1/penalty: at penalties per row of 1.4e-12 errors
@@ -366,15 +366,15 @@ def _with_quantiles(
     X: Float[Array, "n d"], columns: tuple[int, ...]
 ) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:
     """Return number, values, quantiles and deviation of columns with three or more quantiles."""
-    kept = []
+    candidates = []
     for j in columns:
         x = np.asarray(X[:, j], np.float64)
-        at = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
-        at = np.array([float(f"{p:.6g}") for p in at])  # digits that all processors agree on
-        at = at[np.append(True, np.diff(at) > 0)]
-        if len(at) >= 3:
-            kept.append((j, x, _with_ends(at), _deviation(x)))
-    return kept
+        points = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
+        points = np.array([float(f"{p:.6g}") for p in points])  # equal digits on all processors
+        points = points[np.append(True, np.diff(points) > 0)]
+        if len(points) >= 3:
+            candidates.append((j, x, _with_ends(points), _deviation(x)))
+    return candidates
 
 
 def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Curves:
@@ -382,23 +382,24 @@ def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Cur
     points, values = [], []
     for _, x, quantiles, deviation in columns:
         # Even points keep curves smooth where rows are few
-        even = np.linspace(quantiles[0], quantiles[-1], POINTS * (name != "quantiles"))
-        at = np.unique(np.concatenate([quantiles, even]))
-        curve = _SHAPES[name](x, at)
-        spread = _deviation(np.interp(x, at, curve))
+        grid = np.linspace(quantiles[0], quantiles[-1], POINTS * (name != "quantiles"))
+        knots = np.unique(np.concatenate([quantiles, grid]))
+        curve = _SHAPES[name](x, knots)
+        spread = _deviation(np.interp(x, knots, curve))
         factor = deviation / spread if spread > 0 else 1.0
         scaled = np.array([float(f"{v:.6g}") for v in curve * factor])
-        points.append(tuple(at.tolist()))
+        points.append(tuple(knots.tolist()))
         values.append(tuple(np.maximum.accumulate(scaled).tolist()))
     return Curves(name, tuple(j for j, *_ in columns), tuple(points), tuple(values))
 
 
-def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
+def _with_ends(points: Float[Array, " p"]) -> Float[Array, " q"]:
     """Return the points and further ones that repeatedly halve long first and last steps."""
-    first, last, inner = at[1] - at[0], at[-1] - at[-2], at[-2] - at[1]
+    first, last, inner = points[1] - points[0], points[-1] - points[-2], points[-2] - points[1]
     ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0
     halves = 0.5 ** np.arange(1, 1 + np.ceil(np.log2(max(ratio, 1.0))))
-    return np.unique(np.concatenate([at, at[1] - first * halves, at[-2] + last * halves]))
+    ends = points[1] - first * halves, points[-2] + last * halves
+    return np.unique(np.concatenate([points, *ends]))
 
 
 def _deviation(x: Float[Array, " n"]) -> float:
@@ -407,27 +408,27 @@ def _deviation(x: Float[Array, " n"]) -> float:
     return inner if inner > 0 else float(np.std(x))
 
 
-def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
+def _logarithms(x: Float[Array, " n"], points: Float[Array, " p"]) -> Float[Array, " p"]:
     """Take logarithms of the distance from the dense end of the column."""
     sign = 1.0 if np.mean((x - x.mean()) ** 3) >= 0 else -1.0
-    crowded = sign * x
-    low = float(crowded.min())
-    unit = max(float(np.quantile(crowded, 0.25)) - low, 0.05 * _deviation(x))
-    return sign * np.log1p(np.maximum(sign * at - low, 0.0) / unit)
+    oriented = sign * x
+    low = float(oriented.min())
+    unit = max(float(np.quantile(oriented, 0.25)) - low, 0.05 * _deviation(x))
+    return sign * np.log1p(np.maximum(sign * points - low, 0.0) / unit)
 
 
-def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
+def _quantiles(x: Float[Array, " n"], points: Float[Array, " p"]) -> Float[Array, " p"]:
     """Replace each number by its normal score, the normal quantile of its rank."""
-    ordered = np.sort(x)
-    rank = (np.searchsorted(ordered, at, "left") + np.searchsorted(ordered, at, "right")) / 2
+    x = np.sort(x)
+    rank = (np.searchsorted(x, points, "left") + np.searchsorted(x, points, "right")) / 2
     return np.asarray(ndtri(np.clip(rank / len(x), 0.5 / len(x), 1 - 0.5 / len(x))))
 
 
-def _clip(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
+def _clip(x: Float[Array, " n"], points: Float[Array, " p"]) -> Float[Array, " p"]:
     """Clip smoothly at three deviations, estimated from the quartiles: u/√(1 + u²/9)."""
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
     unit = (high - low) / 1.349 or _deviation(x)
-    u = (at - middle) / unit
+    u = (points - middle) / unit
     return u / np.sqrt(1 + (u / 3) ** 2)
 
 

@@ -26,18 +26,18 @@ FEWEST = 8  # Fewer rows than this do not determine lengthscales
 FOLDS = 4  # Folds of the held-out rows
 
 
-def reduction(one: Any, other: Any, worth: float, chance: float) -> tuple[float, float]:
-    """Return the reduction of the error from ``other`` to ``one``, and the required reduction.
+def reduction(candidate: Any, other: Any, worth: float, chance: float) -> tuple[float, float]:
+    """Return the reduction of the error from ``other`` to ``candidate``, and the required one.
 
-    Both have an ``error``, the mean of their ``squared`` losses. Required is the larger of
+    Both have an ``error``, the mean of their ``losses``. Required is the larger of
     ``worth`` times the error of ``other`` and ``chance`` standard errors of the difference.
     """
-    if not (np.isfinite(one.error) and np.isfinite(other.error)):
-        return (np.inf if one.error < other.error else 0.0), 0.0
-    unit = one.error / max(float(one.squared.sum()), 1e-300)
-    difference = unit * (other.squared - one.squared)
+    if not (np.isfinite(candidate.error) and np.isfinite(other.error)):
+        return (np.inf if candidate.error < other.error else 0.0), 0.0
+    unit = candidate.error / max(float(candidate.losses.sum()), 1e-300)
+    difference = unit * (other.losses - candidate.losses)
     chance *= float(difference.std()) * len(difference) ** 0.5
-    return other.error - one.error, max(worth * other.error, chance)
+    return other.error - candidate.error, max(worth * other.error, chance)
 
 
 def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
@@ -48,9 +48,9 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
         group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
     size = min(2048, max(1, int(0.25 * n)))
     place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
-    out = np.argsort(place, kind="stable")[:size]
-    out = np.flatnonzero(place <= place[out[-1]])
-    return rows.take(np.setdiff1d(np.arange(n), out)), rows.take(out)
+    test = np.argsort(place, kind="stable")[:size]
+    test = np.flatnonzero(place <= place[test[-1]])
+    return rows.take(np.setdiff1d(np.arange(n), test)), rows.take(test)
 
 
 def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
@@ -65,13 +65,13 @@ def first_least(errors: Float[Array, " p"]) -> int:
     return int(np.argmax(errors <= (1 + SAME_ROUNDED) * errors.min()))
 
 
-def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
+def nested_errors(losses: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
     """Return, for each fold, the losses of the candidate that is best on the other folds.
 
-    ``squared`` has the losses of each candidate, in the order of preference. With fewer than eight
+    ``losses`` has the losses of each candidate, in the order of preference. With fewer than eight
     rows the losses of the best candidate are returned.
     """
-    table = np.stack(squared)
+    table = np.stack(losses)
     fold = np.arange(table.shape[1]) % FOLDS
     if table.shape[1] < 2 * FOLDS:
         return table[first_least(table.sum(axis=1))]
@@ -118,9 +118,9 @@ def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) 
 
 
 def platt_targets(
-    member: Bool[Array, "n K"], w: Float[Array, " n"], more: float = 1.0
+    member: Bool[Array, "n K"], w: Float[Array, " n"], prior: float = 1.0
 ) -> Float[Array, "n K"]:
-    """Return (N + more)/(N + 2 more) for the class of a row, of weight N; others share the rest."""
-    size = (w @ member + more) / (w @ member + 2 * more)
+    """Return p = (N + prior)/(N + 2 prior) for the class of a row, of weight N, else 1 − p."""
+    size = (w @ member + prior) / (w @ member + 2 * prior)
     rest = (member @ (1 - size)) / (member.shape[1] - 1)
     return np.where(member, size, rest[:, None])

@@ -20,7 +20,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.hyperparameters import Free, Place, free_places, places_of, with_numbers
+from bochner.kernels.hyperparameters import Free, Place, free_places, places_of, replace_values
 from bochner.kernels.kernel import Constant, Kernel, Product, Scaled, Sum, has_free
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, SpectralMixture
@@ -37,7 +37,7 @@ from bochner.selection.lengthscales import (
     as_tuning,
     descend,
     descend_further,
-    least,
+    lowest,
     tune_lengthscales,
 )
 from bochner.selection.record import Tuning
@@ -101,7 +101,7 @@ def tune_hyperparameters(
     seed: int,
     *,
     centred: bool = True,
-    **given: Any,
+    **options: Any,
 ) -> Tuning:
     """Tune the free hyperparameters of a kernel (all if none is free) and its terms' weights."""
     if not sample.y.shape[1]:
@@ -119,24 +119,24 @@ def tune_hyperparameters(
             "X.toarray(), or give all numbers."
         )
     sample = replace(sample, X=np.ascontiguousarray(sample.X, np.float64))
-    rows, places = ProcessRows.of(sample, centred, **given), free_places(open_kernel)
+    rows, places = ProcessRows.of(sample, centred, **options), free_places(open_kernel)
     if rows is None:
         return Tuning(_at_starts(open_kernel), criterion=criterion.name)
     end = _search(OnHyperparameters(open_kernel, rows, criterion), seed)
-    tuned, weights = end.kernel, _weights_of(open_kernel)
+    result, weights = end.kernel, _weights_of(open_kernel)
     if (
         rows.amplitude is None and weights is not None
     ):  # all weights are free: their sum is set to one
-        total = sum(place.get(tuned) for place in weights)
-        tuned = with_numbers(tuned, {place: place.get(tuned) / total for place in weights})
+        total = sum(place.get(result) for place in weights)
+        result = replace_values(result, {place: place.get(result) / total for place in weights})
     # Errors of a period accumulate over many periods: seven digits
     round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else significant(x)
-    numbers = {place: round_(place.name, place.get(tuned)) for place in places}
-    return as_tuning(criterion, with_numbers(tuned, numbers), end, len(places))
+    values = {place: round_(place.name, place.get(result)) for place in places}
+    return as_tuning(criterion, replace_values(result, values), end, len(places))
 
 
 def _at_starts(kernel: Kernel) -> Kernel:
-    return with_numbers(kernel, {at: at.get(kernel).start or 1.0 for at in free_places(kernel)})
+    return replace_values(kernel, {p: p.get(kernel).start or 1.0 for p in free_places(kernel)})
 
 
 def make_free(kernel: Kernel) -> Kernel:
@@ -146,8 +146,8 @@ def make_free(kernel: Kernel) -> Kernel:
     kernel = kernel.rebuild(_lift_scales)
     if not has_free(kernel):
         places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
-        known = {place: place.get(kernel) for place in places}
-        kernel = with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
+        values = {place: place.get(kernel) for place in places}
+        kernel = replace_values(kernel, {place: Free(v) for place, v in values.items() if v > 0})
     return kernel.rebuild(_add_weights)
 
 
@@ -186,11 +186,11 @@ def by_left_out(
     return tune_hyperparameters(kernel, sample, LOO, seed, centred=centred, share=share)
 
 
-def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **given: Any) -> Tuning:
+def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **options: Any) -> Tuning:
     """Maximise the evidence over lengthscales; for composite kernels over all hyperparameters."""
     if is_composite(kernel):
-        return tune_hyperparameters(kernel, sample, EVIDENCE, seed, **given)
-    return tune_lengthscales(kernel, sample, **given)
+        return tune_hyperparameters(kernel, sample, EVIDENCE, seed, **options)
+    return tune_lengthscales(kernel, sample, **options)
 
 
 def is_composite(kernel: Kernel) -> bool:
@@ -208,7 +208,7 @@ class OnHyperparameters(Objective):
     criterion: Criterion
 
     @cached_property
-    def numbers(self) -> dict[Place, SearchRange]:
+    def limits(self) -> dict[Place, SearchRange]:
         ranges: dict[Place, SearchRange] = {}
         for place in free_places(self.start):
             part, X = self.start, self.rows.X  # The part with this hyperparameter
@@ -219,54 +219,54 @@ class OnHyperparameters(Objective):
 
     @cached_property
     def centres(self) -> Float[Array, " p"]:
-        return np.array([each.centre for each in self.numbers.values()])
+        return np.array([limits.centre for limits in self.limits.values()])
 
     @cached_property
     def units(self) -> Float[Array, " p"]:
-        return np.array([each.unit for each in self.numbers.values()])
+        return np.array([limits.unit for limits in self.limits.values()])
 
-    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+    def value_and_slope(self, x: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         rows = self.rows
-        values, through = self.kernel(at).vjp(rows.X, rows.X, self.numbers.__contains__)
+        values, gradient = self.kernel(x).vjp(rows.X, rows.X, self.limits.__contains__)
         problem = KernelRows(values(), rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
-        slopes = through(score.by_kernel)
-        return score.value, np.array([*(slopes[p] for p in self.numbers), score.by_log_alpha])
+        slopes = gradient(score.by_kernel)
+        return score.value, np.array([*(slopes[p] for p in self.limits), score.by_log_alpha])
 
-    def kernel(self, at: Array) -> Kernel:
-        values = map(float, np.exp(at[:-1] * self.units))
-        return with_numbers(self.start, dict(zip(self.numbers, values, strict=True)))
+    def kernel(self, x: Array) -> Kernel:
+        values = map(float, np.exp(x[:-1] * self.units))
+        return replace_values(self.start, dict(zip(self.limits, values, strict=True)))
 
-    def ranges(self, at: Array) -> Float[Array, "p 2"]:
-        return np.array([each.bounds for each in self.numbers.values()]) / self.units[:, None]
+    def ranges(self, x: Array) -> Float[Array, "p 2"]:
+        return np.array([limits.bounds for limits in self.limits.values()]) / self.units[:, None]
 
     def starts(self, count: int, seed: int) -> list[Float[Array, " q"]]:
         """Return starts spread over the ranges; the first are the centres."""
-        ranges, shares = list(self.numbers.values()), self.rows.shares
+        ranges, shares = list(self.limits.values()), self.rows.shares
         weight = float(self.rows.w.sum())
         low, high = (float(np.log(share / weight)) for share in (1e-5, 1.0))
         spread = qmc.Halton(len(ranges) + 1, rng=stream(seed, "numbers")).random(count)
         levels = low + spread[:, -1] * (high - low) if len(shares) > 1 else [shares[0]] * count
-        numbers = [[r.at(u) for r, u in zip(ranges, row, strict=False)] for row in spread]
-        pairs = [*((self.centres, share) for share in shares), *zip(numbers, levels, strict=True)]
+        points = [[r.at(u) for r, u in zip(ranges, row, strict=False)] for row in spread]
+        pairs = [*((self.centres, share) for share in shares), *zip(points, levels, strict=True)]
         return [np.append(np.array(x) / self.units, float(share)) for x, share in pairs]
 
 
-def _search(of: OnHyperparameters, seed: int) -> Evaluation:
+def _search(fun: OnHyperparameters, seed: int) -> Evaluation:
     """Return the best optimum: many starts on few rows, then the best on more rows."""
-    few = replace(of, rows=of.rows.first(FEW))
-    by_value = lambda points: sorted(points, key=lambda point: point.value)
+    subset = replace(fun, rows=fun.rows.first(FEW))
+    ranked = lambda points: sorted(points, key=lambda point: point.value)
     progress("Tuning the kernel: starts")
-    points = [descend(few, at, 1) for at in few.starts(64, seed)]
-    best = [least(points[: len(few.rows.shares)]), *by_value(points)[:8]]
-    best = by_value([descend(few, point.at, 20) for point in best])[:3]
+    points = [descend(subset, start, 1) for start in subset.starts(64, seed)]
+    best = [lowest(points[: len(subset.rows.shares)]), *ranked(points)[:8]]
+    best = ranked([descend(subset, point.x, 20) for point in best])[:3]
     progress("Tuning the kernel: few rows")
-    ends = [descend(few, point.at, 60, GAIN) for point in best]
-    if len(of.rows.w) <= FEW:
-        return least([*best, *ends])
+    ends = [descend(subset, point.x, 60, GAIN) for point in best]
+    if len(fun.rows.w) <= FEW:
+        return lowest([*best, *ends])
     progress("Tuning the kernel: all rows")
-    more = least([descend(*end.on_rows(of.rows), 6, GAIN) for end in ends])
-    return descend_further(more, 20, GAIN)
+    refined = lowest([descend(*end.on_rows(fun.rows), 6, GAIN) for end in ends])
+    return descend_further(refined, 20, GAIN)
 
 
 # --- Ranges of hyperparameters -------------------------------------------------------------------
@@ -279,11 +279,11 @@ def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchR
     match place.name:
         case "means" | "scales" if mixture:
             means = place.name == "means"
-            of = _period(columns, rows) if means else _lengths(columns, rows)
+            limits = _period(columns, rows) if means else _lengths(columns, rows)
             log, first = np.log(2 * np.pi) if means else 0.0, -(place.column or 0)
-            starts = None if of.starts is None else log - np.roll(of.starts, first)
-            ends = [(log - high, log - low) for low, high in (of.near, of.bounds)]
-            return replace(of, near=ends[0], bounds=ends[1], starts=starts)
+            starts = None if limits.starts is None else log - np.roll(limits.starts, first)
+            ends = [(log - high, log - low) for low, high in (limits.near, limits.bounds)]
+            return replace(limits, near=ends[0], bounds=ends[1], starts=starts)
         case "period":
             return _period(columns, rows)
         case "lengthscale" if not isinstance(leaf, Periodic):
@@ -297,32 +297,32 @@ def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchR
     return _range_of(*RANGES.get(place.name, RANGES["shape"]))
 
 
-def _range_of(near: float, far: float, low: float, high: float, **others: Any) -> SearchRange:
+def _range_of(first: float, last: float, low: float, high: float, **options: Any) -> SearchRange:
     """Return the range with starts from near to far and bounds low and high, as logarithms."""
-    near, far, low, high = (float(np.log(x)) for x in (near, far, low, high))
-    return SearchRange((near, far), (low, high), **others)
+    first, last, low, high = (float(np.log(x)) for x in (first, last, low, high))
+    return SearchRange((first, last), (low, high), **options)
 
 
 def _lengths(X: Array, rows: ProcessRows) -> SearchRange:
     """Return the range of a lengthscale: multiples of the median distance of rows."""
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
-    median = median_distance(X, w, (1.0,), 0, most=4096)
+    median = median_distance(X, w, (1.0,), 0, max_pairs=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
-    near, far, low, high = (share * median for share in LENGTHS)
-    least = min(low, float(np.median(gaps)) if len(gaps) else np.inf)
-    return _range_of(max(near, least), far, least, high)
+    first, last, low, high = (share * median for share in LENGTHS)
+    shortest = min(low, float(np.median(gaps)) if len(gaps) else np.inf)
+    return _range_of(max(first, shortest), last, shortest, high)
 
 
 def _period(X: Array, rows: ProcessRows) -> SearchRange:
     """Return the range of a period: up to the span of X, with starts at spectral peaks."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
-    least = max(span / len(X), np.finfo(float).tiny)
+    shortest = max(span / len(X), np.finfo(float).tiny)
     inputs = X.T if len(X) == len(rows.w) else ()  # windows have no targets
     peaks = np.concatenate([np.empty(0), *(spectral_peaks(x, rows.y, rows.w) for x in inputs)])
-    others: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if len(peaks):
-        others = {"starts": np.log(peaks), "unit": float(peaks[0]) / (2 * np.pi * span)}
-    return _range_of(2 * least, span, least, 4 * span, **others)
+        options = {"starts": np.log(peaks), "unit": float(peaks[0]) / (2 * np.pi * span)}
+    return _range_of(2 * shortest, span, shortest, 4 * span, **options)
 
 
 def spectral_peaks(

@@ -127,7 +127,7 @@ class ProcessRows:
     @cached_property
     def median(self) -> float:
         """The median distance in units of the columns' deviations."""
-        return median_distance(self.X, self.w, (self.spread,), 0, most=4096)
+        return median_distance(self.X, self.w, (self.spread,), 0, max_pairs=4096)
 
 
 class Objective:
@@ -141,7 +141,7 @@ class Objective:
     criterion: Criterion
     kernel: Callable[[Array], Any]  # The kernel at a point, in the units of the data
     #: The criterion at a point and a penalty, without the prior, and its gradient.
-    at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
+    value_and_slope: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
     #: The range of each hyperparameter in a descent from a start.
     ranges: Callable[[Array], Float[Array, "p 2"]]
     centres: Any  # Means of normal priors of the logarithms: deviation 3, weight of one row
@@ -150,31 +150,31 @@ class Objective:
     #: descent does not count it.
     level: Any = 0.0
 
-    def __call__(self, at: Array) -> tuple[float, Float[Array, " q"]]:
-        value, slope = self.at_penalty(at, float(np.exp(at[-1]) * self.rows.w.sum()))
-        far = at[:-1] * self.units - self.centres
-        away = far / (3.0**2 * self.rows.count)
-        value += 0.5 * float(away @ far)
-        return value, np.append((slope[:-1] + away) * self.units, slope[-1])
+    def __call__(self, x: Array) -> tuple[float, Float[Array, " q"]]:
+        value, slope = self.value_and_slope(x, float(np.exp(x[-1]) * self.rows.w.sum()))
+        offset = x[:-1] * self.units - self.centres
+        pull = offset / (3.0**2 * self.rows.count)
+        value += 0.5 * float(pull @ offset)
+        return value, np.append((slope[:-1] + pull) * self.units, slope[-1])
 
-    def bounds(self, at: Array) -> Float[Array, "q 2"]:
+    def bounds(self, x: Array) -> Float[Array, "q 2"]:
         """Return the range of each coordinate in a descent from this start."""
         shares, weight = self.rows.shares, self.rows.w.sum()
         limits = (np.log(LEAST / weight), np.log(1e4 / weight))
-        return np.vstack([self.ranges(at), (shares[0],) * 2 if len(shares) == 1 else limits])
+        return np.vstack([self.ranges(x), (shares[0],) * 2 if len(shares) == 1 else limits])
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """An objective, a point, and the value, kernel and penalty there."""
+    """An fun, a point, and the value, kernel and penalty there."""
 
-    of: Any
-    at: Float[Array, " q"]
+    fun: Any
+    x: Float[Array, " q"]
     value: float
 
     @property
     def kernel(self) -> Any:
-        return self.of.kernel(self.at)
+        return self.fun.kernel(self.x)
 
     @property
     def rounded(self) -> Any:
@@ -183,23 +183,23 @@ class Evaluation:
 
     @property
     def share(self) -> float:
-        return float(np.exp(self.at[-1]))
+        return float(np.exp(self.x[-1]))
 
     @property
     def alpha(self) -> float:
-        return self.share * float(self.of.rows.w.sum())
+        return self.share * float(self.fun.rows.w.sum())
 
     def on_rows(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
-        """Return the objective on other rows, and this point with the same kernel and alpha."""
-        share = self.at[-1] + np.log(self.of.rows.w.sum() / rows.w.sum())
-        return replace(self.of, rows=rows), np.append(self.at[:-1], share)
+        """Return the fun on other rows, and this point with the same kernel and alpha."""
+        share = self.x[-1] + np.log(self.fun.rows.w.sum() / rows.w.sum())
+        return replace(self.fun, rows=rows), np.append(self.x[:-1], share)
 
 
 @one_thread()
-def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
+def descend(fun: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
     """Return the best point of ``evaluations`` of L-BFGS; ``gain`` is the relative tolerance."""
-    best, count = Evaluation(of, start, float("inf")), 0
-    bounds = of.bounds(start)
+    best, count = Evaluation(fun, start, float("inf")), 0
+    bounds = fun.bounds(start)
     free = bounds[:, 0] < bounds[:, 1]
 
     def value_and_gradient(vector: Array) -> tuple[float, Array]:
@@ -207,14 +207,14 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
         if count >= evaluations:
             raise StopIteration
         count += 1
-        at = np.where(free, on_grid(vector, 1e-6), start)
+        x = np.where(free, on_grid(vector, 1e-6), start)
         try:
-            value, gradient = of(at)
+            value, gradient = fun(x)
         except LinAlgError:
             return 1e3, np.zeros_like(vector)  # worse than all others
-        point = Evaluation(of, at, float(on_grid(value, 1e-6)))
+        point = Evaluation(fun, x, float(on_grid(value, 1e-6)))
         best = point if point.value < best.value else best
-        return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
+        return float(on_grid(value - fun.level, 1e-6)), on_grid(gradient, 1e-5)
 
     if evaluations <= 1:
         value_and_gradient(start)
@@ -227,14 +227,14 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
     return best
 
 
-def least(points: Iterable[Evaluation]) -> Evaluation:
+def lowest(points: Iterable[Evaluation]) -> Evaluation:
     """Return the point of the least value."""
     return min(points, key=attrgetter("value"))
 
 
 def descend_further(start: Evaluation, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
     """Descend from a point; return the end if it is better."""
-    return least([start, descend(start.of, start.at, evaluations, gain)])
+    return lowest([start, descend(start.fun, start.x, evaluations, gain)])
 
 
 # --- lengthscales --------------------------------------------------------------------------------
@@ -257,18 +257,18 @@ def choose_lengthscale(
     if name == "linear":
         return Tuning(Linear())
     starts = at_median(name, sample, seed)
-    search = MatrixSearch.of(sample, LOO, centred, most=512, share=share)
+    search = MatrixSearch.of(sample, LOO, centred, limit=512, share=share)
     if search is None:
         return Tuning(starts[0])
-    ends = [least(search.first_points(start, (1.0, 0.25))) for start in starts]
+    ends = [lowest(search.first_points(start, (1.0, 0.25))) for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
     return search.tuning(search.finish(end, 8, 4), 1)
 
 
 def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
     """Return kernels with median distances as lengthscales: one, and per column if unequal."""
-    by_column = name in ("laplace", "cauchy")  # their distance is a sum over columns
-    return [NAMED[name](scale) for scale in median_scales(sample, by_column, seed)]
+    coordinatewise = name in ("laplace", "cauchy")  # their distance is a sum over columns
+    return [NAMED[name](scale) for scale in median_scales(sample, coordinatewise, seed)]
 
 
 def tune_lengthscales(
@@ -276,7 +276,7 @@ def tune_lengthscales(
     sample: RowSample,
     criterion: Criterion = EVIDENCE,
     centred: bool = True,
-    **given: Any,
+    **fixed: Any,
 ) -> Tuning:
     """Tune the lengthscales of a kernel by a criterion, starting at those of ``start``.
 
@@ -285,25 +285,25 @@ def tune_lengthscales(
     logarithm of a squared error counts as minus a log evidence.
     """
     require_lengthscale(start)
-    search = MatrixSearch.of(sample, criterion, centred, **given)
+    search = MatrixSearch.of(sample, criterion, centred, **fixed)
     if search is None:
         return Tuning(start, criterion=criterion.name)
     first = search.first_points(start)
-    best = search.finish(least(first), 12, 4)
-    one, d = search.tuning(best, 1), search.rows.X.shape[1]
+    best = search.finish(lowest(first), 12, 4)
+    single, d = search.tuning(best, 1), search.rows.X.shape[1]
     if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
-        return one
+        return single
     end = search.finish(search.tune_columns(start, [*first, best]), 40, 14)
     required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
     gain = best.value - end.value
-    many = search.tuning(end, d, gain, required, gain > required)
-    return replace(many if gain > required else one, compared=(*one.compared, *many.compared))
+    ard = search.tuning(end, d, gain, required, gain > required)
+    return replace(ard if gain > required else single, compared=(*single.compared, *ard.compared))
 
 
-def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **given: Any) -> Tuning:
+def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **fixed: Any) -> Tuning:
     """Tune the lengthscale of a kernel on the globe by evidence, with rows as unit vectors."""
     rows = replace(sample, X=unit_vectors(to_numpy(sample.X).astype(np.float64)))
-    search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
+    search = MatrixSearch.of(rows, EVIDENCE, centred, **fixed)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
     tuning = search.tuning(search.tune_factor(on_unit_sphere(start)), 1)
@@ -319,10 +319,10 @@ class MatrixSearch:
 
     @staticmethod
     def of(
-        sample: RowSample, criterion: Criterion, centred: bool, *, most: int = ROWS, **given: Any
+        sample: RowSample, criterion: Criterion, centred: bool, *, limit: int = ROWS, **fixed: Any
     ) -> "MatrixSearch | None":
         """Return the search; None if rows are too few, or no target varies."""
-        rows = ProcessRows.of(sample.lowest(most), centred, **given)
+        rows = ProcessRows.of(sample.lowest(limit), centred, **fixed)
         if rows is None:
             return None
         X = rows.X.astype(np.float64)
@@ -332,60 +332,61 @@ class MatrixSearch:
 
     def tune_factor(self, start: Kernel) -> Evaluation:
         """Optimise one factor of all lengthscales."""
-        return self.finish(least(self.first_points(start)), 12, 4)
+        return self.finish(lowest(self.first_points(start)), 12, 4)
 
     def first_points(
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
         # A descent of one factor may end where a function of one column looks like noise
-        of = OnProcess(start, self._few_rows, self.criterion, 1)
-        tried = lambda log: [descend(of, np.array([log, share]), 1) for share in of.rows.shares]
-        return [least(tried(log)) for log in np.log(factors)]
+        fun = OnProcess(start, self._first_rows, self.criterion, 1)
+        trials = lambda log: [descend(fun, np.array([log, share]), 1) for share in fun.rows.shares]
+        return [lowest(trials(log)) for log in np.log(factors)]
 
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
         """Return the best of one lengthscale per column, from ``points`` and screened columns."""
         rows, d = self.rows, self.rows.X.shape[1]
-        of = OnProcess(start, self._few_rows, self.criterion, d)
-        starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in points]
+        fun = OnProcess(start, self._first_rows, self.criterion, d)
+        starts = [(np.repeat(point.x[:-1], d), point.x[-1]) for point in points]
         logs = [starts[0][0]]
         scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
         if scales is not None:
             logs.append(np.log(scales / start.lengthscale))
         # With one lengthscale, a function of few columns looks like noise.
-        starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
-        evaluations = (descend(of, np.append(*at), 1) for at in starts)
+        starts += [(log_scales, share) for log_scales in logs for share in fun.rows.shares[2:3]]
+        evaluations = (descend(fun, np.append(*x), 1) for x in starts)
         best = sorted(evaluations, key=lambda point: point.value)[:3]
-        return least(descend(of, point.at, 6) for point in best)
+        return lowest(descend(fun, point.x, 6) for point in best)
 
     def rescale(
-        self, start: Any, alpha: float, evaluations: int, each: bool = False, few: bool = False
+        self, start: Any, alpha: float, evaluations: int, ard: bool = False, brief: bool = False
     ) -> Evaluation:
-        """Optimise one common factor of the lengthscales, or with ``each`` one factor per column.
+        """Optimise one factor of all lengthscales, or with ``ard`` one factor per column.
 
-        ``alpha`` is the penalty of all rows, also if ``few`` of them are used.
+        ``alpha`` is the penalty of all rows, also if few of them are used (``brief``).
         """
-        width, rows = self.rows.X.shape[1] if each else 1, self.rows.first(FEW if few else 1 << 30)
-        of = OnProcess(start, rows, self.criterion, width)
-        at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
-        return descend(of, at, evaluations)
+        rows = self.rows.first(FEW) if brief else self.rows
+        width = rows.X.shape[1] if ard else 1
+        fun = OnProcess(start, rows, self.criterion, width)
+        x = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
+        return descend(fun, x, evaluations)
 
-    def tuning(self, end: Evaluation, numbers: int, *judged: Any) -> Tuning:
-        """Return the Tuning of the kernel at ``end``; ``numbers`` hyperparameters were tuned."""
-        return as_tuning(self.criterion, end.rounded, end, numbers, *judged)
+    def tuning(self, end: Evaluation, n_tuned: int, *comparison: Any) -> Tuning:
+        """Return the Tuning of the kernel at ``end``; ``n_tuned`` hyperparameters were tuned."""
+        return as_tuning(self.criterion, end.rounded, end, n_tuned, *comparison)
 
     @property
-    def _few_rows(self) -> ProcessRows:
+    def _first_rows(self) -> ProcessRows:
         """Rows on which starts are compared: 128, or all if there are at most ``FEW``."""
         return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
     def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
         """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
-        few = self.rows.first(FEW)
-        if evaluations and len(few.w) == len(end.of.rows.w):
+        subset = self.rows.first(FEW)
+        if evaluations and len(subset.w) == len(end.fun.rows.w):
             end = descend_further(end, evaluations)
-        for rows, count in ((few, evaluations), (self.rows, last)):
-            if count and len(rows.w) > len(end.of.rows.w):
+        for rows, count in ((subset, evaluations), (self.rows, last)):
+            if count and len(rows.w) > len(end.fun.rows.w):
                 end = descend(*end.on_rows(rows), count)
         return end
 
@@ -394,15 +395,15 @@ def as_tuning(
     criterion: Criterion,
     kernel: Kernel,
     end: Evaluation,
-    numbers: int,
+    n_tuned: int,
     gain: float = np.nan,
     required: float = np.nan,
-    taken: bool = True,
+    chosen: bool = True,
 ) -> Tuning:
-    """Return the Tuning of a kernel whose ``numbers`` hyperparameters were tuned."""
+    """Return the Tuning of a kernel whose ``n_tuned`` hyperparameters were tuned."""
     value = float(np.exp(end.value)) if criterion.name == "loo" else end.value
-    compared = (KernelComparison(numbers, kernel, value, gain, required, taken, criterion.label),)
-    return Tuning(kernel, end.share, criterion=criterion.name, compared=compared)
+    record = KernelComparison(n_tuned, kernel, value, gain, required, chosen, criterion.label)
+    return Tuning(kernel, end.share, criterion=criterion.name, compared=(record,))
 
 
 def cap_scales(kernel: Any, rows: ProcessRows) -> Any:
@@ -441,58 +442,58 @@ class OnProcess(Objective):
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
         if self.width == 1:
             units = np.broadcast_to(scales, rows.X.shape[1])
-            return np.array([np.log(median_distance(rows.X, rows.w, (units,), 0, most=4096))])
+            return np.array([np.log(median_distance(rows.X, rows.w, (units,), 0, max_pairs=4096))])
         return np.log(rows.median) + np.log(rows.spread) - np.log(scales)
 
-    def ranges(self, at: Array) -> Float[Array, "p 2"]:
+    def ranges(self, x: Array) -> Float[Array, "p 2"]:
         low = self.centres + (np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1]))
         high = self.centres + np.log(LONGEST)
-        return np.stack([np.minimum(low, at[:-1]), np.maximum(high, at[:-1])], axis=1)
+        return np.stack([np.minimum(low, x[:-1]), np.maximum(high, x[:-1])], axis=1)
 
-    def kernel(self, at: Array) -> Any:
-        scales = self.start.lengthscale * np.exp(at[:-1])
-        one = self.width == 1 and not isinstance(self.start.lengthscale, tuple)
-        return self.start.replace(lengthscale=float(scales[0]) if one else tuple(scales.tolist()))
+    def kernel(self, x: Array) -> Any:
+        scales = self.start.lengthscale * np.exp(x[:-1])
+        ard = self.width > 1 or isinstance(self.start.lengthscale, tuple)
+        return self.start.replace(lengthscale=tuple(scales.tolist()) if ard else float(scales[0]))
 
-    def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+    def value_and_slope(self, x: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         if self.blocks:
-            values, slopes = zip(*(of.at_penalty(at, alpha) for of in self.blocks), strict=True)
-            counts = [of.rows.count for of in self.blocks]
+            values, slopes = zip(*(b.value_and_slope(x, alpha) for b in self.blocks), strict=True)
+            counts = [block.rows.count for block in self.blocks]
             return float(np.average(values, weights=counts)), np.average(slopes, 0, counts)
-        (K, through), rows = self._pairs(at), self.rows
+        (K, gradient), rows = self._pairs(x), self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
-        return score.value, np.append(through(score), score.by_log_alpha)
+        return score.value, np.append(gradient(score), score.by_log_alpha)
 
-    def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
+    def _pairs(self, x: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K (or its lower triangle), and the gradient as a function of a score."""
         start = self.start  # k as a function of scaled distances is the same at all points
         if not isinstance(start, Radial) or is_sparse(self.rows.X):
-            X, step = self.rows.X, np.append(np.full(len(at) - 1, STEP), 0.0)
-            up, down = self.kernel(at + step).evaluate(X, X), self.kernel(at - step).evaluate(X, X)
+            X, step = self.rows.X, np.append(np.full(len(x) - 1, STEP), 0.0)
+            up, down = self.kernel(x + step).evaluate(X, X), self.kernel(x - step).evaluate(X, X)
             change = (up - down) / (2 * STEP)
-            return self.kernel(at).evaluate(X, X), lambda by: float(np.vdot(by.by_kernel, change))
+            return self.kernel(x).evaluate(X, X), lambda c: float(np.vdot(c.by_kernel, change))
         if self.width == 1:
-            s, factor = self._squared, float(np.exp(-2 * at[0]))
-            K, slope = _in_bands(start, lambda *band: factor * s[band], self._room)
-            return K, lambda by: -4 * factor * np.einsum("ij,ij,ij->", by.below, slope, s)
-        X = self.rows.X / (start.lengthscale * np.exp(at[:-1]))
+            s, factor = self._distances, float(np.exp(-2 * x[0]))
+            K, slope = _in_bands(start, lambda *band: factor * s[band], self._buffer)
+            return K, lambda score: -4 * factor * np.einsum("ij,ij,ij->", score.below, slope, s)
+        X = self.rows.X / (start.lengthscale * np.exp(x[:-1]))
         size = np.einsum("ij,ij->i", X, X)
-        K, slope = _in_bands(start, lambda *band: squared_distances(X, size, *band), self._room)
+        K, slope = _in_bands(start, lambda *band: squared_distances(X, size, *band), self._buffer)
 
-        def by_column(by: KernelScore) -> Float[Array, " d"]:
-            np.multiply(slope, by.below, out=slope)
+        def by_column(score: KernelScore) -> Float[Array, " d"]:
+            np.multiply(slope, score.below, out=slope)
             sums = upper_product(slope.T, np.hstack([X, np.ones((len(X), 1))]))
             return -4 * ((X * X).T @ sums[:, -1] - np.einsum("ij,ij->j", X, sums[:, :-1]))
 
         return K, by_column
 
     @cached_property
-    def _squared(self) -> Float[Array, "m m"]:
+    def _distances(self) -> Float[Array, "m m"]:
         return squared_distances(self.rows.X / self.start.lengthscale)
 
     @cached_property
-    def _room(self) -> Float[Array, "2 m m"]:
+    def _buffer(self) -> Float[Array, "2 m m"]:
         """Buffer for kernel values and slopes, reused by all evaluations."""
         return np.zeros((2, len(self.rows.w), len(self.rows.w)))
 
@@ -501,16 +502,16 @@ class OnProcess(Objective):
 
 
 def _in_bands(
-    kernel: Radial, squared: Callable[[slice, slice], Array], room: Float[Array, "2 m m"]
+    kernel: Radial, distances: Callable[[slice, slice], Array], buffer: Float[Array, "2 m m"]
 ) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
     """Return kernel values and their slopes in the squared distance, zero above the diagonal."""
-    K, slope = room
-    above = np.triu(np.ones((BAND, BAND), bool), 1)
+    K, slope = buffer
+    upper = np.triu(np.ones((BAND, BAND), bool), 1)
     for start in range(0, len(K), BAND):
-        band, left = slice(start, start + BAND), slice(0, min(start + BAND, len(K)))
-        K[band, left], slope[band, left] = kernel.with_slope(squared(band, left))
+        band, columns = slice(start, start + BAND), slice(0, min(start + BAND, len(K)))
+        K[band, columns], slope[band, columns] = kernel.with_slope(distances(band, columns))
         corner = slope[band, band]
-        np.copyto(corner, 0.0, where=above[: len(corner), : len(corner)])
+        np.copyto(corner, 0.0, where=upper[: len(corner), : len(corner)])
     return K, slope
 
 
@@ -518,14 +519,14 @@ def squared_distances(
     X: Float[Array, "m d"],
     size: Float[Array, " m"] | None = None,
     band: slice = slice(None),
-    left: slice = slice(None),
+    columns: slice = slice(None),
 ) -> Float[Array, "b l"]:
     """Return |x − y|² of pairs, zero for equal rows; ``size`` holds |x|²."""
     size = np.einsum("ij,ij->i", X, X) if size is None else size
-    both = size[band, None] + size[left]
-    s = X[band] @ X[left].T
+    norms = size[band, None] + size[columns]
+    s = X[band] @ X[columns].T
     s *= -2
-    s += both
-    both *= 1e-14  # largest value for equal rows, by rounding
-    np.copyto(s, 0.0, where=s < both)
+    s += norms
+    norms *= 1e-14  # largest value for equal rows, by rounding
+    np.copyto(s, 0.0, where=s < norms)
     return s

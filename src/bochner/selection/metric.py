@@ -30,7 +30,7 @@ class TunedKernel:
     name: str
     kernel: Kernel
     alpha: float
-    numbers: int  # Number of tuned hyperparameters, without the penalty
+    n_tuned: int  # Number of tuned hyperparameters, without the penalty
 
 
 def metric_rounds(
@@ -43,17 +43,17 @@ def metric_rounds(
     L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
     for number in range(rounds):
         L = next_root(family, rows, L, alpha, diagonal)
-        rotated = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = rotated.rescale(family, alpha, 3 if brief else 6, few=brief)
-        scale = significant(float(np.exp(end.at[0])))
+        transformed = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
+        end = transformed.rescale(family, alpha, 3 if brief else 6, brief=brief)
+        scale = significant(float(np.exp(end.x[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:
-            each: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
+            tuned: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
         else:
-            each = Mahalanobis(family, entries(L @ L.T / scale**2))
-        numbers = d if diagonal else d * (d + 1) // 2
-        name = f"{type(family).__name__}, columns turned, round {number + 1}"
-        yield TunedKernel(name, each, alpha, numbers)
+            tuned = Mahalanobis(family, entries(L @ L.T / scale**2))
+        n_tuned = d if diagonal else d * (d + 1) // 2
+        name = f"{type(family).__name__}, learned metric, round {number + 1}"
+        yield TunedKernel(name, tuned, alpha, n_tuned)
         L = L / scale
 
 

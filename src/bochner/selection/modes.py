@@ -33,19 +33,19 @@ TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
     """Return the Fourier grid of a kernel for ``n_rows`` rows like X; None to use features."""
-    d, most = X.shape[1], most_modes(n_rows)
+    d, limit = X.shape[1], most_modes(n_rows)
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
-    grid = attempt(_harmonics, kernel, most) if on_sphere else attempt(_grid, kernel, X, most)
+    grid = attempt(_harmonics, kernel, limit) if on_sphere else attempt(_grid, kernel, X, limit)
     if grid is None or isinstance(grid, InvalidInput):
         return None
-    phi, method, many = grid
+    phi, method, count = grid
     where = "the globe" if on_sphere else f"{d} column{'s' * (d > 1)}"
     reason = (
-        f"{method}: {n_rows:,} rows of {where} are summed as {many}. The error of the kernel is at "
-        f"most {phi.error:.1g} of k(x, x) for all pairs of rows. Features are used if more than "
-        f"{most:,} would be required."
+        f"{method}: {n_rows:,} rows of {where} are summed as {count}. The error of the kernel is "
+        f"at most {phi.error:.1g} of k(x, x) for all pairs of rows. Features are used if more than "
+        f"{limit:,} would be required."
     )
     return Choice(phi, method, (), reason)
 
@@ -56,23 +56,23 @@ def most_modes(n_rows: int) -> int:
     return 2047 if n_rows < 1 << 17 else min(1 << 18, n_rows // 4)
 
 
-def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[ModeMap, Method, str] | None:
+def _grid(kernel: Kernel, X: Float[Array, "m d"], limit: int) -> tuple[ModeMap, Method, str] | None:
     lower, upper = box_of_rows(X)
     for tolerance in TOLERANCES:
         grid = grid_of(kernel, lower, upper, tolerance)
-        if grid.n_modes <= most:
-            many = f"{grid.n_modes:,} Fourier modes"
-            return equispaced_map(kernel, lower, upper, tolerance), FourierGrid(tolerance), many
+        if grid.n_modes <= limit:
+            count = f"{grid.n_modes:,} Fourier modes"
+            return equispaced_map(kernel, lower, upper, tolerance), FourierGrid(tolerance), count
     return None
 
 
-def _harmonics(kernel: Kernel, most: int) -> tuple[ModeMap, Method, str] | None:
-    degrees = np.arange(int(most**0.5))
-    kept = np.cumsum((2 * degrees + 1) * degree_variances(kernel, len(degrees) - 1))
-    left = 1 - kept / float(kernel.diag(np.zeros((1, 2)))[0])
+def _harmonics(kernel: Kernel, limit: int) -> tuple[ModeMap, Method, str] | None:
+    degrees = np.arange(int(limit**0.5))
+    cumulative = np.cumsum((2 * degrees + 1) * degree_variances(kernel, len(degrees) - 1))
+    missing = 1 - cumulative / float(kernel.diag(np.zeros((1, 2)))[0])
     for tolerance in TOLERANCES:
-        if left[-1] <= tolerance:
-            degree = max(1, int(np.argmax(left <= tolerance)))
+        if missing[-1] <= tolerance:
+            degree = max(1, int(np.argmax(missing <= tolerance)))
             phi = spherical_map(kernel, degree)
             return phi, SphericalHarmonics(degree), f"{phi.n_features:,} harmonics"
     return None
@@ -104,21 +104,21 @@ def lengthscales_on_modes(
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
-        known, _ = maximise_mode_evidence(problem_of(phi.variances_of(kernel)), noise, amplitude)
-        alpha = float(np.exp(np.log(known.alpha).mean()))
-    reach = np.append(np.full(q, np.log(RANGE)), np.log(4))
-    reach[-1] *= noise is None or amplitude is None
-    start, free, given = np.append(np.zeros(q), np.log(alpha)), reach > 0, (noise, amplitude)
+        optimum_, _ = maximise_mode_evidence(problem_of(phi.variances_of(kernel)), noise, amplitude)
+        alpha = float(np.exp(np.log(optimum_.alpha).mean()))
+    limits = np.append(np.full(q, np.log(RANGE)), np.log(4))
+    limits[-1] *= noise is None or amplitude is None
+    start, free, fixed = np.append(np.zeros(q), np.log(alpha)), limits > 0, (noise, amplitude)
 
     def objective(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
         """Return minus the log evidence, its gradient and the Fisher information."""
         weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])
-        slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
-        slope.append(float(state.slope(*given).sum()))
-        value = float(evidence(state.problem, state, *given).sum())
-        return -value, -np.array(slope)[free], _information(state, rates, *given)
+        slope = [float(state.slope_in(rate, *fixed).sum()) for rate in rates]
+        slope.append(float(state.slope(*fixed).sum()))
+        value = float(evidence(state.problem, state, *fixed).sum())
+        return -value, -np.array(slope)[free], _information(state, rates, *fixed)
 
     first = objective(start)
     # SLSQP starts from a unit Hessian: in these units the curvature is about one
@@ -126,21 +126,21 @@ def lengthscales_on_modes(
 
     def place(z: Float[Array, " q"]) -> Float[Array, " p"]:
         x = start.copy()
-        x[free] += np.clip(unit @ z, -reach[free], reach[free])  # Rounding may exceed the range
+        x[free] += np.clip(unit @ z, -limits[free], limits[free])  # Rounding may exceed the range
         return x
 
     def in_units(z: Float[Array, " q"]) -> tuple[float, Array]:
         value, slope, _ = objective(place(z)) if np.any(z) else first
         return value, unit.T @ slope
 
-    box = LinearConstraint(unit, -reach[free], reach[free])
+    box = LinearConstraint(unit, -limits[free], limits[free])
     options = {"ftol": ENOUGH, "maxiter": 25}
     zero = np.zeros(len(unit))
     optimum = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
     end = place(optimum.x if optimum.fun < first[0] else zero)
     best = scaled(kernel, np.exp(end[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
-    inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * reach, ~free)))
+    inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * limits, ~free)))
     return best, float(np.exp(end[-1])), inside
 
 
@@ -153,20 +153,20 @@ def _information(
     belongs to the function (Whittle 1953).
     """
     share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
-    both = noise is None and amplitude is None
-    fixed = noise is not None and amplitude is None  # a² = σ²/α
-    of_signal = [*rates, np.full_like(share, -1.0 if fixed else 0.0), np.ones_like(share)]
-    of_noise = np.array([0.0] * len(rates) + [0.0 if fixed else 1.0, 1.0])
+    is_profiled = noise is None and amplitude is None
+    noise_only = noise is not None and amplitude is None  # a² = σ²/α
+    signal_rates = [*rates, np.full_like(share, -1.0 if noise_only else 0.0), np.ones_like(share)]
+    noise_rates = np.array([0.0] * len(rates) + [0.0 if noise_only else 1.0, 1.0])
     modes = np.stack(
-        [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
+        [share * a + (1 - share) * b for a, b in zip(signal_rates, noise_rates, strict=True)]
     )
     rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
-    information = modes @ modes.T + rows * np.outer(of_noise, of_noise)
+    information = modes @ modes.T + rows * np.outer(noise_rates, noise_rates)
     information *= 0.5 * len(state.problem.power)
-    kept, rest = information[:-1, :-1], information[:-1, -1]
-    if both:  # the amplitude is profiled
-        kept = kept - np.outer(rest, rest) / information[-1, -1]
-    return kept + 1e-3 * np.eye(len(kept))
+    block, cross = information[:-1, :-1], information[:-1, -1]
+    if is_profiled:  # the amplitude is profiled
+        block = block - np.outer(cross, cross) / information[-1, -1]
+    return block + 1e-3 * np.eye(len(block))
 
 
 def _rates(kernel: Any, phi: ModeMap, logs: Float[Array, " q"]) -> list[Array]:
@@ -174,7 +174,7 @@ def _rates(kernel: Any, phi: ModeMap, logs: Float[Array, " q"]) -> list[Array]:
     rates = []
     for step in STEP * np.eye(len(logs)):
         up, down = (phi.variances_of(scaled(kernel, np.exp(x))) for x in (logs + step, logs - step))
-        known = (up > 0) & (down > 0)
-        ratio = np.divide(up, down, out=np.ones_like(up), where=known)
+        positive = (up > 0) & (down > 0)
+        ratio = np.divide(up, down, out=np.ones_like(up), where=positive)
         rates.append(phi.as_coefficients(np.log(ratio) / (2 * STEP)))
     return rates

@@ -34,7 +34,7 @@ from bochner.selection.held_out import (
     split_rows,
     targets_that_vary,
 )
-from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, cap_scales, least
+from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, cap_scales, lowest
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, metric_rounds
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
@@ -67,18 +67,18 @@ class Trial:
     """A candidate and its loss on the held-out rows."""
 
     candidate: TunedKernel  # With its best penalty
-    squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
+    losses: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
-    of_evidence: Callable[[], float]
+    evidence_function: Callable[[], float]
     fitted: Any = None  # Predictions of the held-out rows
     rows: int = 0  # Rows of the fit
-    seconds: float = 0.0  # Time to tune and judge it
+    seconds: float = 0.0  # Time to tune and evaluate it
     base: Any = None  # The candidate as it was tuned
 
     @cached_property
     def evidence(self) -> float:
         """Minus twice the log evidence of all targets and the log prior of the amplitude."""
-        return self.of_evidence()
+        return self.evidence_function()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,112 +116,112 @@ class Race:
 
     def best(self) -> Tuning:
         """Return the best candidate or sum, with the record of the comparison."""
-        starts = [self._one_scale, self._per_column] if self._columns else [self._one_scale]
-        first, few = self.few, self._judge_all(starts, self.few)
-        few += self._judge_all(self._families(few[-1].base), first) if few else []
-        radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
+        starts = [self._single_scale, self._per_column] if self._columns else [self._single_scale]
+        first, trials = self.first_rung, self._run_all(starts, self.first_rung)
+        trials += self._run_all(self._families(trials[-1].base), first) if trials else []
+        radial = [trial for trial in trials if isinstance(trial.candidate.kernel, Radial)]
         if radial:
             best = _rank(radial)[0].candidate
-            most = 1.05 * _rank(few)[0].error if self._is_brief else np.inf
-            few += self._judge_all([partial(self._metrics, best)], first, most)
+            limit = 1.05 * _rank(trials)[0].error if self._is_brief else np.inf
+            trials += self._run_all([partial(self._metrics, best)], first, limit)
         if radial and self._columns and not self.of_classes:
-            few += self._judge_all([partial(self._linear, few[-1].candidate)], first)
+            trials += self._run_all([partial(self._linear, trials[-1].candidate)], first)
         rung = Rung(self.train.lowest(2 * self.effort.rows))
-        judged = self._judge_again(few, rung)
-        judged += self._with_more_rows(judged, few, rung)
-        return self.choose([*judged, *self._sums(judged, rung)], few, rung.rows.w)
+        finalists = self._evaluate_best(trials, rung)
+        finalists += self._add_rows(finalists, trials, rung)
+        return self.choose([*finalists, *self._sums(finalists, rung)], trials, rung.rows.w)
 
     # --- stages ----------------------------------------------------------------------------------
 
     @property
-    def few(self) -> Rung:
+    def first_rung(self) -> Rung:
         return Rung(self.train.lowest(self.effort.rows), chooses=True)
 
-    def _judge_all(self, makes: Sequence[Make], rung: Rung, most: float = np.inf) -> list[Trial]:
-        """Tune and judge candidates in parallel; each generator ends at an error above ``most``."""
+    def _run_all(self, makes: Sequence[Make], rung: Rung, limit: float = np.inf) -> list[Trial]:
+        """Tune and evaluate candidates in parallel; generators end at an error above ``limit``."""
 
-        def each(number: int, make: Make) -> list[Trial]:
+        def run(number: int, make: Make) -> list[Trial]:
             began, results = time.perf_counter(), []
             for base in filter(lambda base: self.serves(base.kernel), make()):
-                judged = self._assess(base, rung)
-                results.append(replace(judged, seconds=time.perf_counter() - began, base=base))
+                trial = self._evaluate(base, rung)
+                results.append(replace(trial, seconds=time.perf_counter() - began, base=base))
                 began = time.perf_counter()
                 text = f"{base.name}, held-out error {results[-1].error:.4g}"
                 stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
-                if results[-1].error > most:
+                if results[-1].error > limit:
                     break
             return results
 
-        return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
+        return [*chain(*side_by_side([partial(run, *make) for make in enumerate(makes)]))]
 
-    def _judge_again(self, judged: list[Trial], rung: Rung) -> list[Trial]:
-        """Judge the best candidates and the simplest one with more rows."""
-        ranked = _rank(judged)
-        near = [j for j in ranked if self._is_near(j, ranked[0])]
-        below = lambda j: operator.gt(*self._reduction(ranked[0], j))
-        order = lambda j: np.inf if below(j) else self._preference(j)
-        last = sorted(near, key=order)[: self.effort.finalists]
-        simple = next(j for j in ranked if j.candidate.numbers <= 1)
-        last += [] if any(j is simple for j in last) else [simple]
-        if not self.of_classes and all(j.rows == len(rung.rows) for j in last):
-            return last  # classes try smaller penalties
-        return self.judge([each.candidate for each in last], rung)
+    def _evaluate_best(self, trials: list[Trial], rung: Rung) -> list[Trial]:
+        """Evaluate the best candidates and the simplest one with more rows."""
+        ranked = _rank(trials)
+        close = [trial for trial in ranked if self._is_close(trial, ranked[0])]
+        is_worse = lambda trial: operator.gt(*self._reduction(ranked[0], trial))
+        order = lambda trial: np.inf if is_worse(trial) else self._preference(trial)
+        finalists = sorted(close, key=order)[: self.effort.finalists]
+        simple = next(trial for trial in ranked if trial.candidate.n_tuned <= 1)
+        finalists += [] if any(trial is simple for trial in finalists) else [simple]
+        if not self.of_classes and all(trial.rows == len(rung.rows) for trial in finalists):
+            return finalists  # classes try smaller penalties
+        return self.evaluate([trial.candidate for trial in finalists], rung)
 
-    def _is_near(self, judged: Trial, best: Trial) -> bool:
+    def _is_close(self, trial: Trial, best: Trial) -> bool:
         """Whether an error is near the smallest; one or two rows change a log loss by 0.02."""
-        return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
+        return not trial.error > 1.3 * best.error + 0.02 * self.of_classes
 
-    def _with_more_rows(self, judged: list[Trial], few: list[Trial], rung: Rung) -> list[Trial]:
+    def _add_rows(self, finalists: list[Trial], trials: list[Trial], rung: Rung) -> list[Trial]:
         """Tune the best kernel of per-column lengthscales, and rough kernels, with more rows."""
-        able = [each for each in few if self._takes_more_rows(each.candidate)]
-        later = [each for each in judged if self._takes_more_rows(each.candidate)]
-        stage, tuned = (judged, later) if later else (few, able)
-        if not tuned or not self._is_near(best := _rank(tuned)[0], _rank(stage)[0]):
+        able = [trial for trial in trials if self._needs_more_rows(trial.candidate)]
+        late = [trial for trial in finalists if self._needs_more_rows(trial.candidate)]
+        stage, tuned = (finalists, late) if late else (trials, able)
+        if not tuned or not self._is_close(best := _rank(tuned)[0], _rank(stage)[0]):
             return []
-        both = [best, *self._rough(best, able)]
-        first, *rough = self._judge_all([partial(self._more_rows, j.candidate) for j in both], rung)
-        return [first, *self._judge_all(self._rougher(first.base), rung), *rough]
+        starts = [trial.candidate for trial in (best, *self._rough(best, able))]
+        first, *rough = self._run_all([partial(self._more_rows, c) for c in starts], rung)
+        return [first, *self._run_all(self._rougher(first.base), rung), *rough]
 
     def _rough(self, best: Trial, able: list[Trial]) -> list[Trial]:
         """Return the best exponential kernel if its error is near the least: it needs many rows."""
-        rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
+        rough = [trial for trial in able if isinstance(trial.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
-        least = _rank(rough)[0]
-        return [least] if least.error < 1.04 * _rank(able)[0].error else []
+        first = _rank(rough)[0]
+        return [first] if first.error < 1.04 * _rank(able)[0].error else []
 
-    def judge(self, candidates: list[TunedKernel], rung: Rung) -> list[Trial]:
-        return self._judge_all([partial(iter, [each]) for each in candidates], rung)
+    def evaluate(self, candidates: list[TunedKernel], rung: Rung) -> list[Trial]:
+        return self._run_all([partial(iter, [candidate]) for candidate in candidates], rung)
 
-    def _sums(self, judged: list[Trial], rung: Rung) -> list[Trial]:
+    def _sums(self, finalists: list[Trial], rung: Rung) -> list[Trial]:
         """Return the sum of two or three kernels whose mean prediction has the least error."""
-        first, *others = _rank(judged)[: self.effort.finalists]
-        others = [j for j in others if j.fitted is not None and self._is_near(j, first)]
-        sums = [[first, *some] for k in (1, 2) for some in combinations(others, k)]
+        best, *rest = _rank(finalists)[: self.effort.finalists]
+        rest = [trial for trial in rest if trial.fitted is not None and self._is_close(trial, best)]
+        sums = [[best, *others] for k in (1, 2) for others in combinations(rest, k)]
 
         def error_of_mean(parts: list[Trial]) -> float:
-            fitted = np.mean([each.fitted for each in parts], axis=0)
+            fitted = np.mean([trial.fitted for trial in parts], axis=0)
             return float(relative_losses(self.train, self.test, fitted, self.of_classes).sum())
 
-        best = self._sum(min(sums, key=error_of_mean), rung) if sums else None
-        return [] if best is None else [best]
+        total = self._sum(min(sums, key=error_of_mean), rung) if sums else None
+        return [] if total is None else [total]
 
     def _sum(self, parts: list[Trial], rung: Rung) -> Trial | None:
-        """Judge the weighted mean of kernels, with one penalty; None if it is not supported."""
-        began, candidates = time.perf_counter(), [each.candidate for each in parts]
-        alphas = np.array([each.alpha for each in candidates])
+        """Evaluate the weighted mean of kernels, with one penalty; None if it is not supported."""
+        began, candidates = time.perf_counter(), [trial.candidate for trial in parts]
+        alphas = np.array([candidate.alpha for candidate in candidates])
         shares = [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > 4 * min(alphas):
             shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
-        kernels = [each.kernel for each in candidates]
+        kernels = [candidate.kernel for candidate in candidates]
         kernel: Kernel = reduce(operator.add, map(operator.mul, shares, kernels))
         if not self.serves(kernel):
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
-        name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
-        judged = self._assess(TunedKernel(name, kernel, alpha, numbers), rung, is_sum=True)
-        return replace(judged, seconds=time.perf_counter() - began)
+        name, n_tuned = " + ".join(c.name for c in candidates), sum(c.n_tuned for c in candidates)
+        trial = self._evaluate(TunedKernel(name, kernel, alpha, n_tuned), rung, is_sum=True)
+        return replace(trial, seconds=time.perf_counter() - began)
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -232,11 +232,11 @@ class Race:
         makes: list[Make] = [partial(self._additive, start)] * (several and self.of_classes)
         families = (*self.effort.families, *([Laplace()] if several else []))
         makes += [partial(self._rescale, family, start, self._criterion) for family in families]
-        return [*makes, partial(self._by_errors, start)] if self._criterion is EVIDENCE else makes
+        return [*makes, partial(self._tune_ard, start)] if self._criterion is EVIDENCE else makes
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
-        others = [f for f in (Exponential(), Laplace()) if type(f) is not type(start.kernel)]
-        return [partial(self._rescale, family, start, LOO) for family in others]
+        families = [f for f in (Exponential(), Laplace()) if type(f) is not type(start.kernel)]
+        return [partial(self._rescale, family, start, LOO) for family in families]
 
     def _metrics(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield kernels in metrics learned from the gradients of fits."""
@@ -247,7 +247,7 @@ class Race:
 
     def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield the linear kernel in the metric of a kernel."""
-        rows, kernel = self._few_search.rows, start.kernel
+        rows, kernel = self._first_search.rows, start.kernel
         d = rows.X.shape[1]
         if d > MANY_COLUMNS:
             return
@@ -258,25 +258,25 @@ class Race:
         A = A / max(rows.spread @ (np.diag(A) * rows.spread), 1e-300)
         yield TunedKernel(LINEAR, Mahalanobis(Linear(), entries(A)), 1.0, d)
 
-    def _takes_more_rows(self, start: TunedKernel) -> bool:
+    def _needs_more_rows(self, start: TunedKernel) -> bool:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
         kernel: Any = start.kernel
         columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-        return columns and start.numbers > 1 and len(self.train) > self.effort.rows
+        return columns and start.n_tuned > 1 and len(self.train) > self.effort.rows
 
     def _more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield the candidate tuned on more rows, from lengthscales where the criterion varies."""
-        rows, most = self.train, 2 * self.effort.rows
+        rows, limit = self.train, 2 * self.effort.rows
         # Half are neighbourhoods: a random sample does not show columns that only matter locally.
-        if len(rows) > most:  # the choice depends on X only: the evidence remains valid
-            near = np.unique(near_rows(start.kernel, rows.X, most // 64, size=64, seed=self.seed))
+        if len(rows) > limit:  # the choice depends on X only: the evidence remains valid
+            near = np.unique(near_rows(start.kernel, rows.X, limit // 64, size=64, seed=self.seed))
             order = rows.order
-            others = order[~np.isin(order, near)][: most - len(near)]
-            rows = rows.take(np.sort(np.append(near, others)))
+            rest = order[~np.isin(order, near)][: limit - len(near)]
+            rows = rows.take(np.sort(np.append(near, rest)))
         search = self.search(self._criterion, rows)
         steps = 5 if len(self.train) <= 2048 else 8
-        end = search.rescale(cap_scales(start.kernel, search.rows), start.alpha, steps, each=True)
-        yield self.candidate(f"{start.name}, more rows", end, start.numbers)
+        end = search.rescale(cap_scales(start.kernel, search.rows), start.alpha, steps, ard=True)
+        yield self.candidate(f"{start.name}, more rows", end, start.n_tuned)
 
     @property
     def _is_brief(self) -> bool:
@@ -295,30 +295,30 @@ class Race:
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
         """Return a search by this criterion on ``rows``, by default on few training rows."""
         if rows is None:
-            return replace(self._few_search, criterion=by)
-        search = MatrixSearch.of(rows, by, self.centred, share=self.share, most=len(rows))
+            return replace(self._first_search, criterion=by)
+        search = MatrixSearch.of(rows, by, self.centred, share=self.share, limit=len(rows))
         assert search is not None  # targets vary
         return search
 
     @cached_property
-    def _few_search(self) -> MatrixSearch:
-        return self.search(LOO, self.few.rows)
+    def _first_search(self) -> MatrixSearch:
+        return self.search(LOO, self.first_rung.rows)
 
-    def _one_scale(self) -> Iterator[TunedKernel]:
+    def _single_scale(self) -> Iterator[TunedKernel]:
         """Yield a kernel with one tuned lengthscale for all columns, original or scaled."""
         search, starts = self.search(LOO), list[Evaluation]()
         rows = search.rows
-        scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, most=4096)]
+        scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, max_pairs=4096)]
         if np.ptp(rows.spread) > 0.05 * rows.spread.max():
             scales.append(tuple((rows.median * rows.spread).tolist()))
         for scale in map(rounded, scales):
             kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
             if kernel is not None:
-                starts.append(least(search.first_points(kernel, (1.0, 0.25))))
+                starts.append(lowest(search.first_points(kernel, (1.0, 0.25))))
         if starts:
-            end = search.finish(least(starts), 4, 0)
-            scaled = " of scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
-            yield self.candidate(f"one lengthscale{scaled}, by leave-one-out", end, 1)
+            end = search.finish(lowest(starts), 4, 0)
+            columns = ", scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
+            yield self.candidate(f"isotropic{columns} (leave-one-out)", end, 1)
 
     def _per_column(self) -> Iterator[TunedKernel]:
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
@@ -330,28 +330,28 @@ class Race:
         # Few columns need fewer evaluations; classes (shuttle, pendigits) need more
         steps = 24 if self.of_classes else min(24, 8 + rows.X.shape[1] // 4)
         end = search.finish(search.tune_columns(start, search.first_points(start)), steps, 0)
-        again = search.rescale(cap_scales(end.kernel, rows), end.alpha, 16, each=True)
-        end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
+        last = search.rescale(cap_scales(end.kernel, rows), end.alpha, 16, ard=True)
+        end = last if last.value < end.value or len(end.fun.rows.w) < len(rows.w) else end
         by = "evidence" if self._criterion is EVIDENCE else "leave-one-out"
-        yield self.candidate(f"one per column, by {by}", end, rows.X.shape[1])
+        yield self.candidate(f"ARD ({by})", end, rows.X.shape[1])
 
     def _rescale(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
         """Yield another family with the lengthscales of a kernel times one tuned factor."""
         search, kernel = self.search(by), start.kernel
         scales: Any = kernel.get_params()["lengthscale"]
-        numbers, d = start.numbers, search.rows.X.shape[1]
+        n_tuned, d = start.n_tuned, search.rows.X.shape[1]
         if isinstance(family, Laplace):
-            scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
+            scales, n_tuned = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
         evaluations = 4 - 2 * self._is_brief if d > 1 else 16
-        end = search.rescale(first, start.alpha, evaluations, few=self._is_brief)
-        yield self.candidate(f"{type(family).__name__}, scales as {start.name}", end, numbers)
+        end = search.rescale(first, start.alpha, evaluations, brief=self._is_brief)
+        yield self.candidate(f"{type(family).__name__}, lengthscales of {start.name}", end, n_tuned)
 
-    def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
+    def _tune_ard(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
         search = self.search(LOO)
-        end = search.rescale(start.kernel, start.alpha, 7 if self.of_classes else 3, each=True)
-        yield self.candidate("one per column, by leave-one-out", end, search.rows.X.shape[1])
+        end = search.rescale(start.kernel, start.alpha, 7 if self.of_classes else 3, ard=True)
+        yield self.candidate("ARD (leave-one-out)", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield a sum of kernels of single columns, with weights spread/lengthscale."""
@@ -377,65 +377,65 @@ class Race:
             kernel = reduce(operator.add, terms)
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
-    def candidate(self, name: str, end: Any, numbers: int) -> TunedKernel:
+    def candidate(self, name: str, end: Any, n_tuned: int) -> TunedKernel:
         kernel = end.rounded
         if np.shape(kernel.lengthscale) == (1,):
             kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
-        weight = max(float(rows.w.sum()) for rows in (end.of.rows, self.few.rows))
-        return TunedKernel(name, kernel, end.share * weight, numbers)
+        weight = max(float(rows.w.sum()) for rows in (end.fun.rows, self.first_rung.rows))
+        return TunedKernel(name, kernel, end.share * weight, n_tuned)
 
     # --- one candidate ---------------------------------------------------------------------------
 
-    def _assess(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Trial:
+    def _evaluate(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Trial:
         rows, kernel = rung.rows, candidate.kernel
-        K, across = kernel_matrix(kernel, rows.X), kernel.evaluate(self.test.X, rows.X)
+        K, K_test = kernel_matrix(kernel, rows.X), kernel.evaluate(self.test.X, rows.X)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
         elif rung.chooses:
-            return self._at_best(problem, across, candidate)
-        judged = self._at_penalty(problem, across, candidate)
+            return self._tune_penalty(problem, K_test, candidate)
+        trial = self._evaluate_at(problem, K_test, candidate)
         is_open = self.of_classes and self.share is None and not is_sum
-        return self._at_smaller(problem, across, judged) if is_open else judged
+        return self._lower_penalty(problem, K_test, trial) if is_open else trial
 
-    def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Trial:
-        """Judge at the penalty of least leave-one-out error; evidence is at its best penalty."""
+    def _tune_penalty(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
+        """Evaluate at the penalty of least leave-one-out error; evidence is at its best penalty."""
         penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
         alpha = penalties.best("loo", start)
         candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)
         if fit is None:
-            return self._judgement(candidate, problem)
+            return self._trial(candidate, problem)
 
         def evidence() -> float:
             likeliest = penalties.at(penalties.best("evidence", start)) or fit
-            above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
-            value = _of_all_targets(problem, likeliest.criteria["evidence"][0])
-            return value + float(above / AMPLITUDE) ** 2
+            excess = np.log(max(penalties.amplitude(likeliest, None), 1.0))
+            value = _total_evidence(problem, likeliest.criteria["evidence"][0])
+            return value + float(excess / AMPLITUDE) ** 2
 
-        return self._judgement(candidate, problem, across @ fit.coef + fit.intercept, evidence)
+        return self._trial(candidate, problem, K_test @ fit.coef + fit.intercept, evidence)
 
-    def _at_smaller(self, problem: KernelRows, across: Array, judged: Trial) -> Trial:
-        """Judge smaller penalties while the error falls."""
+    def _lower_penalty(self, problem: KernelRows, K_test: Array, trial: Trial) -> Trial:
+        """Evaluate smaller penalties while the error falls."""
         while True:
-            smaller = replace(judged.candidate, alpha=judged.candidate.alpha / 4)
-            other = self._at_penalty(problem, across, smaller)
-            if not other.error < (1 - WORTH) * judged.error:
-                return judged
-            judged = other
+            smaller = replace(trial.candidate, alpha=trial.candidate.alpha / 4)
+            other = self._evaluate_at(problem, K_test, smaller)
+            if not other.error < (1 - WORTH) * trial.error:
+                return trial
+            trial = other
 
-    def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Trial:
+    def _evaluate_at(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
         try:
             fit = problem.solve(candidate.alpha, 0, COMPARED)
         except LinAlgError:
-            return self._judgement(candidate, problem)
-        fitted = across @ fit.coef + fit.intercept
-        evidence = _of_all_targets(problem, fit.evidence)
-        return self._judgement(candidate, problem, fitted, lambda: evidence)
+            return self._trial(candidate, problem)
+        fitted = K_test @ fit.coef + fit.intercept
+        evidence = _total_evidence(problem, fit.evidence)
+        return self._trial(candidate, problem, fitted, lambda: evidence)
 
-    def _judgement(
+    def _trial(
         self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
     ) -> Trial:
-        """Judge predictions of the held-out rows; the error is infinite if there are none."""
+        """Evaluate predictions of the held-out rows; the error is infinite if there are none."""
         if fitted is None:
             return Trial(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
@@ -444,39 +444,39 @@ class Race:
 
     # --- the choice ------------------------------------------------------------------------------
 
-    def _reduction(self, one: Trial, other: Trial) -> tuple[float, float]:
-        """Return the reduction of the error from ``other`` to ``one``, and the required one."""
+    def _reduction(self, trial: Trial, other: Trial) -> tuple[float, float]:
+        """Return the reduction of the error from ``other`` to ``trial``, and the required one."""
         # With one column, and for a linear kernel, the evidence of few rows is reliable
-        sure = self.train.X.shape[1] == 1 or other.candidate.name == LINEAR
-        chance = 0.5 if self.of_classes else 3.0 if sure else 1.0
-        return reduction(one, other, WORTH, chance)
+        reliable = self.train.X.shape[1] == 1 or other.candidate.name == LINEAR
+        chance = 0.5 if self.of_classes else 3.0 if reliable else 1.0
+        return reduction(trial, other, WORTH, chance)
 
-    def _preference(self, judged: Trial) -> float:
+    def _preference(self, trial: Trial) -> float:
         """Return half of AIC (Akaike 1974), for classes its first term; least is preferred."""
-        numbers = judged.candidate.numbers
-        return numbers if self.of_classes else numbers + 0.5 * judged.evidence
+        n_tuned = trial.candidate.n_tuned
+        return n_tuned if self.of_classes else n_tuned + 0.5 * trial.evidence
 
-    def choose(self, judged: list[Trial], before: list[Trial], w: Array) -> Tuning:
+    def choose(self, finalists: list[Trial], trials: list[Trial], w: Array) -> Tuning:
         """Choose the preferred candidate, or one whose error is lower by more than is required."""
-        order = sorted(judged, key=self._preference)
-        before = [each for each in before if each not in order]
-        best, gains = order[0], [(np.nan, np.nan)] * len([*order, *before])
-        for k, each in enumerate(order[1:], start=1):
-            gains[k] = self._reduction(each, best)
-            best = each if gains[k][0] > gains[k][1] else best
-        known, measure = dict[str, KernelComparison](), LOG_LOSS if self.of_classes else HELD_OUT
-        for each, gain in zip([*order, *before], gains, strict=True):
-            of = each.candidate
-            values = each.error, *gain, each is best, measure, of.name, each.rows, 0.0
-            last = known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *values))
-            known[of.name] = replace(last, seconds=last.seconds + each.seconds)
-        squared = nested_errors([j.squared for j in order])
+        order = sorted(finalists, key=self._preference)
+        rest = [trial for trial in trials if trial not in order]
+        best, gains = order[0], [(np.nan, np.nan)] * len([*order, *rest])
+        for k, trial in enumerate(order[1:], start=1):
+            gains[k] = self._reduction(trial, best)
+            best = trial if gains[k][0] > gains[k][1] else best
+        records, measure = dict[str, KernelComparison](), LOG_LOSS if self.of_classes else HELD_OUT
+        for trial, gain in zip([*order, *rest], gains, strict=True):
+            c = trial.candidate
+            values = trial.error, *gain, trial is best, measure, c.name, trial.rows, 0.0
+            last = records.setdefault(c.name, KernelComparison(c.n_tuned, c.kernel, *values))
+            records[c.name] = replace(last, seconds=last.seconds + trial.seconds)
+        losses = nested_errors([trial.losses for trial in order])
         return Tuning(
             best.candidate.kernel,
             best.candidate.alpha / float(w.sum()),
-            float(squared.sum() / self.test.w.sum()),
+            float(losses.sum() / self.test.w.sum()),
             "loo",
-            compared=tuple(known.values()),
+            compared=tuple(records.values()),
         )
 
 
@@ -497,14 +497,14 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
     start = race.candidate("start", search.tune_factor(kernel), 1)
-    turned = metric_rounds(start.kernel, start.alpha, search, rounds=4)
-    tuning = race.choose(race.judge([start, *turned], race.few), [], search.rows.w)
+    learned = metric_rounds(start.kernel, start.alpha, search, rounds=4)
+    tuning = race.choose(race.evaluate([start, *learned], race.first_rung), [], search.rows.w)
     return replace(tuning, matrix=metric_of(tuning.kernel, search.rows.spread))
 
 
-def _of_all_targets(rows: KernelRows, evidence: Float[Array, " t"]) -> float:
+def _total_evidence(rows: KernelRows, evidence: Float[Array, " t"]) -> float:
     return rows.count * float(evidence[rows.power > 0].sum())
 
 
-def _rank(judged: list[Trial]) -> list[Trial]:
-    return sorted(judged, key=lambda each: each.error)
+def _rank(trials: list[Trial]) -> list[Trial]:
+    return sorted(trials, key=lambda trial: trial.error)

@@ -11,7 +11,7 @@ from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
-from bochner.selection.words import families_of, in_words, lengthscales_of, terms_of
+from bochner.selection.descriptions import describe, families_of, lengthscales_of, terms_of
 
 #: Measures of comparisons, relative to the loss of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
@@ -26,7 +26,7 @@ class KernelComparison:
     not recorded, or not compared.
     """
 
-    tuned: int  # Number of tuned hyperparameters, such as 1 lengthscale for all columns
+    n_tuned: int  # Number of tuned hyperparameters, such as 1 lengthscale for all columns
     kernel: Kernel  # With tuned hyperparameters
     error: float = float("nan")  # Value of ``measure``
     #: Reduction of the preferred kernel's error, or of the log of its leave-one-out error.
@@ -34,12 +34,12 @@ class KernelComparison:
     #: Required reduction. On held-out rows: the larger of 0.3 % of the error and one standard error
     #: of the difference (0.5 for classes; 3 for one column and against a linear kernel). For other
     #: measures: a penalty on the number of hyperparameters.
-    deviation: float = float("nan")
-    taken: bool = False  # Whether this kernel was chosen
+    required: float = float("nan")
+    chosen: bool = False  # Whether this kernel was chosen
     #: Squared error or log loss on held-out rows, relative to the loss of the best constant; or the
     #: leave-one-out error, minus the log evidence, or the log density, per row.
     measure: str = HELD_OUT
-    name: str = ""  # How it was tuned; "" if ``tuned`` says so
+    name: str = ""  # How it was tuned
     rows: int = 0  # Rows that it was fitted to
     seconds: float = field(default=float("nan"), compare=False)  # Time for tuning and comparing
 
@@ -111,28 +111,28 @@ class Tuning(HtmlResult):
     @property
     def chosen(self) -> KernelComparison | None:
         """The chosen candidate; None if none was compared."""
-        return next((c for c in reversed(self.compared) if c.taken), None)
+        return next((c for c in reversed(self.compared) if c.chosen), None)
 
     @property
     def ranked(self) -> list[KernelComparison]:
         """Candidates with the measure of the chosen one, best first."""
         if self.chosen is None:
             return []
-        alike = [c for c in self.compared if c.measure == self.chosen.measure]
-        return sorted(alike, key=lambda c: (c.error, not c.taken))
+        comparable = [c for c in self.compared if c.measure == self.chosen.measure]
+        return sorted(comparable, key=lambda c: (c.error, not c.chosen))
 
     @property
     def summary(self) -> str:
         """The chosen kernel, its score and the score of the simplest candidate, in a sentence."""
-        taken = self.chosen
-        if taken is None:
+        chosen = self.chosen
+        if chosen is None:
             return ""
-        terms = len(terms_of(taken.kernel))
-        what = f"Sum of {terms} kernels" if terms > 1 else families_of(taken.kernel)
-        others = [c for c in self.ranked if c is not taken and c.rows == taken.rows]
-        base = min(others, key=lambda c: (c.tuned > 1, c.error), default=None)
+        terms = len(terms_of(chosen.kernel))
+        kernel = f"Sum of {terms} kernels" if terms > 1 else families_of(chosen.kernel)
+        others = [c for c in self.ranked if c is not chosen and c.rows == chosen.rows]
+        base = min(others, key=lambda c: (c.n_tuned > 1, c.error), default=None)
         plain = "" if base is None else f" ({families_of(base.kernel)} baseline {base.score})"
-        return f"{what}, {taken.label} {taken.score}{plain}."
+        return f"{kernel}, {chosen.label} {chosen.score}{plain}."
 
     @property
     def reason(self) -> str:
@@ -142,19 +142,19 @@ class Tuning(HtmlResult):
     @property
     def _why_not_first(self) -> str:
         """Why the candidate with the best score was not chosen; "" if it was."""
-        taken, first = self.chosen, next(iter(self.ranked), None)
-        if taken is None or first is None or first is taken:
+        chosen, first = self.chosen, next(iter(self.ranked), None)
+        if chosen is None or first is None or first is chosen:
             return ""
-        if first.rows != taken.rows:
+        if first.rows != chosen.rows:
             return (
                 f"Rank 1 was fitted to only {first.rows:,} rows; the choice was among kernels "
-                f"fitted to {taken.rows:,} rows."
+                f"fitted to {chosen.rows:,} rows."
             )
         if not np.isfinite(first.gain):
             return "Rank 1 is not better than the chosen kernel by more than chance."
         return (
             f"Rank 1 is not chosen: it lowers the error of a kernel that is preferred in a tie by "
-            f"{first.gain:.2g}, and {first.deviation:.2g} is required."
+            f"{first.gain:.2g}, and {first.required:.2g} is required."
         )
 
     def lines(self) -> list[tuple[str, ...]]:
@@ -179,14 +179,14 @@ class Tuning(HtmlResult):
     def facts(self) -> list[dict[str, Any]]:
         """Return the ranked candidates as dicts."""
         return [
-            {"rank": i, "kernel": repr(c.kernel), "tuned": c.name or f"{c.tuned} hyperparameters"}
+            {"rank": i, "kernel": repr(c.kernel), "tuning": c.name, "n_tuned": c.n_tuned}
             | {name: getattr(c, name) for name in ("error", "measure", "rows", "seconds")}
             | {"chosen": c is self.chosen}
             for i, c in enumerate(self.ranked, start=1)
         ]
 
     def __str__(self) -> str:
-        words = in_words(self.kernel, self.names or None)
+        words = describe(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
         if not self.compared:
             return f"{words}: no other kernel was compared"
@@ -194,7 +194,7 @@ class Tuning(HtmlResult):
         return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
 
     def _html_parts(self) -> Iterator[str]:
-        yield paragraph(f"Kernel: {in_words(self.kernel, self.names or None)}")
+        yield paragraph(f"Kernel: {describe(self.kernel, self.names or None)}")
         if self.compared:
             head, *rows = (line[1:] for line in self.lines())
             marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)

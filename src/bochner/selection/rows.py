@@ -47,13 +47,13 @@ def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Arra
     else:
         step = max(1, CELLS // max(X.shape[0], 1))
         for start in range(0, X.shape[1], step):
-            here = slice(start, start + step)
-            sizes[here] = np.maximum(sizes[here], np.abs(X[:, here]).max(axis=0))
-            scaled = X[:, here] / sizes[here]
-            shares[here] = np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
+            columns = slice(start, start + step)
+            sizes[columns] = np.maximum(sizes[columns], np.abs(X[:, columns]).max(axis=0))
+            scaled = X[:, columns] / sizes[columns]
+            shares[columns] = np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
     constant, spread = shares <= 1e-12, shares * (sizes / unit)
-    other = max(float(spread[~constant].max()), 1e-300) if np.any(~constant) else 1.0
-    return np.where(constant, other, spread)
+    largest = max(float(spread[~constant].max()), 1e-300) if np.any(~constant) else 1.0
+    return np.where(constant, largest, spread)
 
 
 # --- The median distance -------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def median_distance(
     units: tuple[float | Array, ...],
     seed: int,
     order: int = 2,
-    most: int = PAIRS,
+    max_pairs: int = PAIRS,
 ) -> float:
     """Return the weighted median of the positive distances of pairs of rows; 1 if all are zero.
 
@@ -73,45 +73,45 @@ def median_distance(
     Euclidean, of order 1 a sum over columns.
     """
     n, d = X.shape
-    most = min(most, max(500, 20_000_000 // d))  # fewer pairs of wide rows
-    if n <= 200 and n * (n - 1) // 2 <= most:
+    max_pairs = min(max_pairs, max(500, 20_000_000 // d))  # fewer pairs of wide rows
+    if n <= 200 and n * (n - 1) // 2 <= max_pairs:
         pairs = np.stack(np.triu_indices(n, 1))
     else:
-        pairs = stream(seed, "pairs").integers(n, size=(2, most))
+        pairs = stream(seed, "pairs").integers(n, size=(2, max_pairs))
     parts, step = [np.empty(0)], max(1, CELLS // d)  # one row has no pairs
     for start in range(0, pairs.shape[1], step):
         i, j = pairs[:, start : start + step]
         parts.append(_lengths(X[i] - X[j], units, order))
     lengths = np.concatenate(parts)
-    kept = lengths > 0
-    if not np.any(kept):
+    positive = lengths > 0
+    if not np.any(positive):
         return 1.0
-    lengths = lengths[kept]
+    lengths = lengths[positive]
     if np.all(w == w[0]):
         return float(np.median(lengths))
-    weights = (w[pairs[0]] * w[pairs[1]])[kept]
+    weights = (w[pairs[0]] * w[pairs[1]])[positive]
     rising = np.argsort(lengths, kind="stable")
-    below = np.cumsum(weights[rising])
-    middle = [np.searchsorted(below, 0.5 * below[-1], side) for side in ("left", "right")]
+    cumulative = np.cumsum(weights[rising])
+    middle = [np.searchsorted(cumulative, 0.5 * cumulative[-1], side) for side in ("left", "right")]
     return float(lengths[rising[np.minimum(middle, len(rising) - 1)]].mean())
 
 
 def median_scales(
-    sample: RowSample, coordinatewise: bool, seed: int, most: int = PAIRS
+    sample: RowSample, coordinatewise: bool, seed: int, max_pairs: int = PAIRS
 ) -> list[Scale]:
     """Return median distances as lengthscales: a common one, and one per column if they differ."""
     X, w, order = sample.X, sample.w, 1 if coordinatewise else 2
     unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers overflow
-    scales: list[Any] = [unit * median_distance(X, w, (unit,), seed, order, most)]
+    scales: list[Any] = [unit * median_distance(X, w, (unit,), seed, order, max_pairs)]
     spread = deviations(X, w, unit)
     if spread.max() > 1.05 * spread.min():  # one per column
-        median = median_distance(X, w, (unit, spread), seed, order, most)
+        median = median_distance(X, w, (unit, spread), seed, order, max_pairs)
         scales.append(tuple((unit * (median * spread)).tolist()))
     scales = [rounded(scale) for scale in scales]
     if np.min(scales[0]) < np.finfo(np.float64).tiny:
         raise InvalidInput(
-            "X must hold numbers whose differences float64 holds to all its digits; got columns "
-            f"of {unit:.3g} at most. Multiply them by a power of ten."
+            "Differences of the values of X underflow in float64: the largest absolute value is "
+            f"{unit:.3g}. Multiply X by a power of ten."
         )
     return scales
 
@@ -122,8 +122,8 @@ def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> t
     The distance of a Laplace kernel is a sum over columns, which is longer by about √d.
     """
     lengths = np.asarray(scales)
-    one, two = (median_distance(X, w, (lengths,), seed, order, 4096) for order in (1, 2))
-    return tuple((lengths * one / two).tolist())
+    l1, l2 = (median_distance(X, w, (lengths,), seed, order, 4096) for order in (1, 2))
+    return tuple((lengths * l1 / l2).tolist())
 
 
 def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Array, " p"]:
@@ -170,21 +170,22 @@ def screened_lengthscales(
     W = _sparse_frequencies(X.shape[1])
     # For pure noise n/2 times a score is exponential: the largest is above this in 5 % of cases.
     chance = 2 * np.log(20 * TRIED) / len(w)
-    beyond = np.maximum(_explained_shares(X, y, w, W) - chance, 0.0)
-    slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)
+    shares = np.maximum(_explained_shares(X, y, w, W) - chance, 0.0)
+    slopes = W**2 @ shares / max(float(shares.sum()), np.finfo(float).tiny)
     if not np.any(slopes > 0):
         return None
     return units * (2 / np.sqrt(np.maximum(slopes, 1e-3 * float(slopes.max()))))
 
 
 def _sparse_frequencies(d: int) -> Float[Array, "d m"]:
-    rng, all_ = stream(0, "screening"), np.arange(TRIED)
-    W = rng.standard_normal((d, TRIED)) * np.array(SIZES)[all_ // 3 % 3]
-    each, draws, sparse = np.array(COLUMNS)[all_ % 3], rng.random((d, TRIED)), np.zeros((d, TRIED))
+    rng, index = stream(0, "screening"), np.arange(TRIED)
+    W = rng.standard_normal((d, TRIED)) * np.array(SIZES)[index // 3 % 3]
+    sizes = np.array(COLUMNS)[index % 3]
+    draws, sparse = rng.random((d, TRIED)), np.zeros((d, TRIED))
     for k in range(min(d, max(COLUMNS))):  # ranks of the first draws are columns at random
         rank = (draws < draws[k]).sum(axis=0)
-        here = all_[k < each]
-        sparse[rank[here], here] = W[rank[here], here]
+        chosen = index[k < sizes]
+        sparse[rank[chosen], chosen] = W[rank[chosen], chosen]
     return sparse
 
 
@@ -195,13 +196,13 @@ def _explained_shares(
     mean, w = X.T @ w / w.sum(), w / w.sum()
     y = y - w @ y
     y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))
-    left, turns = np.column_stack([w, w[:, None] * y]), np.ascontiguousarray(W / (2 * np.pi))
-    sums, squares = np.zeros((left.shape[1], 2 * TRIED)), np.zeros(2 * TRIED)
+    weights, turns = np.column_stack([w, w[:, None] * y]), np.ascontiguousarray(W / (2 * np.pi))
+    sums, squares = np.zeros((weights.shape[1], 2 * TRIED)), np.zeros(2 * TRIED)
     for start in range(0, len(w), 64):  # rows whose cosines stay in cache
-        here = slice(start, start + 64)
-        Z = native.waves(np.ascontiguousarray(X[here] - mean), turns, 1.0)
-        sums += left[here].T @ Z
-        squares += w[here] @ np.square(Z, out=Z)
+        batch = slice(start, start + 64)
+        Z = native.waves(np.ascontiguousarray(X[batch] - mean), turns, 1.0)
+        sums += weights[batch].T @ Z
+        squares += w[batch] @ np.square(Z, out=Z)
     variance, products = squares - sums[0] ** 2, sums[1:]
     shares = products**2 / np.maximum(variance, 1e-3)  # with a smaller variance it is constant
     shares = np.where(variance > 1e-3, shares, 0.0).max(axis=0)

@@ -43,7 +43,7 @@ class Width(HtmlResult):
     method: Method
     tolerance: float  # Largest ε allowed
     alpha: float  # Penalty at which ε is measured
-    tried: tuple[WidthTrial, ...]  # In the order of the search
+    trials: tuple[WidthTrial, ...]  # In the order of the search
     #: The limit that stopped the search before the tolerance was met: "memory", "rows" if as many
     #: features as rows were not enough, or "truncation" if ε is the truncation error of a series.
     limit: str | None = None
@@ -56,17 +56,17 @@ class Width(HtmlResult):
     @property
     def epsilon(self) -> float:
         """ε of the map on the sample."""
-        return next(t.epsilon for t in self.tried if t.n_features == self.n_features)
+        return next(t.epsilon for t in self.trials if t.n_features == self.n_features)
 
     @property
-    def met(self) -> bool:
+    def success(self) -> bool:
         """Whether the map is within the tolerance on the sample."""
         return self.epsilon <= self.tolerance
 
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
         target = f"{self.tolerance:g} at alpha = {self.alpha:.3g}"
-        if self.met or self.limit is None:
+        if self.success or self.limit is None:
             return f"{measured}, within {target}."
         return f"{measured}, above {target}: stopped by {_LIMITS[self.limit]}."
 
@@ -155,18 +155,18 @@ class _Search:
     seed: int
     tolerance: float
     maps: dict[int, FeatureMap] = field(default_factory=dict)
-    tried: dict[int, WidthTrial] = field(default_factory=dict)
+    trials: dict[int, WidthTrial] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
 
     def run(self, method: Method) -> Width:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
         exact = method if isinstance(method, Auto) and self.n == self.X.shape[0] else None
         method = self._decide(method)
-        most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self.n)
-        most = most if exact and most == self.n else max(2, most - most % 2)  # pairs
+        last = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self.n)
+        last = last if exact and last == self.n else max(2, last - last % 2)  # pairs
         low, high, width, limit = 0, 0, FIRST, None
         while not high and limit is None:
-            width = min(width, most)
+            width = min(width, last)
             if exact and width == self.n:  # as many features as rows are the exact kernel
                 choice = choose_method(exact, self.kernel, self._ask(width))
                 method, self.maps[width] = choice.method, choice.map  # type: ignore[assignment]
@@ -174,8 +174,8 @@ class _Search:
                 high = width
             elif self._is_cut(low, width):
                 limit = "truncation"
-            elif width == most:
-                limit = "rows" if most >= self.n - 1 else "memory"
+            elif width == last:
+                limit = "rows" if last >= self.n - 1 else "memory"
             elif self.maps[width].n_features < width:  # the map is complete
                 limit = "rows"
             low, width = low if high else width, 2 * width
@@ -187,8 +187,8 @@ class _Search:
             if not low < middle < high:
                 break
             low, high = (low, middle) if self._suffices(method, middle) else (middle, high)
-        best = high or min(self.tried, key=lambda width: self.tried[width].epsilon)
-        tried = tuple(self.tried.values())
+        best = high or min(self.trials, key=lambda width: self.trials[width].epsilon)
+        tried = tuple(self.trials.values())
         return Width(self.maps[best], method, self.tolerance, self.alpha, tried, limit)
 
     def _decide(self, method: Method) -> Method:
@@ -204,20 +204,20 @@ class _Search:
         if not (method.candidates or Nystrom() in maps):
             maps[Nystrom()] = draw_map(Nystrom(), self.kernel, ask)
         epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
-        least = (1 + SAME) * min(epsilons.values())  # in a tie the choice of "auto"
-        return next(m for m, epsilon in epsilons.items() if epsilon <= least)
+        smallest = (1 + SAME) * min(epsilons.values())  # in a tie the choice of "auto"
+        return next(m for m, epsilon in epsilons.items() if epsilon <= smallest)
 
     def _ask(self, width: int) -> Request:
         return Request(self.X.shape[1], width, self.seed, X=self.X)
 
-    def _is_cut(self, narrow: int, wide: int) -> bool:
+    def _is_cut(self, previous: int, width: int) -> bool:
         """Whether ε stops falling because a series is truncated."""
-        if not narrow or self.tried[wide].epsilon < 0.9 * self.tried[narrow].epsilon:
+        if not previous or self.trials[width].epsilon < 0.9 * self.trials[previous].epsilon:
             return False
-        alpha, phi = self.alpha * self._rows.shape[0] / self.n, self.maps[wide]
-        least = SMALL_BIAS * self.tried[wide].epsilon * alpha
-        rest = None if phi.below_kernel else phi.left_out(in_float64(self._rows))
-        return rest is not None and float(rest.sum()) > least
+        alpha, phi = self.alpha * self._rows.shape[0] / self.n, self.maps[width]
+        tolerance = SMALL_BIAS * self.trials[width].epsilon * alpha
+        bias = None if phi.below_kernel else phi.left_out(in_float64(self._rows))
+        return bias is not None and float(bias.sum()) > tolerance
 
     def _suffices(self, method: Method, width: int) -> bool:
         """Whether a width suffices, with a margin for other rows and seeds."""
@@ -225,7 +225,7 @@ class _Search:
             self.maps[width] = draw_map(method, self.kernel, self._ask(width))
         phi = self.maps[width]
         epsilon = self._epsilon(phi)
-        self.tried[width] = WidthTrial(phi.n_features, epsilon, time.perf_counter() - self.began)
+        self.trials[width] = WidthTrial(phi.n_features, epsilon, time.perf_counter() - self.began)
         return epsilon <= 0.85 * self.tolerance
 
     def _epsilon(self, phi: FeatureMap) -> float:
@@ -253,9 +253,9 @@ def penalty_for(
     """
     rows = np.sort(stream(seed, "penalty").permutation(len(y))[:1024])
     X, y = X[rows], y[rows]
-    few = max(2, len(y) // 4)
-    small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (few, len(y)))
-    power = np.clip(np.log(large / small) / np.log(len(y) / few), 0.0, 1.0)
+    m_small = max(2, len(y) // 4)
+    small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (m_small, len(y)))
+    power = np.clip(np.log(large / small) / np.log(len(y) / m_small), 0.0, 1.0)
     return float(large * (n_rows / len(y)) ** power)
 
 

@@ -23,8 +23,8 @@ from bochner.models._labels import Calibration
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.representation import ExactKernel, as_method, chosen_exactly
+from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.choose import choose_for_matrix
-from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath

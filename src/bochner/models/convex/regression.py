@@ -36,8 +36,8 @@ from bochner.models._parameters import FeatureParameters, KernelParameters, esti
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.representation import gather
+from bochner.selection.choices import Choices
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Choices
 from bochner.solvers.convex import losses
 from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, run_libsvm
 from bochner.solvers.convex.losses import weighted

@@ -36,8 +36,8 @@ from bochner.models.representations.representation import (
     with_seasons,
     without_copies,
 )
+from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import Search, choose, choose_for_matrix
-from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.selection.hyperparameters import by_evidence
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import KernelComparison, Tuning
@@ -559,7 +559,7 @@ class FeatureProcess(ProcessLaw):
             return FeatureProcess.solve(spec, models.represent(ridge, *asked)[0])
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         compared = partial(without_copies, spec)
-        chosen, _ = choose(spec.features, blocks, search=search, where=where, compared=compared)
+        chosen, _ = choose(spec.features, blocks, search=search, where=where, prepare=compared)
         return chosen_features(spec, chosen, blocks, where, precision)
 
     chosen = property(attrgetter("representation.chosen"))

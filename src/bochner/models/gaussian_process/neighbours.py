@@ -38,7 +38,7 @@ from bochner.models.gaussian_process.law import (
 )
 from bochner.models.representations.modes import as_rows, stationary_kernel
 from bochner.models.representations.representation import require_alike
-from bochner.selection.chosen import Choices
+from bochner.selection.choices import Choices
 from bochner.selection.modes import FEWEST_ROWS, scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order

@@ -29,7 +29,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess, ProcessLaw, Values
 from bochner.models.representations.modes import as_rows
-from bochner.selection.chosen import Choices, Function
+from bochner.selection.choices import Choices, Function
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #

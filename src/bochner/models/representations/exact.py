@@ -2,7 +2,7 @@
 
 Few rows are solved directly. More rows are solved by conjugate gradients, with features as
 preconditioner; a fit on the features chooses the penalty. Alternatively rows are split into leaves
-of near rows, each with a kernel matrix, and coupled through landmarks
+of neighbouring rows, each with a kernel matrix, and coupled through landmarks
 (:mod:`bochner.solvers.ridge.groups`) in O(n) time.
 """
 
@@ -47,9 +47,9 @@ from bochner.models.representations.representation import (
     with_seasons,
     without_copies,
 )
-from bochner.selection import near
+from bochner.selection import neighbourhoods
+from bochner.selection.choices import Choices, Function
 from bochner.selection.choose import choose, choose_for_matrix
-from bochner.selection.chosen import Choices, Function
 from bochner.selection.modes import modes_for
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
@@ -180,13 +180,13 @@ def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> So
 
 
 def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
-    """Return the kernel, chosen also among near rows, and the transformations of columns."""
+    """Return the kernel, chosen also in neighbourhoods, and the transformations of columns."""
     share = spec.share_of(rows)
     shortens, asked = share is None and not spec.features.of_classes, spec.features
     tuning, curves = choose_for_matrix(asked, rows, share, spec.fit_intercept, shortens=shortens)
     searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(rows.X)
     if searched and share is None and len(rows) > 4096:
-        near_tuning, solution = among_near_rows(spec, rows, (tuning, curves, rows))
+        near_tuning, solution = choose_locally(spec, rows, (tuning, curves, rows))
         if not spec.features.of_classes:
             return near_tuning, curves
         rows = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
@@ -200,18 +200,18 @@ def _of_least_log_loss(
     """Return the kernel of classes with the least leave-one-out log loss on 3072 random rows.
 
     Candidates are the kernel of the race, simple ones with errors below 1.1 times its error, and
-    the kernel chosen among near rows, whose ``solution`` on the random rows is known.
+    the kernel chosen in neighbourhoods, whose ``solution`` on the random rows is known.
     """
     few = rows.take(rows.order[:DENSE_FOR_LOSS])
-    taken = tuning.chosen
+    chosen = tuning.chosen
 
     def loss(kernel: Kernel) -> float:
         known = solution if kernel == near_tuning.kernel else None
         fit = _calibrate(known or _solve(spec, kernel, few, tuning.share), few.y, few.w)
         return np.inf if fit is None else fit.log_loss
 
-    near_taken = lambda c: taken and c.rows == taken.rows and c.error < 1.1 * taken.error
-    simple = [c.kernel for c in tuning.ranked if c.tuned <= 1 and near_taken(c)]
+    is_close = lambda c: chosen and c.rows == chosen.rows and c.error < 1.1 * chosen.error
+    simple = [c.kernel for c in tuning.ranked if c.n_tuned <= 1 and is_close(c)]
     kernels = dict.fromkeys([tuning.kernel, *simple, near_tuning.kernel])
     if len(kernels) == 1:
         return tuning
@@ -219,7 +219,7 @@ def _of_least_log_loss(
     best = min(losses, key=lambda kernel: losses[kernel])
     if best == near_tuning.kernel:
         return near_tuning
-    compared = tuple(replace(c, taken=c.kernel == best) for c in tuning.compared)
+    compared = tuple(replace(c, chosen=c.kernel == best) for c in tuning.compared)
     return replace(tuning, kernel=best, compared=compared)
 
 
@@ -336,7 +336,7 @@ class LeafRows(Representation):
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    tree: near.RowTree
+    tree: neighbourhoods.RowTree
     leaf: Int[Array, " n"]  # Leaf of each row
     # Coefficients of the landmarks for each leaf
     across: Float[Array, "l D t"]
@@ -442,11 +442,11 @@ def leaf_rows(
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
-    tuning, solution = among_near_rows(spec, rows, start)
+    tuning, solution = choose_locally(spec, rows, start)
     tuning = with_seasons(spec.features, tuning, curves, rows, spec.fit_intercept)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     inner, seen = kernel.unwrap(rows.X)
-    tree, leaf = near.grow(inner, seen, method.most_in_leaf(len(rows)), seed)
+    tree, leaf = neighbourhoods.grow(inner, seen, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
     reason = (
@@ -462,7 +462,7 @@ def leaf_rows(
     return replace(made, w=rows.w * unit), solution.in_unit(unit)
 
 
-def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
+def choose_locally(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
     """Return kernel, scale and solution, chosen on groups of nearest rows among all rows."""
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
@@ -471,11 +471,11 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
     options: dict[str, Any] = {"scales": is_open}
     if is_open and tuning.matrix is None:
-        options["rivals"] = near.rivals_of(tuning)
+        options["kernels"] = neighbourhoods.runners_up(tuning)
         if isinstance(spec.alpha, str):  # with a fixed penalty only the scale is chosen
             asked = rows, sample, seed, spec.fit_intercept
-            options["others"] = near.tune_among_near_rows(tuning, *asked)
-    tuning, solution = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
+            options["candidates"] = neighbourhoods.tune(tuning, *asked)
+    tuning, solution = neighbourhoods.compare(tuning, rows, seed, **_penalty(spec), **options)
     # Near rows may have one class or one target, which determines no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
@@ -494,7 +494,7 @@ def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
     start = _candidate(spec, rows)
     if (chosen := _modes(spec, rows, start)) is not None:
         return chosen.kernel
-    tuning, curves = among_near_rows(spec, rows, start)[0], start[1]
+    tuning, curves = choose_locally(spec, rows, start)[0], start[1]
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
@@ -514,7 +514,7 @@ def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None
     if not (spec.features.modes and as_given and few(tuning.kernel)):
         return None
     seed = spec.features.seed
-    noted, _ = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec))
+    noted, _ = neighbourhoods.compare(tuning, rows, seed, **_penalty(spec))
     modes = few(noted.kernel)
     if modes is None:
         return None

@@ -22,8 +22,8 @@ from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations import representation
 from bochner.models.representations.representation import Representation, RidgeSpec
+from bochner.selection.choices import Choices, feature_precision
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Choices, feature_precision
 from bochner.solvers.ridge import iterative
 from bochner.solvers.ridge.eigen import (
     Eigen,

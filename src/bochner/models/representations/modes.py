@@ -25,8 +25,8 @@ from bochner.kernels.sphere import as_sphere_kernel
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations import representation
 from bochner.models.representations.representation import Representation, RidgeSpec
+from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.choose import choose_family
-from bochner.selection.chosen import Choices, FeatureSpec, Function
 from bochner.selection.hyperparameters import by_evidence, by_left_out
 from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.record import Tuning

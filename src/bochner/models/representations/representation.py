@@ -29,7 +29,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, calibrate_signs
 from bochner.models._rows import KernelSum, row_marks
 from bochner.models.error_law import LeftOutRows
-from bochner.selection.chosen import Choices, FeatureSpec, Function
+from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import Penalties

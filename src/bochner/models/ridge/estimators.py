@@ -145,7 +145,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         - "exact": the exact kernel (:class:`bochner.ExactKernel`). All rows are kept. The time
           grows like n³ up to 8192 rows (2000 rows: a second), then like n² (100,000 rows: minutes),
           with a penalty chosen on the features of the preconditioner.
-        - "local": the exact kernel among near rows, and landmarks for the rest
+        - "local": the exact kernel in groups of neighbouring rows, and landmarks for the rest
           (:class:`bochner.LocalKernel`). All rows are kept; the time grows like n.
     n_features : int, float, "auto" or None, default None
         - None: 1024 features, if features are used; 2048 for 65,536 rows or more.

@@ -37,8 +37,8 @@ from bochner.models._parameters import estimator, parameters, spec_of
 from bochner.models._rows import TARGETS, KernelSum, row_marks
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel, require_alike
+from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import choose_kernel, choose_map
-from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.selection.hyperparameters import by_left_out
 from bochner.selection.record import Tuning
 from bochner.solvers import sgd

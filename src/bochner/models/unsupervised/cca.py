@@ -23,7 +23,7 @@ from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import KernelTransformer, choose_quickly
-from bochner.selection.chosen import Choices
+from bochner.selection.choices import Choices
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Moments, MomentsOf

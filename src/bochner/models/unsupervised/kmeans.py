@@ -27,7 +27,7 @@ from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import KernelTransformer, choose_by_rows, diagonal_of
-from bochner.selection.chosen import Choices
+from bochner.selection.choices import Choices
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, step
 from bochner.sums.passes import LOCAL, Executor, Summands, draw_rows, nonempty, sample_of

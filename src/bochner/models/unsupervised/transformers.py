@@ -39,8 +39,8 @@ from bochner.models._base import FitSummary, KernelEstimator, WithoutTarget, lea
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.representation import RidgeSpec
+from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import choose, choose_from, draw_given
-from bochner.selection.chosen import Choices, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, draw_rows, sample_of

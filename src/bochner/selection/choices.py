@@ -73,14 +73,14 @@ class FeatureSpec:
                 )
         else:
             width = integer(width, who, "n_features", 1)
-        known, how = as_kernel(kernel), features.as_method(method)
-        if metric is not None and has_free(known):
+        value, feature_method = as_kernel(kernel), features.as_method(method)
+        if metric is not None and has_free(value):
             raise InvalidInput(
                 f'{who}: metric="learned" requires a kernel without free hyperparameters, or a '
-                f"name; got {known!r}. Give all numbers, or leave out metric."
+                f"name; got {value!r}. Give all numbers, or leave out metric."
             )
-        others = precision, seed_of(random_state), columns, effort, of_classes
-        return FeatureSpec(who, known, how, width, metric == "learned", *others)
+        options = precision, seed_of(random_state), columns, effort, of_classes
+        return FeatureSpec(who, value, feature_method, width, metric == "learned", *options)
 
     @property
     def is_quick(self) -> bool:
@@ -88,7 +88,7 @@ class FeatureSpec:
         return self.kernel == "auto" and self.effort == "low"
 
     @property
-    def bends(self) -> bool:
+    def transforms_columns(self) -> bool:
         """Whether skewed columns may be transformed: only for a kernel name, not "linear"."""
         return self.columns == "auto" and isinstance(self.kernel, str) and self.kernel != "linear"
 
@@ -100,8 +100,8 @@ class FeatureSpec:
     @property
     def is_open(self) -> bool:
         """Whether kernel, method or width is chosen by the fit."""
-        searched = isinstance(self.kernel, str) or has_free(self.kernel)
-        return searched or isinstance(self.width, float) or isinstance(self.method, Auto)
+        is_free = isinstance(self.kernel, str) or has_free(self.kernel)
+        return is_free or isinstance(self.width, float) or isinstance(self.method, Auto)
 
     @property
     def needs_rows(self) -> bool:
@@ -166,9 +166,9 @@ class Choices:
     ) -> tuple[Moments, Any, int]:
         """Return the moments, a sample and the number of all rows; ``start`` rows came before."""
         sums = summand_of(self, precision)
-        both = Summands((sums, sample_of(self.seed, start)))
-        total, kept = where.sum(both, blocks.with_rows(self.block_rows))
-        return sums.moments(total), kept, count_rows(blocks)
+        pair = Summands((sums, sample_of(self.seed, start)))
+        total, sample = where.sum(pair, blocks.with_rows(self.block_rows))
+        return sums.moments(total), sample, count_rows(blocks)
 
     def double(self, X: Array) -> Float[Array, "n D"]:
         """Return φ(X), computed in the precision of the fit, as NumPy's float64."""
@@ -182,8 +182,8 @@ class Choices:
         """Return a copy that transforms the columns of rows first."""
         kernel, phi = curves.of(self.kernel), self.map
         search = replace(self.search, kernel=kernel)
-        bent = DerivedMap(curves.of(phi.kernel), phi, phi.n_inputs)
-        return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
+        choice = replace(self.choice, map=DerivedMap(curves.of(phi.kernel), phi, phi.n_inputs))
+        return replace(self, search=search, choice=choice, curves=curves)
 
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Function:
         """Return f(x) = φ(x) β + b, from kernel values for landmarks; gradients use unrounded φ."""
@@ -191,8 +191,8 @@ class Choices:
         if landmarks is not None:  # kernel values in float64, as large coefficients need
             phi = Rounded(self.kernel, plain, "float64")
             coef = landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
-        numbers = lambda Z: Z if is_symbolic(Z) else to_numpy(Z)
-        values = lambda X: numbers(phi.features(X)) @ coef + intercept
+        convert = lambda Z: Z if is_symbolic(Z) else to_numpy(Z)
+        values = lambda X: convert(phi.features(X)) @ coef + intercept
         return Function(values, lambda X: plain.gradients(X, coef))
 
 
@@ -210,11 +210,11 @@ def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precisi
 # --- Moments -------------------------------------------------------------------------------------
 
 
-def summand_of(chosen: Choices, precision: Precision) -> MomentsOf:
+def summand_of(choices: Choices, precision: Precision) -> MomentsOf:
     """Return the summand of moments; whiten kernel values after summation if jitter τ is large."""
-    plain, landmarks = chosen.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
-    double = chosen.precision == "float64"
+    plain, landmarks = choices.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
+    double = choices.precision == "float64"
     if double and landmarks is not None and (landmarks.jitter or 0.0) >= COARSE:
-        values = Rounded(plain.kernel, plain, chosen.precision)
+        values = Rounded(plain.kernel, plain, choices.precision)
         return MomentsOf(values.features, precision, landmarks.root(np.dtype("float64")).T)
-    return MomentsOf(chosen.rounded.features, precision)
+    return MomentsOf(choices.rounded.features, precision)

@@ -156,48 +156,46 @@ def _split(
 # --- lengthscales by the evidence of blocks of near rows ----------------------------------------
 
 
-def tune_among_near_rows(
+def tune(
     tuning: Tuning, rows: RowSample, sample: RowSample, seed: int, centred: bool
 ) -> Iterator[TunedKernel]:
     """Yield kernels whose lengthscales have the largest evidence in blocks of near rows."""
-    able = [
-        (c.error, i, c.kernel)
-        for i, c in enumerate(tuning.compared)
-        if isinstance(c.kernel, Radial) and isinstance(c.kernel.lengthscale, tuple) and c.tuned > 1
-    ]
-    if not able:
+    is_ard = lambda kernel: isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
+    candidates = [c for c in tuning.compared if is_ard(c.kernel) and c.n_tuned > 1]
+    if not candidates:
         return
-    least, _, start = cast(tuple[float, int, Any], min(able))
+    best = min(candidates, key=lambda c: c.error)
+    start: Any = best.kernel
     # Weight of the linear kernel: four times the variance it explains over the unexplained one
-    linear = [c for c in tuning.compared if c.name == LINEAR and c.error < 2 * least]
+    linear = [c for c in tuning.compared if c.name == LINEAR and c.error < 2 * best.error]
     linear_terms = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
     if linear_terms:  # Lengthscales are those of residuals of a linear regression
-        few = sample.lowest(2048)
-        terms, root = np.insert(few.X, 0, float(centred), axis=1), np.sqrt(few.w)[:, None]
-        slopes = np.linalg.lstsq(root * terms, root * few.y)[0][1:]
+        subset = sample.lowest(2048)
+        terms, root = np.insert(subset.X, 0, float(centred), axis=1), np.sqrt(subset.w)[:, None]
+        slopes = np.linalg.lstsq(root * terms, root * subset.y)[0][1:]
         rows = replace(rows, y=rows.y - rows.X @ slopes)
-    before = f"{LINEAR} + " * len(linear_terms)
+    prefix = f"{LINEAR} + " * len(linear_terms)
     blocks = tuple(
-        ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
-        for each in map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
-        if np.any(varies := np.ptp(each.y, axis=0) > 0)
+        ProcessRows(block.X - block.X.mean(axis=0), block.y[:, varies], block.w, centred)
+        for block in map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
+        if np.any(varies := np.ptp(block.y, axis=0) > 0)
     )
     if not blocks:
         return
     process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     d = process_rows.X.shape[1]
-    at = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
+    x = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
     first = Exponential(cap_scales(start, process_rows).lengthscale)
-    each = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
-    end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
-    kernel, name = end.rounded, "Exponential, one per column, among near rows"
+    parts = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
+    end = descend(OnProcess(first, process_rows, EVIDENCE, d, parts), x, 10)
+    kernel, name = end.rounded, "Exponential, ARD in neighbourhoods"
     laplace = Laplace(rounded(laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)))
-    yield TunedKernel(before + name, reduce(add, [*linear_terms, kernel]), end.alpha, d)
-    name = f"{before}Laplace, scales as {name}"
+    yield TunedKernel(prefix + name, reduce(add, [*linear_terms, kernel]), end.alpha, d)
+    name = f"{prefix}Laplace, lengthscales of {name}"
     yield TunedKernel(name, reduce(add, [*linear_terms, laplace]), end.alpha, d)
 
 
-# --- kernels, scales and penalties judged among near rows ---------------------------------------
+# --- kernels, scales and penalties compared in neighbourhoods ------------------------------------
 
 
 def scale_lengthscales(kernel: Kernel, factor: float) -> Kernel | None:
@@ -205,8 +203,8 @@ def scale_lengthscales(kernel: Kernel, factor: float) -> Kernel | None:
     has = lambda part: not part.parts and "lengthscale" in part.get_params(deep=False)
     if not all(has(leaf) or isinstance(leaf, Constant) for leaf, _ in kernel.leaves(Kernel)):
         return None
-    longer = lambda part: part.replace(lengthscale=rounded(times(part.lengthscale, factor)))
-    return kernel.rebuild(lambda part, _: longer(part) if has(part) else part)
+    scale = lambda part: part.replace(lengthscale=rounded(times(part.lengthscale, factor)))
+    return kernel.rebuild(lambda part, _: scale(part) if has(part) else part)
 
 
 class NearTrial(NamedTuple):
@@ -214,14 +212,14 @@ class NearTrial(NamedTuple):
 
     kernel: Kernel
     solution: Solution
-    squared: Float[Array, " m"]
+    losses: Float[Array, " m"]
 
     @property
     def error(self) -> float:
-        return float(self.squared.mean())
+        return float(self.losses.mean())
 
 
-def judge_among_near_rows(
+def compare(
     tuning: Tuning,
     rows: RowSample,
     seed: int,
@@ -229,15 +227,15 @@ def judge_among_near_rows(
     centred: bool,
     alpha: Any,
     per_target: bool,
-    rivals: Iterable[Kernel] = (),
-    others: Iterable[TunedKernel] = (),
+    kernels: Iterable[Kernel] = (),
+    candidates: Iterable[TunedKernel] = (),
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
-    """Return the best of the kernel, ``rivals`` and ``others``, with its scale and solution."""
+    """Return the best of the kernel, ``kernels`` and ``candidates``, its scale and solution."""
     places = near_rows(without_linear(tuning.kernel), rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
-    here = rows.take(np.unique(places[:FIRST_PLACES, :64]))
-    start = tuning.share * float(here.w.sum())
+    subset = rows.take(np.unique(places[:FIRST_PLACES, :64]))
+    start = tuning.share * float(subset.w.sum())
     errors: dict[Kernel, float] = {}
     X, y, w = rows.X, rows.y, rows.w
     mean = w @ y / w.sum()
@@ -248,89 +246,89 @@ def judge_among_near_rows(
     weight = w[places[:, -core:]]
     weight = weight / weight.mean()
 
-    def errors_at(kernel: Kernel, alpha: Any, which: slice) -> Float[Array, " m"]:
+    def errors_at(kernel: Kernel, alpha: Any, part: slice) -> Float[Array, " m"]:
         """Return squared leave-one-out errors of central rows of places, over the variance of y."""
-        squares = np.full(weight[which].shape, np.inf)
-        for place, near in enumerate(places[which]):
+        squares = np.full(weight[part].shape, np.inf)
+        for place, near in enumerate(places[part]):
             problem = KernelRows(kernel_matrix(kernel, X[near]), y[near], w[near], centred=False)
             with suppress(LinAlgError):
                 squares[place] = (problem.solve(alpha, core).left_out ** 2).mean(axis=1)
-        return (weight[which] * squares).ravel()
+        return (weight[part] * squares).ravel()
 
-    def better(kernel: Kernel, best: NearTrial | None) -> NearTrial | None:
+    def improve(kernel: Kernel, best: NearTrial | None) -> NearTrial | None:
         """Return a trial; None unless its error is lower by 0.5 % and one standard error.
 
         A kernel that is worse by half a standard error on the first places is not tried on others.
         """
-        problem = KernelRows(kernel_matrix(kernel, here.X), here.y, here.w, centred)
-        known = start if np.isfinite(start) else None
-        first = known if best is None else float(np.min(best.solution.alpha))
+        problem = KernelRows(kernel_matrix(kernel, subset.X), subset.y, subset.w, centred)
+        default = start if np.isfinite(start) else None
+        first = default if best is None else float(np.min(best.solution.alpha))
         solution = solve_kernel(problem, alpha, per_target=per_target, start=first)
-        penalty = (solution.outcome is Outcome.CONSTANT_TARGET and known) or solution.alpha
+        penalty = (solution.outcome is Outcome.CONSTANT_TARGET and default) or solution.alpha
         trial = NearTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
-            before = best._replace(squared=best.squared[: len(trial.squared)])
-            gain, required = reduction(before, trial, worth=0.0, chance=0.5)
+            same_rows = best._replace(losses=best.losses[: len(trial.losses)])
+            gain, required = reduction(same_rows, trial, worth=0.0, chance=0.5)
             if gain > required:
-                errors[kernel] = best.error + trial.error - before.error
+                errors[kernel] = best.error + trial.error - same_rows.error
                 return None
         rest = errors_at(kernel, penalty, slice(FIRST_PLACES, None))
-        trial = trial._replace(squared=np.append(trial.squared, rest))
+        trial = trial._replace(losses=np.append(trial.losses, rest))
         errors[kernel] = trial.error
-        progress("Judging kernels among near rows", f"error {errors[kernel]:.4g}")
+        progress("Comparing kernels in neighbourhoods", f"error {errors[kernel]:.4g}")
         if best is None:
             return trial
         gain, required = reduction(trial, best, worth=0.005, chance=1.0)
         return trial if gain > required else None
 
-    best = cast(NearTrial, better(tuning.kernel, None))
-    new = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
-    for kernel in (*rivals, *(each.kernel for each in new)):
-        best = better(kernel, best) or best
+    best = cast(NearTrial, improve(tuning.kernel, None))
+    new = [KernelComparison(c.n_tuned, c.kernel, name=c.name) for c in candidates]
+    for kernel in (*kernels, *(c.kernel for c in new)):
+        best = improve(kernel, best) or best
     if new and (mean := _mean_of_best(best.kernel, errors, (*tuning.compared, *new))):
         new.append(mean)
-        best = better(mean.kernel, best) or best
-    taken, best = best.kernel, _tune_scale(best, better) if scales else best
-    figures: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
-    figures["measure"] = "error among near rows"
-    known = lambda c: {"error": errors[c.kernel], **figures} if c.kernel in errors else {}
-    compared = (replace(c, taken=c.kernel == taken, **known(c)) for c in (*tuning.compared, *new))
+        best = improve(mean.kernel, best) or best
+    chosen, best = best.kernel, _tune_scale(best, improve) if scales else best
+    record: dict[str, Any] = {"gain": np.nan, "required": np.nan, "rows": 0}
+    record["measure"], records = "error in neighbourhoods", (*tuning.compared, *new)
+    changes = lambda c: {"error": errors[c.kernel], **record} if c.kernel in errors else {}
+    compared = (replace(c, chosen=c.kernel == chosen, **changes(c)) for c in records)
     return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
 
 
-def rivals_of(tuning: Tuning) -> list[Kernel]:
+def runners_up(tuning: Tuning) -> list[Kernel]:
     """Return the two best other kernels with errors below 1.5 times that of the chosen one."""
     compared, kernel = tuning.compared, tuning.kernel
-    most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
-    rivals = [c for c in compared if c.kernel != kernel and c.error < most]
-    return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
+    limit = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
+    others = [c for c in compared if c.kernel != kernel and c.error < limit]
+    return list(dict.fromkeys(c.kernel for c in sorted(others, key=lambda c: c.error)))[:2]
 
 
 def _mean_of_best(
     best: Kernel, errors: Mapping[Kernel, float], compared: Iterable[KernelComparison]
 ) -> KernelComparison | None:
     """Return the mean of the two best kernels of at most three summands in all, if any."""
-    few = lambda kernel: kernel != best and len([*kernel.summands, *best.summands]) <= 3
-    pair = [best, *sorted(filter(few, errors), key=lambda kernel: errors[kernel])][:2]
+    is_short = lambda kernel: kernel != best and len([*kernel.summands, *best.summands]) <= 3
+    pair = [best, *sorted(filter(is_short, errors), key=lambda kernel: errors[kernel])][:2]
     parts = [(len(k.summands), t) for k in pair for t in k.summands]
     shares = [n / len(parts) * (t.scale if isinstance(t, Scaled) else 1.0) for n, t in parts]
     terms = [t.kernel if isinstance(t, Scaled) else t for _, t in parts]
     mean = reduce(add, [significant(a) * t for a, t in zip(shares, terms, strict=True)])
-    numbers, name = sum(c.tuned for c in compared if c.kernel in pair), "mean of the best two"
-    return KernelComparison(numbers, mean, name=f"{name}, among near rows") if pair[1:] else None
+    n_tuned, name = sum(c.n_tuned for c in compared if c.kernel in pair), "mean of the best two"
+    return KernelComparison(n_tuned, mean, name=f"{name} in neighbourhoods") if pair[1:] else None
 
 
-def _tune_scale(best: NearTrial, better: Callable[..., NearTrial | None]) -> NearTrial:
+def _tune_scale(best: NearTrial, improve: Callable[..., NearTrial | None]) -> NearTrial:
     """Shorten, or else lengthen, all lengthscales while the error falls: up to 4 steps of √2."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):
         factor = 1.0
         for _ in range(4):
             factor *= step
-            longer = scale_lengthscales(start, factor)
-            if longer is None or not (other := better(longer, best)):
+            scaled = scale_lengthscales(start, factor)
+            if scaled is None or not (trial := improve(scaled, best)):
                 break
-            best = other
+            best = trial
         if best.kernel is not start:
             break
     return best

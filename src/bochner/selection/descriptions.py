@@ -21,17 +21,17 @@ Names = Sequence[str] | None
 Spread = Float[Array, " d"] | None
 
 
-def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
+def describe(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     """Return a short description of a kernel, lengthscales in units of the columns' ``spread``."""
     if isinstance(kernel, Algebra):
         return kernel.to_text(lambda part: _part_text(part, names, spread), "×")
     if isinstance(kernel, Columns):
         inner = _names_of(names, kernel.columns)
         widths = None if spread is None else spread[[*kernel.columns]]
-        return f"{_part_text(kernel.kernel, inner, widths)} of {listed(inner)}"
+        return f"{_part_text(kernel.kernel, inner, widths)} of {join_names(inner)}"
     if isinstance(kernel, Monotone):
-        bent = listed(_names_of(names, kernel.columns))
-        return f"{in_words(kernel.kernel, names)}; {bent} transformed"
+        transformed = join_names(_names_of(names, kernel.columns))
+        return f"{describe(kernel.kernel, names)}; {transformed} transformed"
     return _leaf(kernel, names, spread)
 
 
@@ -54,7 +54,7 @@ def _family(kernel: Kernel) -> str:
 def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
     """Return the shortest lengthscales of each summand, with the names of their columns."""
     terms = terms_of(kernel)
-    shared = [_scales(term, names, columns) for term, columns in terms if columns is ALL]
+    common = [_scales(term, names, columns) for term, columns in terms if columns is ALL]
     by_column = [
         pair
         for term, columns in terms
@@ -62,7 +62,7 @@ def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
         for pair in _scales(term, names, columns)
     ]
     cells = []
-    for pairs in filter(None, (*shared, by_column)):
+    for pairs in filter(None, (*common, by_column)):
         ranked = sorted(pairs, key=lambda pair: pair[1])
         text = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
         cells.append(text + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL))
@@ -80,8 +80,8 @@ def _scales(kernel: Kernel, names: Names, columns: Sequence[int]) -> list[tuple[
         weights = np.sqrt(np.diag(np.asarray(kernel.matrix)))
         scales = scales / np.maximum(weights, np.finfo(np.float64).tiny)
     if scales is None or np.ndim(scales) == 0:
-        shared = "" if columns is ALL else listed(_names_of(names, columns))
-        return [(shared, scales)] if isinstance(scales, float) else []
+        columns_text = "" if columns is ALL else join_names(_names_of(names, columns))
+        return [(columns_text, scales)] if isinstance(scales, float) else []
     return list(zip(_names_of(names, columns[: len(scales)]), scales, strict=True))
 
 
@@ -89,7 +89,7 @@ def _part_text(kernel: Any, names: Names, spread: Spread) -> str:
     """Return the text of a part of a kernel, in brackets unless it is the part's repr."""
     if not isinstance(kernel, Kernel):  # a number
         return f"{kernel:.4g}"
-    text = in_words(kernel, names, spread)
+    text = describe(kernel, names, spread)
     return text if text == rounded(repr(kernel)) else f"({text})"
 
 
@@ -98,27 +98,27 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     pairs, is_metric = _scales(kernel, names, ALL), isinstance(kernel, Mahalanobis)
     if not pairs or not (is_metric or (isinstance(kernel, Stationary) and len(pairs) > IN_TEXT)):
         return rounded(repr(kernel))
-    known, lengths = zip(*pairs, strict=True)
-    widths = None if spread is None or len(spread) != len(known) else spread
+    labels, lengths = zip(*pairs, strict=True)
+    widths = None if spread is None or len(spread) != len(labels) else spread
     scales = np.asarray(lengths) / (1.0 if widths is None else np.where(widths > 0, widths, 1.0))
-    ranked = sorted(zip(known, scales, strict=True), key=lambda pair: pair[1])
+    ranked = sorted(zip(labels, scales, strict=True), key=lambda pair: pair[1])
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if is_metric else "lengthscales of"
     units = "" if widths is None else " in standard deviations,"
     limit = IN_TEXT + (len(scales) == IN_TEXT + 1)  # one more takes no more words than "1 other"
-    text, rest = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
+    text, tail = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
     if others := ranked[limit:]:
-        rest = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
-    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
+        tail = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
+    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{tail}"
 
 
 def _names_of(names: Names, columns: Sequence[int]) -> list[str]:
     """Return the names of columns, or "column 3" if not all have names."""
-    known = names is not None and len(names) > max(columns)
-    return [str(names[j]) if known else f"column {j}" for j in columns]  # type: ignore[index]
+    complete = names is not None and len(names) > max(columns)
+    return [str(names[j]) if complete else f"column {j}" for j in columns]  # type: ignore[index]
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return the first names as text, and the number of further ones."""
     more = len(names) - IN_TEXT
     return ", ".join(names[:IN_TEXT]) + (f" and {more} more" if more > 0 else "")
