@@ -37,10 +37,10 @@ def progress(stage: str, detail: object = "", number: int = 0, total: int = 0) -
 
 
 @contextmanager
-def listening(listener: Listener | None) -> Iterator[None]:
-    """Call the listener with each step within this context; None adds no listener."""
+def listening(listener: Listener) -> Iterator[None]:
+    """Call the listener with each step within this context."""
     known = _listeners.get()
-    token = _listeners.set(known if listener is None or listener in known else (*known, listener))
+    token = _listeners.set(known if listener in known else (*known, listener))
     try:
         yield
     finally:

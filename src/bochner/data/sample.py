@@ -1,16 +1,16 @@
 """Rows chosen at random in one pass: the same rows for any block size, order and workers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import numpy_rows
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import kept_rows
-from bochner.data.sources import Block, Piece, join, part, weights_of
+from bochner.data.sources import Block, Piece, join, part, piece_of
 
 
 class Sample(NamedTuple):
@@ -71,13 +71,11 @@ class RowSample:
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
         """Return the sample of a block without rows of weight zero; ``start`` rows precede it."""
-        n, w = block.X.shape[0], weights_of(block)
-        y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
-        X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        priority = row_priorities(seed, start + block.start, n)
+        X, y, w = piece_of(block)
+        priority = row_priorities(seed, start + block.start, len(w))
         rows = np.flatnonzero(w > 0)
         rows = rows[_least(priority[rows], kept_rows(X.shape[1]))]
-        return RowSample(X, y.reshape(n, -1), w, priority).take(rows)
+        return RowSample(X, y, w, priority).take(rows)
 
     def __len__(self) -> int:
         return len(self.w)
@@ -105,6 +103,13 @@ class RowSample:
     def take(self, rows: Array) -> "RowSample":
         """Return the rows with these numbers."""
         return RowSample(self.X[rows], self.y[rows], self.w[rows], self.priority[rows])
+
+
+def gather(blocks: Iterable[Block], seed: int, start: int = 0) -> RowSample:
+    """Return all rows of positive weight, X in float64 or CSR; ``start`` rows precede them."""
+    X, y, w = join(list(map(piece_of, blocks)))
+    rows = RowSample(X, y, w, row_priorities(seed, start, len(w))).take(np.flatnonzero(w > 0))
+    return replace(rows, X=numpy_rows(rows.X))  # copies, as the caller may change the arrays
 
 
 def _least(priority: Float[Array, " n"], m: int) -> Array:

@@ -171,6 +171,7 @@ class Inputs:
     @property
     def trends(self) -> tuple[int, ...]:
         """Columns of X that are days of dates; none for arrays."""
-        encoders = self.schema.encoders if self.schema else ()
-        days = [e.feature_names[0] for e in encoders if "trend" in getattr(e, "parts", ())]
-        return tuple(self.schema.feature_names.index(name) for name in days) if self.schema else ()
+        if self.schema is None:
+            return ()
+        dates = [e for e in self.schema.encoders if "trend" in getattr(e, "parts", ())]
+        return tuple(self.schema.feature_names.index(e.feature_names[0]) for e in dates)

@@ -55,6 +55,13 @@ def weights_of(block: Any) -> Any:
     return to_numpy(block.w).astype(np.float64)
 
 
+def piece_of(block: Any) -> Piece:
+    """Return X of a block as a NumPy array or in CSR, y (n, t) and w as NumPy's float64."""
+    n, X = block.X.shape[0], block.X if is_sparse(block.X) else to_numpy(block.X)
+    y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
+    return Piece(X, y.reshape(n, -1), weights_of(block))
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Consecutive rows, in this process or behind a handle of an engine."""

@@ -8,6 +8,7 @@ after a failed ``fit`` the estimator predicts as before. Fitted attributes are p
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -141,7 +142,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _run(self, fit: Callable[..., Any], blocks: Blocks, *others: Any) -> Any:
         """Return ``fit(blocks, *others)``; its steps are logged, and printed if ``verbose``."""
         began = time.monotonic()
-        with listening(print_step if self.verbose else None):
+        with listening(print_step) if self.verbose else nullcontext():
             result = fit(blocks, *others)
             progress(f"{type(self).__name__} fitted in {time.monotonic() - began:.2f} s", blocks)
         return result
@@ -330,12 +331,14 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             "ensure_all_finite": "allow-nan",
         }
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
-        with _tables.in_one_sentence(type(self).__name__, X):
+        try:
             if known is not None:
                 checked = validation.validate_data(self, X, reset=False, **targets, **options)
             else:
                 check = validation.check_array if y is None else validation.check_X_y
                 checked = check(X, estimator=self, **targets, **options)
+        except ValueError as error:
+            _tables.raise_in_one_sentence(type(self).__name__, X, error)
         names = validation._get_feature_names(X) if known is None else None
         X, y = (checked, None) if y is None else checked
         return X, y, known or Inputs(X.shape[1], None if names is None else tuple(names.tolist()))

@@ -16,12 +16,11 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
 from bochner._core.threads import by_jobs
 from bochner.data.blocks import Blocks
-from bochner.data.sources import Piece, join
+from bochner.data.sources import Piece, join, piece_of
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._tables import by_partition
 from bochner.models.error_law import LeftOutRows, learn_errors
-from bochner.models.representations.representation import piece_of
 
 
 class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -176,6 +175,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """Return errors of held-out rows, by this fit or by another fit of the learner."""
         blocks, _ = self._read(X, y, w, first=False)
         rows = join([piece_of(block) for block in blocks.with_rows(self._interval_rows)])
+        rows = rows._replace(X=rows.X.astype(np.float64, copy=False))
         table = Blocks.from_arrays(rows.X) if other is None else X
         centre, deviation = (self if other is None else other)._centres(table)
         if rows.y.shape[1] != centre.shape[1]:

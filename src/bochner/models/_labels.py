@@ -24,7 +24,7 @@ from bochner.data.schema import Inputs, quote
 from bochner.data.sources import require_targets, weights_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
-from bochner.models._tables import by_partition, in_one_sentence
+from bochner.models._tables import by_partition, raise_in_one_sentence
 from bochner.selection.held_out import platt_targets
 from bochner.sums.passes import LOCAL, Executor, SumOf
 
@@ -257,8 +257,10 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
         # before scikit-learn, which cannot compare pandas' NA and converts integers to floats
         y = to_numpy(y) if is_foreign(y) else sortable(who, y)
-        with in_one_sentence(who, X):
+        try:
             labels = sortable(who, _check_y(y, estimator=self))
+        except ValueError as error:
+            raise_in_one_sentence(who, X, error)
         check_consistent_length(X, labels)
         refuse_quantity(who, labels, len(labels) if classes is None else None)
         check_classification_targets(labels)

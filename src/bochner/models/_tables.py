@@ -1,11 +1,10 @@
 """Tables as fits read them: encoders of the columns are learned, then applied."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
 from types import MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -53,25 +52,19 @@ _SENTENCES = {
 }
 
 
-@contextmanager
-def in_one_sentence(who: str, X: Any) -> Iterator[None]:
-    """Reword scikit-learn's errors about X: caller, requirement, given value, remedy."""
-    try:
-        yield
-    except InvalidInput:
-        raise
-    except ValueError as error:
-        text = str(error)
-        message = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
-        if isinstance(X, str):
-            text = X
-            message = "X must be rows; got the text {text!r}. Pass Blocks.from_files to fit_blocks."
-        if message is None:
-            raise
-        shape = np.shape(X) if "{shape}" in message else ()
-        value = "NaN" if "NaN" in text else "infinity"
-        message = message.format(text=text, shape=shape, value=value)
-        raise InvalidInput(f"{who}: {message}") from error
+def raise_in_one_sentence(who: str, X: Any, error: ValueError) -> NoReturn:
+    """Raise scikit-learn's error about X in one sentence: requirement, given value, remedy."""
+    text = str(error)
+    message = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
+    if isinstance(X, str):
+        text = X
+        message = "X must be rows; got the text {text!r}. Pass Blocks.from_files to fit_blocks."
+    if message is None or isinstance(error, InvalidInput):
+        raise error
+    shape = np.shape(X) if "{shape}" in message else ()
+    value = "NaN" if "NaN" in text else "infinity"
+    message = message.format(text=text, shape=shape, value=value)
+    raise InvalidInput(f"{who}: {message}") from error
 
 
 def refuse_no_numbers(who: str, y: Any) -> None:

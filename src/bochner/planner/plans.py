@@ -15,7 +15,7 @@ from bochner._core.sizes import MOST_CELLS, WIDE
 from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample
+from bochner.data.sample import RowSample, gather
 from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.features.rules import as_method
@@ -23,7 +23,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._tables import given_rows
 from bochner.models.representations.exact import chosen_by_leaves, chosen_by_matrix
 from bochner.models.representations.features import RidgeSpec
-from bochner.models.representations.representation import DIRECT_ROWS, gather, without_copies
+from bochner.models.representations.representation import DIRECT_ROWS, without_copies
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, FitForecast, Task, list_fits, local_fit

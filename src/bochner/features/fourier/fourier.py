@@ -76,12 +76,12 @@ class Fourier(Method):
                 f'Fourier(Grid()) requires form="pair", because of its weights; got {self.form!r}.'
             )
 
-    @property
+    @cached_property
     def floats_each(self) -> int | None:  # type: ignore[override]
         chained = placements.Structured | placements.Fastfood  # not stored as a matrix
         return 3 if isinstance(self.placement, chained) else None
 
-    @property
+    @cached_property
     def granularity(self) -> int:  # type: ignore[override]
         return 1 if self.form == "phase" or isinstance(self.placement, Grid) else 2
 
@@ -99,7 +99,7 @@ class FourierMap(FeatureMap):
     weights: Float[Array, " w"] = field(default_factory=partial(np.zeros, 0))
     random: bool = True  # False for nodes of a quadrature rule
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         return self.frequencies.shape[1] * (1 if len(self.phases) else 2)
 

@@ -32,7 +32,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int, Tabular
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, row_priorities
+from bochner.data.sample import RowSample, gather, row_priorities
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, join, part, weights_of
 from bochner.errors import InvalidInput
@@ -47,7 +47,7 @@ from bochner.models._parameters import FeatureParameters, KernelParameters, esti
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.convex.fit import EXACT_ROWS, ClassPairs, ConvexEstimator, ConvexFit, ConvexSpec
-from bochner.models.representations.representation import chosen_exactly, gather
+from bochner.models.representations.representation import chosen_exactly
 from bochner.selection.choose import choose, search_kernel
 from bochner.selection.held_out import platt_targets
 from bochner.solvers.convex.kernel import (

@@ -23,6 +23,7 @@ from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
+from bochner.data.sample import gather
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, require_targets
 from bochner.errors import InvalidInput, InvalidType
@@ -35,7 +36,6 @@ from bochner.models._labels import log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
-from bochner.models.representations.representation import gather
 from bochner.selection.choices import Choices
 from bochner.selection.choose import choose
 from bochner.solvers.convex import losses

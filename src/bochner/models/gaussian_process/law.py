@@ -17,7 +17,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS, block_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample
+from bochner.data.sample import RowSample, gather
 from bochner.data.sources import join, require_targets
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
@@ -32,7 +32,6 @@ from bochner.models.representations.representation import (
     Lacking,
     RidgeSpec,
     chosen_exactly,
-    gather,
     with_seasons,
     without_copies,
 )

@@ -21,7 +21,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, chosen_rows
+from bochner.data.sample import RowSample, chosen_rows, gather
 from bochner.features.auto import Choice
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
@@ -42,7 +42,6 @@ from bochner.models.representations.representation import (
     Representation,
     RidgeSpec,
     chosen_exactly,
-    gather,
     lacks_of_kernel,
     with_seasons,
     without_copies,

@@ -12,7 +12,7 @@ from bochner._core.arrays import slices, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import SMALL, WIDE, by_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample
+from bochner.data.sample import RowSample, gather
 from bochner.data.sources import Block, require_targets
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
@@ -37,7 +37,7 @@ from bochner.solvers.ridge.eigen import (
 from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha, solve_ridge
 from bochner.sums import passes
-from bochner.sums.moments import Moments, Precision, require_power, require_squares
+from bochner.sums.moments import Moments, Precision, require_power, require_squares, require_weight
 
 
 class FeatureRows(Representation):
@@ -63,9 +63,11 @@ class FeatureRows(Representation):
 
         ``blocks`` are all rows, None if they cannot be read again.
         """
-        sums: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept).without_copies(spec)
+        sums: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept, most=1.0)
+        if isinstance(spec.alpha, str):  # copies lower leave-one-out errors
+            sums = sums.without_copies(spec)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
-        by_triangle = double and sums.squared and given_alpha(spec.alpha) == 0
+        by_triangle = given_alpha(spec.alpha) == 0 and double and sums.squared
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
             every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
             triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
@@ -174,7 +176,7 @@ class FeatureSums(FeatureRows):
 
     def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
-        representation.require_weight(self.who, float(self.sample.w.sum()))
+        require_weight(self.who, float(self.sample.w.sum()))
         if self.sums is None:
             require_squares(self.who, self.sample.y, self.sample.w)
         else:
@@ -211,7 +213,7 @@ def sum_features(
     D = phi.n_features
     few = n is not None and n <= kept_rows(blocks.n_columns) and by_rows(n, D)
     if few and chosen.precision == "float64":
-        sums: tuple[Moments | None, Any, Any] = None, representation.gather(blocks, chosen.seed), n
+        sums: tuple[Moments | None, Any, Any] = None, gather(blocks, chosen.seed), n
     else:
         if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
             chosen = _with_jitter(chosen, COARSE)
@@ -344,7 +346,7 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     sample = passes.draw_rows(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
     shape = require_targets(asked.who, blocks.target_shape)
-    representation.require_weight(asked.who, float(sample.w.sum()))
+    require_weight(asked.who, float(sample.w.sum()))
     phi = chosen.rounded
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)

@@ -10,15 +10,15 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from bochner import features
-from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import Counted, MaybeCounted, Positive, integer, optional
 from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import KEPT_ROWS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, row_priorities
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece, join, part, require_targets, weights_of
+from bochner.data.sources import require_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import Method
@@ -197,15 +197,6 @@ def lacks_of_kernel(kind: str) -> dict[str, str]:
     }
 
 
-def require_weight(who: str, weight: float) -> None:
-    """Refuse a sum of weights below 1e-90, for which squared errors underflow."""
-    if not weight >= 1e-90:
-        raise InvalidInput(
-            f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
-            "weights by one number."
-        )
-
-
 def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
     """Raise an error if the targets differ from the earlier ones."""
     shape = require_targets(who, blocks.target_shape)
@@ -214,23 +205,6 @@ def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
             f"{who}: y must have the same targets in every call; got rows of "
             f"shape {shape} after {before}."
         )
-
-
-def piece_of(block: Any) -> Piece:
-    """Return the rows of a block in NumPy's float64; sparse X stays in CSR."""
-    n = block.X.shape[0]
-    X = block.X if is_sparse(block.X) else to_numpy(block.X)
-    y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
-    return Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), weights_of(block))
-
-
-def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
-    """Return copies of the rows of positive weight, X in float64 or CSR, after ``start`` rows."""
-    rows = join(list(map(piece_of, blocks)))
-    kept = np.flatnonzero(rows.w > 0)
-    X, y, w = part(rows, kept)  # a copy, as the caller may change the arrays
-    priority = row_priorities(seed, start, len(rows.w))[kept]
-    return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
 
 
 def without_copies(spec: Any, rows: RowSample) -> tuple[RowSample, float]:
