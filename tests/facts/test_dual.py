@@ -59,7 +59,7 @@ def test_the_path_is_that_of_exact_features(weights, centred):
     along, loo = eigen.at(found.alphas), left_out_path(eigen, [about], found.alphas)
     values = eigen.values[:, None]
     assert len(found.alphas) > 1
-    assert_close(found.loo, pool(loo.each, eigen.power / eigen.weight), factor=1e7)
+    assert_close(found.loo, pool(loo.mean_squares, eigen.power / eigen.weight), factor=1e7)
     assert_close(found.gcv, pool(gcv(eigen, along), eigen.power), factor=1e7)
     assert_close(found.effective_dimension, (values / (values + found.alphas)).sum(0), factor=1e7)
     assert_close(found.evidence, evidence(eigen, along).sum(axis=1), factor=1e8)
@@ -225,10 +225,10 @@ def lost_slowly(problem, last, lost, alpha):
 @pytest.mark.parametrize("most", [1024, 20])
 def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
     """The slow way: what rows lose without themselves at each of many penalties."""
-    for name, value in (("PENALTY_ROWS", most), ("DENSE_FOR_LOSS", N), ("LOST_ROWS", 25)):
+    for name, value in (("PENALTY_ROWS", most), ("DENSE_FOR_LOSS", N), ("LOSS_ROWS", 25)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
     signs, lost = classes()
-    found, slow = solve_kernel(signs, "loo", lost=lost), partial(lost_slowly, signs, 25, lost)
+    found, slow = solve_kernel(signs, "loo", loss=lost), partial(lost_slowly, signs, 25, lost)
     assert slow(found.alpha) <= 1.01 * min(map(slow, found.alpha * 3.0 ** np.arange(-2, 3)))
     assert slow(found.alpha) < 0.99 * slow(solve_kernel(signs, "loo").alpha)
     assert np.isfinite(found.slack).all()
@@ -236,10 +236,10 @@ def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
 
 def test_all_rows_may_ask_for_a_smaller_penalty(monkeypatch):
     """Where more rows tell more: each penalty a quarter of the last, while they lose less."""
-    for name, value in (("PENALTY_ROWS", 10), ("DENSE_FOR_LOSS", 12), ("LOST_ROWS", 12)):
+    for name, value in (("PENALTY_ROWS", 10), ("DENSE_FOR_LOSS", 12), ("LOSS_ROWS", 12)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
     signs, lost = classes()
-    found = solve_kernel(signs, "loo", lost=lost)
+    found = solve_kernel(signs, "loo", loss=lost)
     slow = partial(lost_slowly, signs, 12, lost)
     assert slow(found.alpha) < 0.998 * slow(4 * found.alpha)
     assert slow(found.alpha / 4) > 0.998 * slow(found.alpha)

@@ -125,7 +125,7 @@ def test_leave_one_out_is_that_of_refits_along_the_path(n, D, kind, falling, by,
     refits = naive.left_out_errors(Z, y, w, alphas, range(n), centred)
     expected = np.einsum("i,ipt->pt", w, refits**2) / w.sum()
     found = left_out_path(eigen, [rows], alphas)
-    errors = found.each
+    errors = found.mean_squares
     assert found.rows == n
     allowed = rounding_of(alphas, eigen.values[-1])[:, None] * expected
     assert (np.abs(errors - expected) <= allowed).all()
@@ -134,7 +134,7 @@ def test_leave_one_out_is_that_of_refits_along_the_path(n, D, kind, falling, by,
 def leave_one_out(eigen, blocks, alphas):
     """Mean squared errors of these rows, pooled over targets, and their number."""
     found = left_out_path(replace(eigen, rows=0), blocks, alphas)
-    return pool(found.each, eigen.power / eigen.weight), found.rows
+    return pool(found.mean_squares, eigen.power / eigen.weight), found.rows
 
 
 @pytest.mark.parametrize(("n", "D"), [(20, 60), (60, 60), (70, 60), (400, 60)])
@@ -197,7 +197,7 @@ def test_the_standard_error_is_that_for_the_error_on_new_rows(alpha, m):
         found = left_out_path(eigen, [tuple(a[:m] for a in rows)], np.array([alpha]))
         coef = eigen.coefficients(alpha)
         truth = 1 + (coef**2).sum() + (means[1] - means[0] @ coef)[0] ** 2
-        scores.append((found.each[0, 0] - truth) / found.deviation[0])
+        scores.append((found.mean_squares[0, 0] - truth) / found.deviation[0])
     assert 0.5 < np.mean(np.square(scores)) < 1.5
     assert abs(np.mean(scores)) < 5 / 200**0.5
 
@@ -211,7 +211,7 @@ def test_residuals_that_are_rounding_correct_nothing(precision):
     eigen = decompose(m)
     some = [(Z[:60] - m.feature_mean, y[:60] - m.target_mean, None)]
     alphas = eigen.values[-1] * np.logspace(-14, 1, 61)
-    found = left_out_path(eigen, some, alphas).each[:, 0]
+    found = left_out_path(eigen, some, alphas).mean_squares[:, 0]
     plain = leave_one_out(eigen, some, alphas)[0]
     told = np.isfinite(plain)
     ratio = found[told] / plain[told]

@@ -12,7 +12,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 from bochner.solvers.ridge import iterative, search
-from bochner.solvers.ridge.iterative import JudgingRows, WideProblem, solve_wide
+from bochner.solvers.ridge.iterative import SampleRows, WideProblem, solve_wide
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.passes import LOCAL, gram_products, row_signs
@@ -43,9 +43,9 @@ def problem(X, y, w, m=400, signs=4):
     power = w @ yc**2
     drawn = Zc.T @ (np.sqrt(w)[:, None] * row_signs(0, 0, len(w), signs))
     some = np.random.default_rng(1).permutation(len(w))[:m]
-    judges = JudgingRows(Zc[some], yc[some], w[some], W)
+    sample = SampleRows(Zc[some], yc[some], w[some], W)
     cross = Zc.T @ (w[:, None] * yc)
-    return WideProblem(multiply, cross, power, W, len(w), True, drawn, judges), (mean, target), Zc
+    return WideProblem(multiply, cross, power, W, len(w), True, drawn, sample), (mean, target), Zc
 
 
 def exact(Zc, w, cross, alpha):
@@ -60,15 +60,15 @@ def test_a_given_penalty_is_solved_within_what_the_history_says(alpha):
     found = solve_wide(wide, np.array([alpha]), False, means)
     f = Zc @ (found.coef - exact(Zc, w, wide.cross, alpha))
     rms = np.sqrt(w @ f**2 / w.sum()) / wide.spread
-    bound = float(found.history[-1].split("within ")[1].split(" of")[0])
+    bound = float(found.history[-1].split("at most ")[1].split(" of")[0])
     assert rms.max() <= 1.06 * bound  # one digit is written
     assert bound <= 1e-3
     assert found.outcome is Outcome.SOLVED
-    judges, r = wide.judges, np.random.default_rng(0).standard_normal((D, 1))
-    P = w.sum() / judges.w.sum() * judges.Z.T @ (judges.w[:, None] * judges.Z)
+    sample, r = wide.sample, np.random.default_rng(0).standard_normal((D, 1))
+    P = w.sum() / sample.w.sum() * sample.Z.T @ (sample.w[:, None] * sample.Z)
     expected = np.linalg.solve(P + alpha * np.eye(D), r)
     scale = np.abs(expected).max()
-    assert np.abs(judges.inverse(r, np.array([alpha])) - expected).max() < 1e-7 * scale
+    assert np.abs(sample.inverse(r, np.array([alpha])) - expected).max() < 1e-7 * scale
     level = replace(wide, power=np.zeros(2), cross=np.zeros((D, 2)))
     found = solve_wide(level, "loo", False, (means[0], np.full(2, 7.0)))
     assert found.outcome is Outcome.CONSTANT_TARGET
@@ -153,13 +153,13 @@ def test_standard_errors_of_left_out_errors_are_those_of_a_jackknife():
     m, alpha = 60, 1.0
     X, y, _ = table()
     wide, (_, mean), Zc = problem(X, y, np.ones(N), m=m)
-    coef, judges = exact(Zc, np.ones(N), wide.cross, alpha), wide.judges
+    coef, sample = exact(Zc, np.ones(N), wide.cross, alpha), wide.sample
     H = Zc @ np.linalg.solve(Zc.T @ Zc + alpha * np.eye(D), Zc.T)
-    left = N * ((judges.y - judges.Z @ coef) ** 2).mean(axis=0)
+    left = N * ((sample.y - sample.Z @ coef) ** 2).mean(axis=0)
 
     def found(kept):
-        fewer = JudgingRows(judges.Z[kept], judges.y[kept], judges.w[kept], judges.weight)
-        return iterative.left_out(replace(wide, judges=fewer), alpha, coef, left, H.trace(), 0.0)
+        fewer = SampleRows(sample.Z[kept], sample.y[kept], sample.w[kept], sample.weight)
+        return iterative.left_out(replace(wide, sample=fewer), alpha, coef, left, H.trace(), 0.0)
 
     without = np.array([found(np.arange(m) != i)[0] for i in range(m)])
     jackknife = (m - 1) / m * ((without - without.mean(axis=0)) ** 2).sum(axis=0)

@@ -126,7 +126,7 @@ class Dask(NamedArguments):
     timeout: Positive = 30.0
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+    def passes(self, description: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         distributed, client = package("distributed", "Dask", "'bochner[dask]'"), self.client
         with ExitStack() as closed:  # clients and clusters that are started here
             if client is None:
@@ -234,7 +234,7 @@ class Ray(NamedArguments):
     timeout: Positive = 30.0
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+    def passes(self, description: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         ray = package("ray", "Ray", "'bochner[ray]'")
         if not ray.is_initialized():
             if self.address is not None:
@@ -314,7 +314,7 @@ class Spark(NamedArguments):
     timeout: Positive = 30.0
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+    def passes(self, description: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         package("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
         context = self._start().sparkContext
         stopped = EngineError(

@@ -115,7 +115,7 @@ class Local(NamedArguments):
             )
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:
+    def passes(self, description: str, blocks: Blocks) -> Iterator[Executor]:
         if self.device is not None:
             devices = open_devices(self.device)
             with decompositions_by(eigh_on(devices[0])):
@@ -125,14 +125,14 @@ class Local(NamedArguments):
             yield LOCAL if self.memory is None else InProcess(self.memory)
             return
         seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
-        if unknown := re.search(rf"\({seed}|\({start}", asked):
+        if unknown := re.search(rf"\({seed}|\({start}", description):
             name, _, value = (unknown[1] or unknown[2]).partition(", ")
             raise InvalidInput(
                 f"Local: a fit with a checkpoint must be the same each time it is made; got "
                 f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
             )
         room = free_bytes() // 4 if self.memory is None else self.memory
-        fit = f"{asked} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
+        fit = f"{description} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
         passes = RecordedPasses(Path(self.checkpoint).expanduser(), fit, room, self)
         yield passes
         passes.clear()

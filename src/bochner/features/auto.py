@@ -80,7 +80,8 @@ def left_out(
         else np.array([ridge.equivalent_alpha(eigen, share, ratio)])
     )
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
-    errors = pool(ridge.left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
+    loo = ridge.left_out_path(eigen, [centred], alphas)
+    errors = pool(loo.mean_squares, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # float32 overflows near the best penalty
     return eigen, alphas, errors

@@ -30,12 +30,12 @@ class Steps(NamedTuple):
 
     @property
     def residual(self) -> Float[Array, " t"]:
-        """|r|/|b| in the norm of M⁻¹, which is nearly the relative error of the solution."""
+        """|r|/|b| in the norm of M⁻¹; for M ≈ H the relative error of x in the norm of H."""
         share = np.divide(self.last, self.first, out=np.zeros_like(self.last), where=self.first > 0)
         return np.sqrt(share)
 
     def log_forms(self) -> Float[Array, " t"]:
-        """Return zᵀ log(R⁻¹ H R⁻ᵀ) z of right = R z, M = R Rᵀ, by Gauss quadrature (Lanczos)."""
+        """Return zᵀ log(R⁻¹HR⁻ᵀ) z of each right-hand side Rz, M = RRᵀ, by Lanczos quadrature."""
         forms = np.zeros(len(self.first))
         for s, size in enumerate(self.first):
             steps = self.lengths[np.isfinite(self.lengths[:, s]), s]
@@ -64,15 +64,15 @@ def conjugate_gradients(
     most: int,
     inner: Callable[[Array, Array], Float[Array, " t"]] = inner,
 ) -> Steps:
-    """Solve H x = right, from x = 0, until each residual is ``shares`` times the first residual.
+    """Solve H x = b for each row b of ``right``, from x = 0; return solutions and steps.
 
-    ``operator(V, rows)`` returns H times each row of V, for the problems ``rows``;
-    ``precondition(V, rows)`` returns M⁻¹ times each row. Residuals are measured in the norm of M⁻¹.
-    If ``inner`` is joint, the rows are one problem. Otherwise each row has its own steps, and a
-    converged row is not multiplied again. At most ``most`` products are computed.
+    ``operator(V, rows)`` returns H times each row of V, and ``precondition(V, rows)`` M⁻¹ times
+    each row; ``rows`` are their numbers in ``right``. A row is done if its residual, in the norm of
+    M⁻¹, is at most ``shares`` times the first; it is not multiplied again. If ``inner`` is joint,
+    all rows are one problem. At most ``most`` products are computed.
     """
-    x, r, every = np.zeros_like(right), right.copy(), np.arange(len(right))
-    z = precondition(r, every)
+    x, r, indices = np.zeros_like(right), right.copy(), np.arange(len(right))
+    z = precondition(r, indices)
     first = inner(r, z)
     rho, rows = first.copy(), np.flatnonzero(first > 0)
     p, steps = z[rows], list[Array]()
@@ -87,9 +87,9 @@ def conjugate_gradients(
         z = precondition(r[rows], rows)
         new = np.maximum(inner(r[rows], z), 0.0)
         ratio = new / rho[rows]
-        numbers = np.full((2, len(right)), np.nan)
-        numbers[:, rows[positive]] = step[positive], ratio[positive]
-        steps.append(numbers)
+        coefficients = np.full((2, len(right)), np.nan)
+        coefficients[:, rows[positive]] = step[positive], ratio[positive]
+        steps.append(coefficients)
         active = positive & (new > shares[rows] ** 2 * first[rows])
         p = (z + ratio.reshape(shaped.shape) * p)[active]
         rho[rows] = new
@@ -107,16 +107,16 @@ TILE = 1024  # Rows and columns of a tile: 8 MB in float64
 class KernelOperator:
     """Products K V with the n × n kernel matrix of rows, without storing the matrix.
 
-    Tiles on and above the diagonal are computed again for each product and used twice, also
-    transposed: n²/2 kernel values per product. Tiles in float32 take at most half of the time; sums
-    over a tile have its dtype, sums over tiles are float64.
+    A product computes the tiles on and above the diagonal, n²/2 kernel values; a tile above it is
+    also used transposed. Tiles in float32 take at most half of the time; sums over a tile have its
+    dtype, sums over tiles are float64.
     """
 
     tiles: Callable[[Array, Array], Array]  # kernel matrix of checked rows, in their dtype
     X: Float[Array, "n d"]
     tile: int = TILE
-    # Whether the kernel is stationary: float32 rows are then centred, for accuracy
-    moved: bool = False
+    # Whether K depends on differences of rows only: float32 rows are then centred, for accuracy
+    stationary: bool = False
     # Name and parameter of a compiled loop that also multiplies, if there is one
     loop: tuple[str, float] | None = None
 
@@ -126,7 +126,7 @@ class KernelOperator:
 
     @cached_property
     def single(self) -> bool:
-        """Whether float32 is accurate: kernel values of 64 rows change by at most 0.1 %."""
+        """Whether float32 changes kernel values of a few rows by 0.1 % of the largest, at most."""
         few = slice(0, None, max(1, self.n // 64))
         rows, rounded = (A[few].copy() for A in (self.X, self._single_rows))
         right = self.tiles(rows, rows)
@@ -158,16 +158,16 @@ class KernelOperator:
 
     @cached_property
     def _single_rows(self) -> Array:
-        moved = self.moved and not is_sparse(self.X)
+        centred = self.stationary and not is_sparse(self.X)
         with np.errstate(over="ignore"):
-            return (self.X - self.X.mean(axis=0) if moved else self.X).astype(np.float32)
+            return (self.X - self.X.mean(axis=0) if centred else self.X).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class KernelTerms:
     """The kernel matrix of a sum of radial and linear kernels, without storing the matrix.
 
-    A fit needs about five products, which take as long as computing and reading a matrix.
+    A fit needs about five products; together they take as long as computing and reading K.
     """
 
     terms: Sequence[tuple[float, KernelOperator]]  # weight and operator of each term

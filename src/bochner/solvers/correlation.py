@@ -31,7 +31,7 @@ class Directions:
 
     a: Float[Array, "D q"]
     b: Float[Array, "E q"]
-    values: Float[Array, " q"]  # a·G_xy b at unit penalised length, descending
+    values: Float[Array, " q"]  # a·G_xy b where a·(G_xx + λI)a = 1, as for b; descending
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,11 @@ class Sides:
         """Return (w + alpha)^(−½); 0 for eigenvalues w at rounding level."""
         share = ROUNDING[self.precision] * len(eigenvalues) ** (self.precision == "float64")
         weights = eigenvalues + alpha
-        kept = (weights > share * float(eigenvalues[-1])) & (weights > 0)
-        return np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=kept)
+        keep = (weights > share * float(eigenvalues[-1])) & (weights > 0)
+        return np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=keep)
 
     def _unit(self, eigenvalues: Float[Array, " D"], c: Float[Array, "D q"]) -> Float[Array, " q"]:
-        """Return the factors of directions c for which scores have variance 1."""
+        """Return the factor of each direction c for which its scores have variance 1."""
         variance = eigenvalues @ c**2 / self.weight
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 
@@ -111,6 +111,6 @@ def _leading(M: Float[Array, "D E"], count: int) -> tuple[Array, Array, Array]:
     m = len(M)
     squares, u = eigh(M @ M.T, subset_by_index=[max(0, m - count), m - 1], check_finite=False)
     squares, u = squares[::-1], u[:, ::-1]
-    kept = squares > TINY * max(float(squares[0]), 0.0)
-    u, values = u[:, kept], np.sqrt(squares[kept])
+    keep = squares > TINY * max(float(squares[0]), 0.0)
+    u, values = u[:, keep], np.sqrt(squares[keep])
     return u, values, M.T @ u / values

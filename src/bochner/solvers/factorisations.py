@@ -100,8 +100,8 @@ def interruptible(act: Callable[[], T], size: int) -> T:
 # Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber 2023, Algorithm 2.1) draws each pivot i
 # with probability proportional to the residual diagonal d_i, then subtracts the part that row i
 # explains. The accelerated form (Epperly, Tropp and Webber 2024, Algorithm 2) proposes a block of
-# pivots and accepts each with probability (current d_i)/(d_i at the start of the block). The law is
-# the same; by matrix products it takes a sixteenth of the time for 4,000 rows.
+# pivots and accepts each with probability (current d_i)/(d_i at the start of the block). Pivots
+# have the same distribution; matrix products take a sixteenth of the time for 4,000 rows.
 
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}  # Relative to the trace
 
@@ -138,12 +138,12 @@ def randomly_pivoted_cholesky(
             residual[proposed] = 0.0  # these residuals were rounding errors
             continue
         chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
-        left = np.ascontiguousarray(columns(chosen), dtype).T
+        residuals = np.ascontiguousarray(columns(chosen), dtype).T
         if done:
             A = np.asfortranarray(factor[chosen, :done])
-            add_product(left, A, factor[:, :done], -1.0, transposed=(False, True))
+            add_product(residuals, A, factor[:, :done], -1.0, transposed=(False, True))
         solve = {"lower": True, "overwrite_b": True, "check_finite": False}
-        new = solve_triangular(L.astype(dtype), left, **solve).T  # (K[:, S] − F F_Sᵀ) L⁻ᵀ
+        new = solve_triangular(L.astype(dtype), residuals, **solve).T  # (K[:, S] − F F_Sᵀ) L⁻ᵀ
         factor[:, done : done + len(chosen)] = new
         pivots[done : done + len(chosen)] = chosen
         residual = np.maximum(residual - np.einsum("ij,ij->i", new, new), 0.0)

@@ -44,29 +44,29 @@ def full_of(half: Array) -> Array:
 
 
 def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """Yield pairs of slices: of a half spectrum, and of the padded half spectrum."""
+    """Yield pairs of slices of equal modes: in a half spectrum, and in the padded one."""
     last = slice(0, extent[-1] + 1)
     axes = [
         [(slice(0, m + 1),) * 2, (slice(m + 1, None), slice(-m, None))][: 2 if m else 1]
         for m in extent[:-1]
     ]
     for sides in product(*axes):
-        yield (*(ours for ours, _ in sides), last), (*(theirs for _, theirs in sides), last)
+        yield (*(inner for inner, _ in sides), last), (*(outer for _, outer in sides), last)
 
 
 def pad(half: Array, extent: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Return a half spectrum padded with zeros, as irfftn needs for real samples of ``shape``."""
     large = np.zeros((*shape[:-1], shape[-1] // 2 + 1), dtype=np.complex128)
-    for ours, theirs in _corners(extent):
-        large[theirs] = half[ours]
+    for inner, outer in _corners(extent):
+        large[outer] = half[inner]
     return large
 
 
 def unpad(large: Array, extent: tuple[int, ...]) -> Array:
     """Return the part of a half spectrum up to the extent: the inverse of :func:`pad`."""
     small = np.empty((*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1), dtype=np.complex128)
-    for ours, theirs in _corners(extent):
-        small[ours] = large[theirs]
+    for inner, outer in _corners(extent):
+        small[inner] = large[outer]
     return small
 
 
@@ -96,8 +96,8 @@ class ModeGram(ABC):
         """Square root of the weight of each feature."""
 
     @abstractmethod
-    def mode_means(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
-        """Return numbers per feature, with cosine and sine of a mode replaced by their mean."""
+    def mode_means(self, values: Float[Array, " D"]) -> Float[Array, " D"]:
+        """Return the values of features, averaged over the cosine and sine of each mode."""
 
     @abstractmethod
     def real(self, half: Array) -> Float[Array, "s D"]:
@@ -127,14 +127,14 @@ class ModeGram(ABC):
 
     @cached_property
     def density(self) -> Array:
-        """Density of the rows on a grid; the Toeplitz matrix multiplies by it there."""
+        """Density of the rows on a grid, by which the Toeplitz matrix multiplies a function."""
         extent = tuple(length // 2 for length in self.modes.shape)
         shape = tuple(next_fast_len(2 * m + 1, real=True) for m in extent)
         half = pad(half_of(self.modes[None])[0], extent, shape)
         return irfftn(half, s=shape) * math.prod(shape)
 
     def right_side(self, cross: Array) -> Float[Array, "s D"]:
-        """Return the right-hand side b from sums over rows, k ascending."""
+        """Return the right-hand side b from ``cross``, sums of w y e^{−ik·θ}, k ascending."""
         return self.real(half_of(cross)) * self.roots
 
     def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
@@ -183,7 +183,7 @@ class ModePreconditioner:
         """Largest diagonal element outside the blocks, divided by α: a condition number."""
         return float(self.diagonal[self.outside].max(initial=0.0)) / self.alpha
 
-    def _each(
+    def _by_block(
         self, out: Float[Array, "s D"], c: Float[Array, "s D"], change: Callable[..., Array]
     ) -> Float[Array, "s D"]:
         """Return ``out`` with ``change(factor, part of c)`` in each block."""
@@ -195,17 +195,17 @@ class ModePreconditioner:
     def solve(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
         """Return M⁻¹ c."""
         solve = lambda L, part: cho_solve((L, True), part, check_finite=False)
-        return self._each(c / self.diagonal, c, solve)
+        return self._by_block(c / self.diagonal, c, solve)
 
     def root(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
         """Return R c."""
-        return self._each(c * np.sqrt(self.diagonal), c, np.matmul)
+        return self._by_block(c * np.sqrt(self.diagonal), c, np.matmul)
 
     def inverse_root(self, c: Float[Array, "s D"], transposed: bool = False) -> Float[Array, "s D"]:
         """Return R⁻¹ c, or R⁻ᵀ c."""
         options: dict[str, Any] = {"lower": True, "trans": int(transposed), "check_finite": False}
         solve = lambda L, part: solve_triangular(L, part, **options)
-        return self._each(c / np.sqrt(self.diagonal), c, solve)
+        return self._by_block(c / np.sqrt(self.diagonal), c, solve)
 
     @cached_property
     def inverse_diagonal(self) -> Float[Array, " D"]:
@@ -251,7 +251,7 @@ MOST_FOR_VARIANCE = 2048  # The same for variances: 4,095 real features, some se
 
 @lru_cache(maxsize=4)
 def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, Array]:
-    """Return indices of modes in half a spectrum, signs of sines, and indices of conjugates."""
+    """Return places of modes in a half spectrum, factors of sines, and pairs k, −k with k_d = 0."""
     axes = np.meshgrid(*(np.arange(-m, m + 1) for m in extent), indexing="ij")
     k = np.stack([axis.ravel()[axis.size // 2 :] for axis in axes])
     lengths = np.array([2 * m + 1 for m in extent])[:, None]
@@ -310,10 +310,10 @@ class ToeplitzGram(ModeGram):
         upper = np.sqrt(self.variances).ravel()[self.variances.size // 2 :]
         return np.concatenate([upper, upper[1:]])
 
-    def mode_means(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+    def mode_means(self, values: Float[Array, " D"]) -> Float[Array, " D"]:
         half = self.dimension // 2
-        mean = (numbers[1 : half + 1] + numbers[half + 1 :]) / 2
-        return np.concatenate([numbers[:1], mean, mean])
+        mean = (values[1 : half + 1] + values[half + 1 :]) / 2
+        return np.concatenate([values[:1], mean, mean])
 
     def real(self, half: Array) -> Float[Array, "s D"]:
         return to_real(half, self.extent)
@@ -356,9 +356,9 @@ class ToeplitzGram(ModeGram):
 
 
 def spread(M: ModePreconditioner) -> Array:
-    """Return the Fourier coefficients, |k_a| ≤ 2 m_a, of φ(x)ᵀM⁻¹φ(x), k ascending; G Toeplitz.
+    """Return the Fourier coefficients, |k_a| ≤ 2 m_a, k ascending, of the function φ(x)ᵀM⁻¹φ(x).
 
-    φ is centred if there is an intercept. Takes O(b³ + D log D) for b modes of the block.
+    M is of a ToeplitzGram; φ is centred if there is an intercept. O(b³ + D log D), block of size b.
     """
     gram, roots = M.gram, _spread_of_block(M)
     middle = tuple(length // 2 for length in roots.shape)
@@ -373,7 +373,7 @@ def spread(M: ModePreconditioner) -> Array:
 
 
 def _spread_of_block(M: ModePreconditioner) -> Array:
-    """Return the coefficients from the dense block: modes j and l contribute to j − l and j + l."""
+    """Return the part of the dense block, whose modes j and l contribute to j − l and j + l."""
     gram, block = M.gram, M.blocks[0][0]
     at = block[: (len(block) + 1) // 2]
     K = gram.wave_numbers(at)

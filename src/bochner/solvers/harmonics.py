@@ -7,9 +7,9 @@ Wright 2016). With P_lm = Σ_k p_lm(k) e^{ikθ} the associated Legendre function
     f = Σ_l √a_l Re Σ_m (2 − [m = 0]) c_lm P_lm(cos θ) e^{imλ},
     F(k, m) = Σ_l √a_l p_lm(k) c_lm
 
-where F are the Fourier coefficients of f. So G = D Bᴴ T B D with D = diag(√a_l), the sums over l
-as B, and the Toeplitz matrix T of sums over rows (:mod:`~.gram`). A product takes two FFTs, and
-O(L³) for the sums over l.
+where F are the Fourier coefficients of f. So G = D Bᴴ T B D, where D = diag(√a_l), B takes the sums
+over l, and T is the Toeplitz matrix of sums over rows (:mod:`~.gram`). A product takes two FFTs,
+and O(L³) for the sums over l.
 
 P_lm are orthonormal for the uniform probability measure, so Σ_m |P_lm|² = 2l + 1 by the addition
 theorem, and the diagonal of G is about W a_l.
@@ -52,14 +52,14 @@ def mode_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
         tuple(np.zeros((len(range(_first(m, p), L + 1, 2)), k[p])) for p in (0, 1))
         for m in range(L + 1)
     )
-    before = np.zeros((L + 1, L + 2))
-    here = np.zeros((L + 1, L + 2))
-    here[0, 0] = 1.0
+    previous = np.zeros((L + 1, L + 2))
+    current = np.zeros((L + 1, L + 2))
+    current[0, 0] = 1.0
     for l in range(L + 1):
         if l:
-            here, before = _next_degree(l, here, before), here
+            current, previous = _next_degree(l, current, previous), current
         for m in range(l + 1):
-            row = here[m, l % 2 : L + 1 : 2]
+            row = current[m, l % 2 : L + 1 : 2]
             tables[m][l % 2][(l - _first(m, l % 2)) // 2, : len(row)] = row
     return tables
 
@@ -69,17 +69,17 @@ def _first(m: int, parity: int) -> int:
     return m + (m + parity) % 2
 
 
-def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
-    """Return the modes of degree l of all m, from degrees l − 1 and l − 2."""
+def _next_degree(l: int, current: Array, previous: Array) -> Float[Array, "m k"]:
+    """Return p_lm(k) of degree l for all m, from those of degrees l − 1 and l − 2."""
     m = np.arange(l)
     a = np.sqrt((4 * l * l - 1) / (l * l - m * m))
     b = np.sqrt((2 * l + 1) * ((l - 1) ** 2 - m * m) / ((2 * l - 3) * (l * l - m * m)))
-    values = np.zeros_like(here)
-    moved = np.zeros((l, here.shape[1]))  # cos θ times ``here``
-    moved[:, 1:-1] = (here[:l, :-2] + here[:l, 2:]) / 2
-    moved[::2, 0] = here[:l:2, 1]
-    values[:l] = a[:, None] * moved - b[:, None] * before[:l]
-    last, sign = here[l - 1], 1 if l % 2 else -1  # P_ll from sin θ P_{l−1,l−1}
+    values = np.zeros_like(current)
+    by_cosine = np.zeros((l, current.shape[1]))  # cos θ times ``current``
+    by_cosine[:, 1:-1] = (current[:l, :-2] + current[:l, 2:]) / 2
+    by_cosine[::2, 0] = current[:l:2, 1]
+    values[:l] = a[:, None] * by_cosine - b[:, None] * previous[:l]
+    last, sign = current[l - 1], 1 if l % 2 else -1  # P_ll from sin θ P_{l−1,l−1}
     values[l, 1:-1] = sign * (last[:-2] - last[2:]) / 2
     values[l, 0] = 0.0 if l % 2 else last[1]
     values[l] *= math.sqrt((2 * l + 1) / (2 * l))
@@ -161,11 +161,11 @@ class HarmonicGram(ModeGram):
     def roots(self) -> Float[Array, " D"]:
         return np.repeat(np.sqrt(self.variances), 2 * np.arange(self.degree + 1) + 1)
 
-    def mode_means(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
-        out = numbers.copy()
+    def mode_means(self, values: Float[Array, " D"]) -> Float[Array, " D"]:
+        out = values.copy()
         for l in range(1, self.degree + 1):
             cosines, sines = (slice(l * l + k, (l + 1) ** 2 - 1, 2) for k in (0, 1))
-            out[cosines] = out[sines] = (numbers[cosines] + numbers[sines]) / 2
+            out[cosines] = out[sines] = (values[cosines] + values[sines]) / 2
         return out
 
     def real(self, half: Array) -> Float[Array, "s D"]:
@@ -198,7 +198,7 @@ class HarmonicGram(ModeGram):
 
     @cached_property
     def by_order(self) -> bool:
-        """Whether rows are uniform along parallels: modes of longitude are at most a tenth of W."""
+        """Whether rows are uniform along parallels: sums at m ≠ 0 are at most a tenth of W."""
         sums = np.abs(self._cut(min(2 * self.degree, 16)))
         sums[:, len(sums) // 2] = 0.0
         return bool(sums.max() <= 0.1 * self.weight)

@@ -36,8 +36,8 @@ class Clusters:
     @property
     def cost(self) -> float:
         """Σ w |z − mean|²: the inertia about the means of the clusters."""
-        moved = ((self.means - self.centres) ** 2).sum(axis=1)
-        return max(self.inertia - float(self.sizes @ moved), 0.0)
+        squares = ((self.means - self.centres) ** 2).sum(axis=1)
+        return max(self.inertia - float(self.sizes @ squares), 0.0)
 
 
 # --- Summands of passes over blocks of (Z, w) ----------------------------------------------------
@@ -90,9 +90,9 @@ def step(
 
 
 def assign(features: Any, centres: Float[Array, "k D"], power: float | None = None) -> Clusters:
-    """Assign all rows in one pass; ``power`` is Σ w |z|² if an earlier pass computed it.
+    """Return the clusters of all rows assigned to ``centres``, by one pass.
 
-    ``features.sum(summand)`` is a pass over blocks of (Z, w).
+    ``features.sum(summand)`` is a pass over blocks of (Z, w). ``power``: Σ w |z|², if known.
     """
     summand = CentroidsOf(centres, power)
     return summand.clusters(features.sum(summand))

@@ -56,7 +56,7 @@ class ModeProblem:
     b: Float[Array, "t D"]  # Σ w (y − ȳ) of each feature
     power: Float[Array, " t"]  # Σ w (y − ȳ)²
     count: float  # n: the larger of the number of rows and their weight
-    probes: Float[Array, "s D"]  # z
+    probes: Float[Array, "s D"]  # z, each of norm √D
 
     @staticmethod
     def of(
@@ -88,9 +88,9 @@ class ModeProblem:
         return replace(self, b=self.b[i : i + 1], power=self.power[i : i + 1])
 
     def at(self, alpha: float, error: float = ROUGH) -> "ModeState":
-        """Solve at penalty α for targets and probes."""
+        """Return the solutions at penalty α for targets and probes, to a relative ``error``."""
         D = self.gram.dimension
-        low = self.gram.preconditioner(alpha, full=D < 2048)  # takes 0.3 s
+        low = self.gram.preconditioner(alpha, full=D < 2048)  # at most 0.3 s
         if D <= MOST_EXACT and low.condition > 4.0:
             low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
@@ -117,11 +117,11 @@ class ModeState:
         return self.krylov.solution[: len(self.problem.power)]
 
     @cached_property
-    def gained(self) -> Float[Array, " t"]:
+    def overlap(self) -> Float[Array, " t"]:
         return inner(self.problem.b, self.c)
 
     @cached_property
-    def norms(self) -> Float[Array, " t"]:
+    def squared_norm(self) -> Float[Array, " t"]:
         return inner(self.c, self.c)
 
     @cached_property
@@ -143,8 +143,8 @@ class ModeState:
 
     @property
     def rss(self) -> Float[Array, " t"]:
-        left = self.problem.power - self.gained - self.alpha * self.norms
-        return np.maximum(left, 1e-14 * self.problem.power)
+        rss = self.problem.power - self.overlap - self.alpha * self.squared_norm
+        return np.maximum(rss, 1e-14 * self.problem.power)
 
     @property
     def free(self) -> float:
@@ -153,8 +153,8 @@ class ModeState:
 
     @property
     def quadratic_form(self) -> Float[Array, " t"]:
-        left = self.problem.power - self.gained
-        return np.maximum(left, 1e-14 * self.problem.power + 1e-300) / self.alpha
+        difference = self.problem.power - self.overlap
+        return np.maximum(difference, 1e-14 * self.problem.power + 1e-300) / self.alpha
 
     @cached_property
     def log_det(self) -> float:
@@ -165,16 +165,16 @@ class ModeState:
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """Return ∂log p/∂log α, by a formula in which rounding errors of RSS cancel."""
-        traced, nu = self.alpha * self.trace - self.problem.gram.dimension, freedom(self.problem)
+        minus_d, nu = self.alpha * self.trace - self.problem.gram.dimension, freedom(self.problem)
         if noise is not None and amplitude is None:
-            return -0.5 * (self.alpha * self.norms / noise + traced)
+            return -0.5 * (self.alpha * self.squared_norm / noise + minus_d)
         a2 = amplitude_at(self.problem, self, noise, amplitude)
-        return 0.5 * ((self.quadratic_form - self.norms) / a2 - traced - nu)
+        return 0.5 * ((self.quadratic_form - self.squared_norm) / a2 - minus_d - nu)
 
     def slope_in(
         self, log_rates: Array, noise: float | None, amplitude: float | None
     ) -> Float[Array, " t"]:
-        """Return ∂log p/∂θ from ∂log v/∂θ of all features."""
+        """Return ∂log p/∂θ from ``log_rates``, ∂log v/∂θ of each feature, (D,)."""
         squares = self.c**2 @ log_rates
         a2 = amplitude_at(self.problem, self, noise, amplitude)
         volume = float((1 - self.alpha * self.inverse_diagonal) @ log_rates)
@@ -209,7 +209,7 @@ def _best(
 
 
 def scan(problem: ModeProblem, value: Callable[[ModeState], float]) -> list[ModeState]:
-    """Return all states of a search for the minimum of ``value``: decades, then Brent's method."""
+    """Return the states, α ascending, of a search for least ``value``: decades, then Brent."""
     states: dict[float, ModeState] = {}
 
     def value_at(decades: float) -> float:
@@ -226,9 +226,9 @@ def scan(problem: ModeProblem, value: Callable[[ModeState], float]) -> list[Mode
 
 
 def draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
-    """Return samples of covariance A⁻¹, A = G + αI: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos, z white noise.
+    """Return R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z, of covariance A⁻¹ for white noise z, by Lanczos; A = G + αI.
 
-    Batches take at most 256 MB.
+    At most ``steps`` products; batches take at most 256 MB.
     """
     batch = max(1, (1 << 28) // (8 * steps * z.shape[1]))
     if len(z) > batch:
@@ -266,15 +266,15 @@ def draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
 def spread_by_draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     """Return the Fourier coefficients, |k_a| ≤ 2 m_a, of φ(x)ᵀ(G + αI)⁻¹φ(x), by random draws.
 
-    With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same z, Var p is Var q plus the mean of
-    p² − q². Var q is known (:func:`~.gram.spread`). With s draws and the correlation ρ of p and q,
-    the relative standard error of the standard deviation is about √((1 − ρ²)/s).
+    With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same z, Var p is c Var q plus the mean
+    of p² − c q², for any c. Var q is known (:func:`~.gram.spread`). With s draws, and ρ the
+    correlation of p and q, the relative standard error of √Var p is about √((1 − ρ²)/s).
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
     pp, qq, both = (square_sums(gram, c) for c in (p, q, p + q))
     mixed = (both - pp - qq) / 2
-    # The share that minimises the relative variance
+    # c of least relative variance, by least squares
     share = float(((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum())
     wide = tuple(2 * m for m in gram.extent)
     return modes_of_samples((pp - share * qq) / s, wide) + share * spread(low)

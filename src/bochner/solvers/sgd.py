@@ -48,7 +48,7 @@ CURVATURE = {
 
 
 def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
-    """Return the loss of this name."""
+    """Return the loss of this name; ``epsilon`` and ``quantile`` are its parameters, if any."""
     huber = Hinge(0.5, slopes=(0.0, 4.0))  # (1 − y f)² where y f ≥ −1, else −4 y f: Zhang (2004)
     of_classes = (Hinge(0.0), Hinge(), Logistic(), huber, Hinge(0.0, edge=0.0, at_jump=1.0))
     tubes = (EpsilonInsensitive(epsilon, 0.0), EpsilonInsensitive(epsilon))
@@ -78,14 +78,14 @@ class Schedule:
 
     @property
     def _safe(self) -> float:
-        """The rate 1/(L (size + 1)), L the curvature of the loss: no step overshoots."""
+        """The rate 1/(L (size + 1)), L = 1 without a curvature: typical steps do not overshoot."""
         return 1 / (CURVATURE.get(self.loss, 1.0) * (self.size + 1))
 
     @cached_property
     def first(self) -> float:
         """1/(alpha η₀) of "optimal", η₀ the rate of a step from a typical coefficient to zero.
 
-        It is divided by the mean of k(x, x) (Bottou 2012). With a smooth loss this rate can
+        η₀ is divided by the mean of k(x, x) (Bottou 2012). With a smooth loss the descent could
         diverge, as in scikit-learn, so η₀ is at most 1/(L (size + 1)).
         """
         typical = self.alpha**-0.25
@@ -178,7 +178,7 @@ def descend(
         weight += float(weights.sum())
         eta = schedule.rate(steps, walk.rate)
         g = eta * (loss.slope(targets, f) * (weights / len(targets))[:, None])
-        # If the penalty is too large for the rate, coefficients become zero, not negative.
+        # If the penalty is too large for the rate, coefficients become zero: no change of sign.
         coef *= max(0.0, 1 - eta * schedule.alpha)
         if coordinates is None:
             coef -= rows.T @ g

@@ -26,11 +26,11 @@ from bochner.errors import IncompatibleModels, InvalidInput
 def nufft(
     angles: Float[Array, "n d"], values: Array, error: float, extent: tuple[int, ...] | None = None
 ) -> Array:
-    """Return Σ_n v_n e^{−i k·θ_n} for all integer k with |k_a| ≤ extent_a, in rising order.
+    """Return Σ_n v_n e^{−i k·θ_n} for all integer k with |k_a| ≤ extent_a, each k_a ascending.
 
     θ is in radians, in one to three dimensions; v is (s, n); the error is relative to Σ |v_n|.
-    Without ``extent`` ``values`` are coefficients c_k of modes: return Σ_k c_k e^{i k·θ_n} at each
-    point, (s, n), with an error relative to ‖c‖.
+    Without ``extent``, ``values`` are coefficients c_k, (s, 2m_1 + 1, ...): return the values
+    Σ_k c_k e^{ik·θ_n} at all points, (s, n), with an error relative to ‖c‖.
     """
     values = np.ascontiguousarray(values, dtype=np.complex128)
     modes = [] if extent is None else [tuple(2 * m + 1 for m in extent)]
@@ -40,7 +40,7 @@ def nufft(
     finufft = package("finufft", "A fit on Fourier modes", "'bochner[grid]'")
     transform = getattr(finufft, f"nufft{angles.shape[1]}d{1 if modes else 2}")
     columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
-    # bounds of the relative error that finufft accepts
+    # within the bounds that finufft accepts
     eps = min(max(error, 1e-14), 1e-4)
     return transform(*columns, values, *modes, eps=eps, isign=-1 if modes else 1).reshape(shape)
 
@@ -49,7 +49,7 @@ def nufft(
 class ModeSums:
     """Mergeable sums of Fourier modes over (X, y, w).
 
-    Memory 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
+    They take 16 (4^d + t 2^d) m_1 ... m_d bytes, for any n.
     """
 
     rows: int  # n, number of rows with positive weight
@@ -83,8 +83,8 @@ class ModeSums:
             )
         other = other.about(self.origin)
         names = ("rows", "weight", "total", "squares", "gram", "cross")
-        both: Any = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return replace(self, **both)
+        sums: Any = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, **sums)
 
 
 # --- Rows as angles ------------------------------------------------------------------------------
@@ -92,13 +92,13 @@ class ModeSums:
 
 @dataclass(frozen=True, eq=False)
 class BoxPlaces:
-    """Rows in a box: θ = spacing (x − centre), moved into ±π."""
+    """Rows in a box: θ = spacing (x − centre), shifted or clipped into ±π."""
 
     centre: Float[Array, " d"]
     spacing: Float[Array, " d"]
     # Half the size of the box; rows outside it cannot be summed. Infinite on periodic axes.
     half: Float[Array, " d"]
-    # Angles beyond ±π are moved by multiples of ``turns``, or clipped to ±π if it is 0.
+    # Angles beyond ±π are shifted by multiples of ``turns``, or clipped to ±π if it is 0.
     turns: Float[Array, " d"]
 
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
@@ -113,7 +113,7 @@ class BoxPlaces:
         return self.spacing
 
     def require_served(self, X: Float[Array, "n d"]) -> None:
-        """Refuse rows outside the box."""
+        """Raise InvalidInput if a row is outside the box."""
         reach = self.half * (1 + 1e-6)  # corners of a box are rounded
         least, largest = corners(X)
         if np.any((least < self.centre - reach) | (largest > self.centre + reach)):
@@ -169,7 +169,7 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
 def modes_of(
     places: Places, extent: tuple[int, ...], origin: Float[Array, " t"], error: float, block: Block
 ) -> ModeSums:
-    """Return the sums of a block by type-1 non-uniform FFTs.
+    """Return the sums of a block, by non-uniform FFTs of type 1.
 
     ``extent`` is m; ``error`` is the relative error of the transforms.
     """
@@ -187,7 +187,7 @@ def modes_of(
 def _modes(
     angles: Array, w: Array, y: Array, extent: tuple[int, ...], error: float
 ) -> tuple[Array, Array]:
-    """Return t and b; one complex transform serves the weights and a target, or two targets."""
+    """Return t(k) and b(k); a complex transform serves the weights and a target, or two targets."""
     scale = np.abs(y).max(axis=1, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)
     scaled = w * y / scale[:, None]
@@ -198,8 +198,8 @@ def _modes(
         pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
     parts = [_inner(first, tuple(2 * m + 1 for m in extent), last=0)]
     if len(pairs):
-        both = nufft(angles, pairs[::2] + 1j * pairs[1::2], error, extent)
-        parts += [part for transform in both for part in _split(transform)]
+        transforms = nufft(angles, pairs[::2] + 1j * pairs[1::2], error, extent)
+        parts += [part for transform in transforms for part in _split(transform)]
     cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
     return _as_real(gram), _as_real(cross)
 
@@ -213,10 +213,10 @@ def _as_real(modes: Array) -> Array:
     return np.ascontiguousarray(modes).view(np.float64).reshape(*modes.shape, 2)
 
 
-def _split(both: Array) -> tuple[Array, Array]:
+def _split(modes: Array) -> tuple[Array, Array]:
     """Return the transforms of real a and b from the transform of a + ib."""
-    mirrored = np.conj(np.flip(both))
-    return (both + mirrored) / 2, (both - mirrored) / 2j
+    mirror = np.conj(np.flip(modes))
+    return (modes + mirror) / 2, (modes - mirror) / 2j
 
 
 def _inner(modes: Array, shape: tuple[int, ...], last: int = 1) -> Array:
@@ -227,12 +227,12 @@ def _inner(modes: Array, shape: tuple[int, ...], last: int = 1) -> Array:
 
 
 def corners(X: Float[Array, "n d"]) -> Float[Array, "2 d"]:
-    """Return the smallest and largest value of each column; a loop is faster for few columns."""
+    """Return the smallest and largest value of each column; a loop, faster for few columns."""
     least = [column.min(initial=np.inf) for column in X.T]
     return np.array([least, [column.max(initial=-np.inf) for column in X.T]])
 
 
 def corners_of(block: Block) -> list[Float[Array, "2 d"]]:
-    """Return a list with the corners of a block's rows of positive weight."""
+    """Return [corners] of the rows of positive weight of a block; lists of blocks are joined."""
     X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
     return [corners(X if block.w is None else X[to_numpy(block.w) > 0])]

@@ -109,7 +109,7 @@ class Moments:
     def transform(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
         """Return the moments of the features L z, for lower triangular L; O(D³).
 
-        ``precision`` is the precision of the result: rounding errors of G grow by up to ‖L‖².
+        ``precision`` is that of the result, as rounding errors of G grow by up to ‖L‖².
         """
         half = triangular_product(self.gram.copy(), L)
         return replace(
@@ -121,7 +121,7 @@ class Moments:
         )
 
     def about_zero(self) -> "Moments":
-        """Return the sums about zero, for a model without intercept."""
+        """Return the moments about zero in place of the means, for a model without intercept."""
         z, y, W = self.feature_mean, self.target_mean, self.weight
         return replace(
             self,
@@ -137,7 +137,7 @@ class Moments:
         return _combine(self, other, +1)
 
     def __sub__(self, other: "Moments") -> "Moments":
-        """Return the moments of the rows of self that are not in other: the inverse of ``+``."""
+        """Return the moments without the rows of ``other``: the inverse of ``+``."""
         return _combine(self, other, -1)
 
     def decay(self, factor: float) -> "Moments":
@@ -289,10 +289,10 @@ class Accumulator:
             self._pending[...] = 0
         self._pending_rows = 0
 
-    def _take(self, other: Any, right: Array, moved: Array) -> None:
+    def _take(self, other: Any, right: Array, shift: Array) -> None:
         """Add the sums of another accumulator, shifted from its z0 to this z0.
 
-        ``right``: its sums of w and w y about this y0; ``moved``: the shift of w and y.
+        ``right``: its sums of w and w y, about the y0 of self; ``shift``: (0, δ of y0).
         """
         dz, first = np.subtract(other._z0, self._z0, dtype=np.float64), other._first
         self._flush()
@@ -301,7 +301,7 @@ class Accumulator:
             self._gram += other._pending
         sums = first[0] + right[0] / 2 * dz
         add_both_products(self._gram, sums[:, None], dz[:, None])
-        self._first += first + np.outer(right, dz) + np.outer(moved, first[0])
+        self._first += first + np.outer(right, dz) + np.outer(shift, first[0])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without the buffer."""
@@ -314,7 +314,7 @@ class Accumulator:
 
 
 def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
-    """Drop rows of zero weight; refuse negative and non-finite weights."""
+    """Return the rows of positive weight; raise InvalidInput for invalid weights."""
     w = np.asarray(w, np.float64)
     bad = w[~((w >= 0) & (w <= LARGEST))]
     if len(bad):
@@ -324,15 +324,15 @@ def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
         )
     if np.all(w > 0):
         return Z, y, w
-    kept = np.flatnonzero(w > 0)
-    return take(Z, kept, axis=0), y[kept], w[kept]
+    keep = np.flatnonzero(w > 0)
+    return take(Z, keep, axis=0), y[keep], w[keep]
 
 
 class DeviceAccumulator(Accumulator):
     """An accumulator of blocks of another array library, on the device of the blocks.
 
     Products in float32 are added to float64 sums, which are copied to NumPy once, at the end.
-    Blocks are collected up to 8192 rows, because adding a matrix takes as long as a product of
+    Blocks are collected up to 8192 rows, because adding a D × D matrix takes as long as multiplying
     hundreds of rows. Only panels on and above the diagonal are computed: 9/16 of the work with 8
     panels. Memory: 8192 rows of features twice, 4 D² bytes, and 8 D² more during an addition.
     """
@@ -362,23 +362,23 @@ class DeviceAccumulator(Accumulator):
         first = xp.matmul(right.T, Z)
         if self._weighted:
             Z = Z * xp.sqrt(right[:, 0])[:, None]
-        made = [xp.matmul(Z[:, :stop].T, Z[:, start:stop]) for start, stop in _panels(Z.shape[1])]
-        new = [xp.astype(A, xp.float64) for A in (*made, first)]
+        grams = [xp.matmul(Z[:, :stop].T, Z[:, start:stop]) for start, stop in _panels(Z.shape[1])]
+        new = [xp.astype(A, xp.float64) for A in (*grams, first)]
         old = self._products
         return [a + b for a, b in zip(old, new, strict=True)] if old else new
 
-    def _take(self, other: Any, right: Array, moved: Array) -> None:
+    def _take(self, other: Any, right: Array, shift: Array) -> None:
         self._products, self._waiting = self._all_products(), []
         xp, here = array_namespace(self._z0), device(self._z0)
-        z0, *theirs, first = (to_device(A, here) for A in (other._z0, *other._all_products()))
+        z0, *grams, first = (to_device(A, here) for A in (other._z0, *other._all_products()))
         dz = xp.astype(z0, xp.float64) - xp.astype(self._z0, xp.float64)
-        right, moved = from_numpy(right, like=first), from_numpy(moved, like=first)
+        right, shift = from_numpy(right, like=first), from_numpy(shift, like=first)
         z = first[0, ...] + right[0, ...] / 2 * dz
         parts = [
             gram + z[:stop, None] * dz[None, start:stop] + dz[:stop, None] * z[None, start:stop]
-            for gram, (start, stop) in zip(theirs, _panels(dz.shape[0]), strict=True)
+            for gram, (start, stop) in zip(grams, _panels(dz.shape[0]), strict=True)
         ]
-        first = first + right[:, None] * dz[None, :] + moved[:, None] * first[0, ...][None, :]
+        first = first + right[:, None] * dz[None, :] + shift[:, None] * first[0, ...][None, :]
         self._products = [a + b for a, b in zip(self._products, [*parts, first], strict=True)]
 
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
@@ -436,7 +436,7 @@ def require_weight(who: str, weight: float) -> None:
 
 
 def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:
-    """Refuse targets (n, t) whose squares overflow, or whose variance underflows."""
+    """Raise InvalidInput if squares of targets (n, t) overflow, or their variance underflows."""
     require_within(y, who)
     if len(y):
         about = y - y[0]  # prevents overflow of sums
@@ -444,7 +444,7 @@ def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:
 
 
 def require_within(y: np.ndarray, who: str = "") -> None:
-    """Refuse targets whose squares overflow."""
+    """Raise InvalidInput if squares of targets overflow."""
     if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
         raise InvalidInput(
             f"{who + ': ' if who else ''}y must lie within ±{LARGEST:g}, as larger squares "
@@ -453,7 +453,7 @@ def require_within(y: np.ndarray, who: str = "") -> None:
 
 
 def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
-    """Raise an error for targets that vary, but whose sum of squares about the mean underflows."""
+    """Raise InvalidInput for targets that vary, but whose sum of squares ``power`` underflows."""
     # leaves digits for residuals far smaller than y
     vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
     if np.any(vanish):

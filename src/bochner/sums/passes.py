@@ -1,9 +1,9 @@
 """Passes over rows: each pass is a sum, which an executor computes in a fixed order.
 
 Floating-point sums depend on their order. For equal results with any number of workers, the order
-depends only on the blocks. Consecutive blocks are added in order and form a **part**; sixteen parts
-are merged in order to a node, sixteen nodes to a larger node, and so on. A table of one part is
-summed without merging.
+depends only on the blocks. Consecutive blocks are added in order and form a **part** of about
+65,536 rows; sixteen parts are merged in order to a node, sixteen nodes to a larger node, and so on.
+A table of one part is summed without merging.
 Summation in blocks: Higham (2002, section 4.2). Reproducible sums by fixed orders: Demmel and
 Nguyen (2015).
 """
@@ -31,7 +31,7 @@ LOG = logging.getLogger("bochner.sums")
 
 S = TypeVar("S")
 
-PART_ROWS = 1 << 16  # Rows of a part: merging takes as long as adding a few hundred rows
+PART_ROWS = 1 << 16  # Rows of a part; merging two takes as long as adding a few hundred rows
 BRANCHES = 16  # Sums that one node of the tree merges
 
 
@@ -52,7 +52,7 @@ class Summand(Protocol[S]):
 
 @dataclass(frozen=True, eq=False)
 class SumOf:
-    """The sum of ``part(block)``: numbers, arrays, lists (concatenated), or tuples of these."""
+    """The sum of ``part(block)``, a number, array, list (concatenated), or tuple of them."""
 
     part: Callable[[Any], Any]  # The sum may modify its arrays in place
 
@@ -111,9 +111,9 @@ def sum_up(
 ) -> S | None:
     """Return the sum of consecutive blocks, merged in parts of about 65,536 rows.
 
-    ``block_rows`` is the number of rows of every block but the last. ``watch`` receives each block
-    and the state: the number of blocks, the sum of the incomplete part, and the tree's levels. The
-    sum of further blocks continues from a ``state``.
+    ``block_rows`` is the number of rows of every block but the last. After each block
+    ``watch(block, state)`` is called; the state is the number of blocks, the sum of the incomplete
+    part, and the levels of the tree. A sum can continue from such a ``state``.
 
     Memory is one sum per level of the tree: one level up to 65,536 rows, two up to a million, three
     up to 16 million.
@@ -157,8 +157,8 @@ class Executor(Protocol):
 class Engine(Protocol):
     """An engine that runs the passes of fits; users pass it as ``where``."""
 
-    def passes(self, asked: str, blocks: Blocks) -> AbstractContextManager[Executor]:
-        """Yield the executor of one fit; ``asked`` is a description of the fit."""
+    def passes(self, description: str, blocks: Blocks) -> AbstractContextManager[Executor]:
+        """Yield the executor of one fit; ``description`` states its parameters."""
         ...
 
 
@@ -174,7 +174,7 @@ class InProcess:
     in_order: ClassVar[bool] = True
 
     @contextmanager
-    def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:
+    def passes(self, description: str, blocks: Blocks) -> Iterator["InProcess"]:
         yield self
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> Any:
@@ -188,7 +188,7 @@ LOCAL = InProcess()
 
 
 def home_of(blocks: Blocks) -> Engine:
-    """Return the engine of the cluster that stores the rows, else this process."""
+    """Return the engine of the cluster that stores the rows, else the engine of this process."""
     library = next((partition.library for partition in blocks.source.partitions), "")
     if not library:
         return LOCAL
@@ -198,7 +198,7 @@ def home_of(blocks: Blocks) -> Engine:
 
 
 def as_engine(where: object, who: str) -> Engine:
-    """Return ``where``; raise InvalidType if it is not an engine."""
+    """Return the engine ``where``; raise InvalidType if it is not an engine."""
     if isinstance(where, Engine) and not isinstance(where, type):
         return where
     got = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
@@ -209,7 +209,7 @@ def as_engine(where: object, who: str) -> Engine:
 
 
 def require_order(who: str, why: str, where: Executor, instead: str) -> None:
-    """Refuse an executor that does not read rows in order."""
+    """Raise InvalidInput if the executor ``where`` does not read rows in order."""
     if not where.in_order:
         raise InvalidInput(
             f"{who}: {why}, so one process must read all rows in order; got where={where!r}. "
@@ -232,7 +232,7 @@ class Summands:
 
 
 def with_count(summand: Any) -> Summands:
-    """Return a summand that also counts rows, and notes whether any row has a weight."""
+    """Return a summand with the sum, and (number of rows, whether any row has a weight)."""
     count = lambda block: (block.X.shape[0], has_weight(block.w))
     return Summands((summand, SumOf(count)))
 
@@ -283,8 +283,8 @@ def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]
 
 # --- Products with the Gram matrix of features, without the matrix -------------------------------
 #
-# A pass computes G V, G = Σ w (z − z̄)(z − z̄)ᵀ, for several vectors V. Features of a few rows at a
-# time are computed, used twice, and discarded.
+# A pass computes G V, G = Σ w (z − z̄)(z − z̄)ᵀ, for several vectors V. The features of a few rows
+# are computed, used twice, and discarded.
 
 ONE_BY_ONE = 12  # Up to 12 vectors, one BLAS product per vector is faster
 

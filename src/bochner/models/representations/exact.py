@@ -54,7 +54,7 @@ from bochner.selection.record import Curves, Tuning
 from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
 from bochner.solvers.factorisations import retry
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.groups import ReducedGroup, across, reduce_rows
+from bochner.solvers.ridge.groups import ReducedGroup, reduce_rows, solve_shared
 from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
@@ -170,7 +170,7 @@ def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> So
         spec.alpha,
         per_target=spec.per_target,
         start=start if np.isfinite(start) else None,
-        lost=log_loss if spec.features.of_classes else None,
+        loss=log_loss if spec.features.of_classes else None,
     )
     if not (isinstance(K, KernelTerms) and any(term.loop is None for _, term in K.terms)):
         return solution
@@ -292,8 +292,8 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
             scaled = (X - X.mean(axis=0)) / np.asarray(kernel.lengthscale)
         if np.isfinite(scaled).all() and not overflow(scaled, scaled):
             tiles = lambda A, B: native.radial(A, B, *loop)
-            return KernelOperator(tiles, scaled, moved=True, loop=loop)
-    return KernelOperator(kernel.evaluate, X, moved=kernel.spectral(X.shape[1]) is not None)
+            return KernelOperator(tiles, scaled, stationary=True, loop=loop)
+    return KernelOperator(kernel.evaluate, X, stationary=kernel.spectral(X.shape[1]) is not None)
 
 
 def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> KernelTerms | None:
@@ -386,7 +386,7 @@ class LeafRows(Representation):
                 reduced.append(retry(solve_group, float(alpha), TINY))
             rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
             sums = reduce(add, (each.sums for each in reduced))
-            shared = across(sums, phi.n_features, spec.fit_intercept, rounding)
+            shared = solve_shared(sums, phi.n_features, spec.fit_intercept, rounding)
             u = unit[targets]
             intercept[targets] = u * shared.intercept + mean[targets]
             for leaf, (here, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):

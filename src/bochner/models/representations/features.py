@@ -120,7 +120,7 @@ class FeatureSums(FeatureRows):
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...] = ()
-    most: float = 1.0  # Largest weight of a row that is left out at once
+    most: float = 1.0  # Largest weight that leave-one-out errors leave out of a row
 
     @cached_property
     def moments(self) -> Moments:
@@ -371,8 +371,8 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # Centred, in the precision of φ
     for here in slices(len(rows), 256):
         Z[here] = to_numpy(phi.features(rows.X[here])).astype(np.float64, copy=False) - mean
-    judges = iterative.JudgingRows(Z, rows.y - target, rows.w, W)
-    problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
+    few = iterative.SampleRows(Z, rows.y - target, rows.w, W)
+    problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, few)
     sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)
     penalty = spec.alpha if isinstance(spec.alpha, str) else as_alphas(spec.alpha, t)
     return sums, iterative.solve_wide(problem, penalty, spec.per_target, (mean, target))

@@ -42,8 +42,8 @@ from bochner.solvers.ridge.problem import (
     slack_of_inverse,
 )
 
-#: Number of rows from which factors are float32; residual at which refinements stop, as a share of
-#: the right side; share of a residual that one may leave: with more the factor is of float64.
+#: Factors of more rows are float32, and solutions are refined up to this residual, relative to the
+#: right-hand side. If a refinement leaves a larger share of the residual, the factor is float64.
 SINGLE_FROM, REFINED, CONVERGES = 1024, 1e-12, 0.3
 
 BAND = 64  # Rows whose kernel values are computed together
@@ -71,7 +71,7 @@ class KernelRows:
     def shift(self, alpha: float, dtype: Any = np.float64) -> Float[Array, "n n"]:
         """Return the upper triangle of √w K √w + αI, Fortran-contiguous."""
         n, root = len(self.w), self.root
-        A = np.zeros((n, n), dtype, order="F")  # Sums multiply the lower half by zeros
+        A = np.zeros((n, n), dtype, order="F")  # Later products also read the lower half
         for here in slices(n, BAND):
             left = slice(here.stop)
             A[left, here] = both_sides(self.K[here, left], root[here], root[left]).T
@@ -104,12 +104,12 @@ class KernelRows:
         return self.centred * (self.w @ self.y) / self.weight
 
     @cached_property
-    def about(self) -> Float[Array, "n t"]:
+    def deviations(self) -> Float[Array, "n t"]:
         return self.y - self.mean
 
     @cached_property
     def power(self) -> Float[Array, " t"]:
-        return self.w @ self.about**2
+        return self.w @ self.deviations**2
 
     def first(self, m: int) -> "KernelRows":
         """Return the first m rows, without a copy of K."""
@@ -120,11 +120,11 @@ class KernelRows:
     ) -> "SolvedRows":
         """Solve at one penalty or one per target; keep 1 − leverage of the last rows."""
         t, nu = self.y.shape[1], max(freedom(self), 1.0)
-        each = np.broadcast_to(np.asarray(alpha, np.float64), t)
+        alphas = np.broadcast_to(np.asarray(alpha, np.float64), t)
         coef, intercept = np.empty(self.y.shape), np.empty(t)
         (slack, left_out), likelihood = np.empty((2, last, t)), np.empty(t)
-        for value in np.unique(each):
-            index = np.flatnonzero(each == value)
+        for value in np.unique(alphas):
+            index = np.flatnonzero(alphas == value)
             part = self if len(index) == t else replace(self, y=self.y[:, index])
             factor = part.factor(float(value), within, CONVERGES)
             coef[:, index], intercept[index] = factor.coef, factor.intercept
@@ -141,7 +141,7 @@ class KernelRows:
         most the share ``most`` of a residual. Raises LinAlgError if A is not positive.
         """
         root = self.root[:, None]
-        right, pair = np.hstack([root * self.about, root]), None
+        right, pair = np.hstack([root * self.deviations, root]), None
         if single and len(right) > SINGLE_FROM:
             pair = self._by_single(alpha, right, within, most)
         if pair is None:
@@ -162,14 +162,14 @@ class KernelRows:
     def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
         """Return uᵀ(K + αI)u of each target, above zero."""
         least = np.maximum(alpha * (u**2).sum(axis=0), TINY)
-        return np.maximum((self.root[:, None] * self.about * u).sum(axis=0), least)
+        return np.maximum((self.root[:, None] * self.deviations * u).sum(axis=0), least)
 
     def _by_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
-        """Return A⁻¹ right and the float32 factor U; None if a step leaves more than ``most``.
+        """Return A⁻¹ right and the float32 factor U; None if refinement does not converge.
 
-        A residual at the rounding error of A u counts as zero.
+        A step may leave the share ``most`` of a residual; one at rounding level counts as zero.
         """
         A = self.shift(alpha, np.float32)
         try:
@@ -177,19 +177,19 @@ class KernelRows:
         except LinAlgError:
             return None
         size, u, before = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
-        left, unit = right, 2 * float(np.finfo(float).eps) * (self.trace + alpha)
+        residual, unit = right, 2 * float(np.finfo(float).eps) * (self.trace + alpha)
         for _ in range(12):
-            u += solve_factored(A, left)
-            left = right - self.product(u) - alpha * u
-            known = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
+            u += solve_factored(A, residual)
+            residual = right - self.product(u) - alpha * u
+            level = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
             # A column of zeros (a class without rows) has the solution zero.
-            off = float((np.linalg.norm(left, axis=0) / np.maximum(known, TINY)).max())
+            off = float((np.linalg.norm(residual, axis=0) / np.maximum(level, TINY)).max())
             if off <= 1:
                 return u, A
             if not off < most * before:
                 return None
             if off * off <= 0.1 * min(before, 1 / within):  # the next step leaves little
-                return u + solve_factored(A, left), A
+                return u + solve_factored(A, residual), A
             before = off
         return None
 
@@ -205,7 +205,7 @@ class KernelRows:
 
 
 class SolvedRows(NamedTuple):
-    """A solution, with slacks and leave-one-out errors of the last rows."""
+    """A solution, with slacks 1 − h and leave-one-out errors of the last rows."""
 
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
@@ -229,7 +229,7 @@ class SolvedRows(NamedTuple):
 class KernelFactor:
     """A factored ridge regression on the kernel matrix, or Gaussian process of amplitude one."""
 
-    factor: Float[Array, "m m"] = field(repr=False)  # U, maybe of float32; empty beside M
+    factor: Float[Array, "m m"] = field(repr=False)  # U, float32 or float64; empty if M is given
     root: Float[Array, " n"]  # s
     alpha: float
     centred: bool
@@ -264,8 +264,8 @@ class KernelFactor:
     @property
     def free(self) -> float:
         """Trace of I − H, with ``count`` rows, minus the intercept."""
-        more = self.count - len(self.root)
-        return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
+        copies = self.count - len(self.root)
+        return max(copies + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """Return ∂log p/∂log α of each target."""
@@ -278,7 +278,7 @@ class KernelFactor:
 
     @cached_property
     def criteria(self) -> dict[str, Both]:
-        """Criteria of each target, with slopes in log α: mean squares, and −2/ν log p."""
+        """Value and slope in log α, per target, of "loo" and "gcv", and of −2/ν log p."""
         alpha, w = self.alpha, self.root**2
         falling = self.inverse @ self.u  # −∂u/∂α
         squared = np.einsum("ij,ij->i", self.inverse, self.inverse)  # Diagonal of M²
@@ -315,7 +315,7 @@ class KernelFactor:
         return self.root[:, None] * inverse * self.root, self.root * self.p, self.total
 
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:
-        """Return Var f/a² from kernel values ``k`` and prior variances k(x, x), in O(b n²)."""
+        """Return Var f/a², (b,), from ``k``, k(x, X), and ``prior``, k(x, x); O(b n²)."""
         half = self._half(k)
         result = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
         return np.maximum(result + self._by_intercept(k) ** 2, 0.0)
@@ -425,17 +425,17 @@ def kernel_leave_one_out(
 ) -> KernelScore:
     """Return the log of the mean squared leave-one-out error, relative to the targets' variances.
 
-    2 n³ operations, half of which are the gradient's.
+    2 n³ operations; half of them are for the gradient.
     """
     dual, w = rows.at(alpha), rows.w
-    (e, slack), above = dual.left_out(), np.maximum(rows.w, 1.0)
+    (e, slack), copies = dual.left_out(), np.maximum(rows.w, 1.0)
     s = slack[:, 0]
     varies = rows.power > 0
     shares = np.where(varies, 1 / np.where(varies, rows.power, 1.0), 0.0) / max(varies.sum(), 1)
     squares = w * (e**2 @ shares)
     total = max(float(squares.sum()), TINY)
     by_u = 2 * alpha * shares * (rows.root / s)[:, None] * e
-    by_diagonal = -2 * alpha * squares / (s * above)
+    by_diagonal = -2 * alpha * squares / (s * copies)
     inverse = dual.inverse
     outer = np.zeros(inverse.shape, inverse.dtype, order="F")
     add_gram(outer, (inverse * np.sqrt(-by_diagonal)).T)
@@ -449,7 +449,7 @@ def kernel_leave_one_out(
 
 @dataclass(frozen=True)
 class Criterion:
-    """A criterion that a search minimises."""
+    """A criterion that the search of hyperparameters minimises."""
 
     name: str
     of_kernel: Callable[..., KernelScore]
@@ -458,4 +458,4 @@ class Criterion:
 
 LOO = Criterion("loo", kernel_leave_one_out, "error")
 EVIDENCE = Criterion("evidence", kernel_evidence, "minus log evidence per row")
-CRITERIA = {each.name: each for each in (LOO, EVIDENCE)}
+CRITERIA = {criterion.name: criterion for criterion in (LOO, EVIDENCE)}

@@ -25,8 +25,8 @@ from bochner.solvers.factorisations import FLOAT32_PENALTY
 from bochner.solvers.ridge.problem import TINY, freedom, left_out_errors, slack_of_leverage
 
 LOWEST = 1e-11  # Smallest penalty of the path, as a share of ‖G‖
-FLOAT32_GRAM = 1e-8  # Relative error of G where its products are of float32
-EPS = float(np.finfo(np.float64).eps)  # Rounding of float64
+FLOAT32_GRAM = 1e-8  # Relative error of G if its products are float32
+EPS = float(np.finfo(np.float64).eps)  # Relative rounding error of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Eigen:
     centred: bool = True  # whether an intercept is fitted
     rows: int = 0  # n, the number of rows of positive weight
     noise: float = 0.0  # rounding level of eigenvalues
-    most: float = 1.0  # largest weight of a row that is left out at once
+    most: float = 1.0  # largest weight that leave-one-out errors leave out of a row
 
     @cached_property
     def count(self) -> float:
@@ -57,13 +57,13 @@ class Eigen:
         alphas = np.asarray(alphas, np.float64)
         inverse, squares, (share, outside) = self._inverse(alphas), self.projected**2, self.shares
         shrunk, most = alphas * inverse, 1e-6 * self.power
-        left = self.power - inverse.T @ squares
-        q = np.where(left > most, left, outside + shrunk.T @ share) / alphas[:, None]
-        left = self.power - (inverse * (1 + shrunk)).T @ squares
-        rss = np.where(left > most, left, outside + (shrunk**2).T @ share)
+        difference = self.power - inverse.T @ squares
+        q = np.where(difference > most, difference, outside + shrunk.T @ share) / alphas[:, None]
+        difference = self.power - (inverse * (1 + shrunk)).T @ squares
+        rss = np.where(difference > most, difference, outside + (shrunk**2).T @ share)
         rest = self.count - self.centred - len(self.values)
         log_det = np.log(self.values[:, None] + alphas).sum(axis=0) + rest * np.log(alphas)
-        return SpectralPath(alphas, rss, q, self.left_over(alphas), log_det)
+        return SpectralPath(alphas, rss, q, self.trace(alphas), log_det)
 
     @cached_property
     def top(self) -> float:
@@ -75,12 +75,12 @@ class Eigen:
         """Relative error of G."""
         return FLOAT32_GRAM if self.precision == "float32" else EPS
 
-    def left_over(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
+    def trace(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
         """Return tr (I − H)^power: n − 1 − r + Σ (λ/(w + λ))^power over the r largest w."""
         free = freedom(self)
         r = max(min(len(self.values), self.rows - self.centred), 0)
-        kept = self.values[len(self.values) - r :, None]
-        return max(free - r, 0.0) + ((alphas / (kept + alphas)) ** power).sum(axis=0)
+        largest = self.values[len(self.values) - r :, None]
+        return max(free - r, 0.0) + ((alphas / (largest + alphas)) ** power).sum(axis=0)
 
     def coefficients(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
         """Return β for one alpha or one per target; alpha = 0 gives the solution of least norm."""
@@ -93,13 +93,13 @@ class Eigen:
 
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
-        """Parts of P: c²/w in each resolved direction (else zero), and P⊥ outside all of these."""
+        """Parts of P: c²/w of each resolved direction (else zero), and P⊥, outside all of them."""
         least = FLOAT32_GRAM if self.precision == "float32" else 0.0
         resolved = self.values > max(self.noise, least * float(self.values[-1]))
         share = np.zeros_like(self.projected)
         share[resolved] = self.projected[resolved] ** 2 / self.values[resolved, None]
-        every = np.count_nonzero(resolved) >= self.rows - self.centred
-        return share, np.maximum(self.power - share.sum(axis=0), 0.0) * (not every)
+        spans = np.count_nonzero(resolved) >= self.rows - self.centred
+        return share, np.maximum(self.power - share.sum(axis=0), 0.0) * (not spans)
 
 
 class SpectralPath(NamedTuple):
@@ -139,7 +139,7 @@ def decompose_rows(
 ) -> Eigen:
     """Return the decomposition of centred rows by the SVD of √w Z, in O(n D min(n, D)).
 
-    ``weight`` and ``rows`` are W and n of the data if Z and y are a triangular factor of the data.
+    If Z and y are a triangular factor of the data, ``weight`` and ``rows`` are W and n of the data.
     """
     root = np.sqrt(w)[:, None]
     U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
@@ -154,9 +154,9 @@ def decompose_rows(
 def floor(eigen: Eigen) -> float:
     """Return the smallest penalty that the precision of G resolves.
 
-    float64: 10·D·ε·‖G‖. Centred float32 products, summed in float64 every 8192 rows: 1e-6 ‖G‖.
-    Measured on 41,157 rows, D = 2048, their error is 7e-9 ‖G‖ in norm. The error of predictions,
-    relative to their spread, is 1e-4 at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
+    It is 10·D·ε·‖G‖ in float64, and 1e-6 ‖G‖ if G is summed from float32 products. On 41,157 rows
+    with D = 2048 these have an error of 7e-9 ‖G‖ in norm; the error of predictions, relative to
+    their spread, is 1e-4 at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 ‖G‖ and 2e-2 at 2e-8 ‖G‖.
     """
     if eigen.precision == "float32":
         return FLOAT32_PENALTY * eigen.top
@@ -172,14 +172,14 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 
 # --- QR of √w [1, Z, y], which is more accurate than ZᵀZ -----------------------------------------
 #
-# Rounding hides eigenvalues of ZᵀZ below Dε times the largest, and so singular values of Z below
-# √(Dε) ≈ 1e-7; it hides singular values of the triangle R below Dε only. A fit with alpha = 0 needs
-# this if D is near n. The column of ones is first, so Z and y are centred below its row.
+# Rounding hides eigenvalues of ZᵀZ below Dε times the largest, thus singular values of Z below
+# √(Dε) ≈ 1e-7 of the largest. Of the triangle R it hides only singular values below Dε. A fit with
+# alpha = 0 needs them if D is near n. The column of ones is first: other rows of R are centred.
 
 
 @dataclass(frozen=True, eq=False)
 class Triangle:
-    """Triangle R of rows √w [1, z, y]; 2 n D² operations, 2 D² numbers for any n."""
+    """Triangle R of rows √w [1, z, y]; 2 n D² operations, at most 2 D² numbers for any n."""
 
     matrix: Float[Array, "m p"]  # rows, or R; without the column of ones if not centred
     features: int  # D
@@ -220,9 +220,9 @@ def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
 # --- Leave-one-out errors in closed form, of all rows or of a sample -----------------------------
 #
 # The leverage of a row z is h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W with its
-# coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s, s = 1 − min(w, 1) h the
-# slack. A row of weight w > 1 represents w equal rows, one of which is left out; a row of weight
-# below one is left out whole.
+# coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s with the slack
+# s = 1 − min(w, m) h, where m is ``most``: 1 if a row of weight w stands for w rows, or the largest
+# weight if each row is left out with all its weight.
 #
 # If the fit interpolates the rows, h is near one. Rounding changes it by about
 # g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u of the
@@ -249,7 +249,7 @@ def _slacks(
 ) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
     """Yield rows in the coordinates of eigenvectors, targets, weights and slacks.
 
-    A block takes O(b D (D + p)).
+    A block takes O(b D (D + p)). ``kept`` selects the eigenvectors in use.
     """
     inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
     for Z, y, weights in blocks:
@@ -261,11 +261,11 @@ def _slacks(
 def _slack(
     eigen: Eigen, A: Array, inverse: Array, w: Array, alphas: Float[Array, " p"]
 ) -> Float[Array, "b p"]:
-    """Return s = 1 − min(w, 1) h, or zero if s is at rounding level.
+    """Return s = 1 − min(w, most) h, or zero if s is at rounding level.
 
     The level is 50 times (float32) or 500 times (float64) the first-order bound of the rounding
-    error, with q at most s/λ and h/(w_1 + λ), w_1 the smallest eigenvalue. In float64 ten times the
-    bound is subtracted, so that errors are not underestimated.
+    error, where q is at most s/λ and h/(w_1 + λ), w_1 the smallest eigenvalue. In float64 ten times
+    the bound is subtracted from s, so that errors are not underestimated.
     """
     leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
     leverage += 1 / eigen.weight if eigen.centred else 0.0
@@ -293,7 +293,7 @@ def left_out_rows(
 class LeftOutErrors(NamedTuple):
     """Leave-one-out errors along a path of penalties."""
 
-    each: Float[Array, "p t"]  # mean squared errors of each target
+    mean_squares: Float[Array, "p t"]  # mean squared error of each target
     #: Standard error of their pooled mean, for the expected squared error of a new row.
     deviation: Float[Array, " p"]
     rows: int  # number of rows with an error
@@ -305,7 +305,7 @@ def deviation_of(
     w: Float[Array, " m"],
     share: float,
 ) -> Float[Array, " p"]:
-    """Return the standard error of Σ w e²/Σ w from e² and r² of a share of all rows."""
+    """Return the standard error of Σ w e²/Σ w; e² and r² are of the share ``share`` of all rows."""
     W, v = max(float(w.sum()), TINY), w * np.minimum(w, 1.0)
     mean = w @ squares / W
     b = mean / np.maximum(w @ residual_squares / W, TINY)
@@ -331,31 +331,31 @@ def left_out_path(
     W, rows, deviation = TINY, 0, np.zeros(len(alphas))
 
     def squares_of(A: Array, y: Array, w: Array, slack: Array) -> tuple[Array, Array, Array]:
-        both = np.zeros((2, len(w), len(alphas)))
+        pooled = np.zeros((2, len(w), len(alphas)))
         for target, coef in enumerate(coefs):
-            left = y[:, target, None] - product(A, coef.astype(A.dtype))
-            r, e = left**2, left_out_errors(left, slack) ** 2
+            gaps = y[:, target, None] - product(A, coef.astype(A.dtype))
+            r, e = gaps**2, left_out_errors(gaps, slack) ** 2
             residuals[:, target] += w @ r
             errors[:, target] += w @ e
-            both += units[target] * np.stack([e, r])
-        return both[0], both[1], w
+            pooled += units[target] * np.stack([e, r])
+        return pooled[0], pooled[1], w
 
     with np.errstate(invalid="ignore"):  # infinite errors have no deviation
-        parts = [squares_of(*each) for each in _slacks(eigen, blocks, alphas, kept)]
+        parts = [squares_of(*block) for block in _slacks(eigen, blocks, alphas, kept)]
         if parts:
             squares, residual_squares, w = map(np.concatenate, zip(*parts, strict=True))
             W, rows = max(float(w.sum()), TINY), len(w)
             deviation = deviation_of(squares, residual_squares, w, min(1.0, W / eigen.weight))
             deviation *= power[varies].mean() if np.any(varies) else 1.0
-    each = errors / W
+    mean_squares = errors / W
     if 0 < rows < eigen.rows:
         # R/R_S; for penalties at which RSS is rounding, the ratio of the next larger penalty.
-        rss, here = eigen.at(alphas).rss, residuals / W
-        clear = (1e3 * eigen.rounding * eigen.power < rss) & (here > 0)
-        ratio = np.divide(rss / eigen.weight, here, out=np.ones_like(here), where=clear)
+        rss, sampled = eigen.at(alphas).rss, residuals / W
+        clear = (1e3 * eigen.rounding * eigen.power < rss) & (sampled > 0)
+        ratio = np.divide(rss / eigen.weight, sampled, out=np.ones_like(sampled), where=clear)
         first = np.maximum(clear.argmax(axis=0), np.arange(len(alphas))[:, None])
-        each *= np.take_along_axis(ratio, first, axis=0)
-    return LeftOutErrors(each, np.nan_to_num(deviation, nan=np.inf), rows)
+        mean_squares *= np.take_along_axis(ratio, first, axis=0)
+    return LeftOutErrors(mean_squares, np.nan_to_num(deviation, nan=np.inf), rows)
 
 
 # --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
@@ -383,29 +383,29 @@ def extrapolate(
 ) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
     """Return the errors and penalties of fits to ``ratio`` ≥ 1 times as many rows."""
     free = max(eigen.count - eigen.centred, 1.0)
-    left, squared = eigen.left_over(alphas), eigen.left_over(alphas, 2)
-    more = (ratio - 1) * free
-    return of_more_rows(errors, left, squared, free, ratio), alphas * (left + more) / left
+    trace, square_trace = eigen.trace(alphas), eigen.trace(alphas, 2)
+    larger = alphas * (trace + (ratio - 1) * free) / trace
+    return of_more_rows(errors, trace, square_trace, free, ratio), larger
 
 
 def of_more_rows(
     errors: Float[Array, " p"],
-    left: Float[Array, " p"],
-    squared: Float[Array, " p"],
+    trace: Float[Array, " p"],  # tr (I − H)
+    square_trace: Float[Array, " p"],  # tr (I − H)²
     free: float,
     ratio: float,
 ) -> Float[Array, " p"]:
-    """Return the extrapolated errors from tr (I − H), tr (I − H)² and ``free`` = m − 1 (or m)."""
-    slack = left**2 / (free * squared)
+    """Return errors for more rows from those for m rows; ``free`` is m − 1, or m if not centred."""
+    slack = trace**2 / (free * square_trace)
     return errors * slack / (1 - (1 - slack) / ratio)
 
 
 def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
-    """Return the λ of equal κ for ``ratio`` times as many rows with ``share`` penalty per row."""
+    """Return the λ with the κ of a fit to ``ratio`` times as many rows of penalty n·``share``."""
     alphas = penalties(eigen)
-    _, others = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
+    _, large = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
     target = share * ratio * eigen.weight
     if not target > 0:
         return floor(eigen)
-    less = np.interp(np.log(target), np.log(others), np.log(others / alphas))
-    return max(target * float(np.exp(-less)), floor(eigen))
+    log_ratio = np.interp(np.log(target), np.log(large), np.log(large / alphas))
+    return max(target * float(np.exp(-log_ratio)), floor(eigen))

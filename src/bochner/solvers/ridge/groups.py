@@ -28,14 +28,14 @@ def reduce_rows(
     y: Float[Array, "m t"],
     w: Float[Array, " m"],
     single: bool,
-    marked: Int[Array, " p"],
+    sample: Int[Array, " p"],
     alpha: float,
 ) -> "ReducedGroup":
     """Return the factored rows of a group; raise LinAlgError if rounding makes C not positive.
 
-    ``matrix(dtype)`` returns K, Fortran-contiguous, which is overwritten; Z Zᵀ ⪯ K. With ``single``
-    C is float32 if its rounding error, at most about eps ‖C‖_F, is at most 1 % of alpha.
-    ``marked`` has the rows with leave-one-out errors.
+    ``matrix(dtype)`` returns K ⪰ Z Zᵀ, Fortran-contiguous; it is overwritten. If ``single``, C is
+    float32 if its rounding error, about eps ‖C‖_F, is at most 1 % of alpha. ``sample`` has the
+    positions of the rows with leave-one-out errors.
     """
     root, D = np.sqrt(w)[:, None], Z.shape[1]
     for dtype in (np.float32, np.float64)[not single :]:
@@ -51,40 +51,40 @@ def reduce_rows(
         if np.finfo(dtype).eps * norm <= 0.01 * alpha:
             break
     right = np.hstack([root * Z, root * y, root]).astype(C.dtype, copy=False)
-    units = np.zeros((len(C), len(marked)), C.dtype)
-    units[marked, np.arange(len(marked))] = 1
+    units = np.zeros((len(C), len(sample)), C.dtype)
+    units[sample, np.arange(len(sample))] = 1
     U, _ = cho_factor(C, False, overwrite_a=True, check_finite=False)
     half = solve_triangular(U, right, trans=1, check_finite=False)
-    solved = solve_triangular(U, half, overwrite_b=False, check_finite=False)
+    columns = solve_triangular(U, half, overwrite_b=False, check_finite=False)
     sums, power = np.empty((half.shape[1],) * 2), half[:, D:].astype(np.float64)
     sums[:D] = half[:, :D].T @ half
     sums[D:] = np.hstack([sums[:D, D:].T, power.T @ power])
     units = solve_triangular(U, units, trans=1, overwrite_b=True, check_finite=False)
     diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
-    return ReducedGroup(sums, solved[:, :D], solved[:, D:].astype(np.float64), marked, diagonal)
+    return ReducedGroup(sums, columns[:, :D], columns[:, D:].astype(np.float64), sample, diagonal)
 
 
-def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":
-    """Return the coefficients v that all groups share, and the intercept, in O(D³/3).
+def solve_shared(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Shared":
+    """Return the coefficients v that all groups share, and the intercept, in O(D³).
 
     The intercept is zero if sᵀ(VVᵀ + C)⁻¹s is at most ``rounding`` sᵀC⁻¹s, its rounding error.
     """
     H, cross, power = sums[:D, :D] + np.eye(D), sums[:D, D:], sums[D:, D:]
     L = cholesky(H, lower=True, check_finite=False)
     half = solve_triangular(L, cross, lower=True, check_finite=False)
-    left = power - half.T @ half
-    intercept, weight = np.zeros(len(left) - 1), np.inf
-    if centred and left[-1, -1] > rounding * power[-1, -1]:
-        weight = float(left[-1, -1])
-        intercept = left[-1, :-1] / weight
+    form = power - half.T @ half  # [y, s]ᵀ(VVᵀ + C)⁻¹[y, s]
+    intercept, weight = np.zeros(len(form) - 1), np.inf
+    if centred and form[-1, -1] > rounding * power[-1, -1]:
+        weight = float(form[-1, -1])
+        intercept = form[-1, :-1] / weight
     right = cross[:, :-1] - np.outer(cross[:, -1], intercept)
     of_constant = np.linalg.solve(H, cross[:, -1])
-    return Across(np.linalg.solve(H, right), intercept, L, of_constant, weight)
+    return Shared(np.linalg.solve(H, right), intercept, L, of_constant, weight)
 
 
 @dataclass(frozen=True, eq=False)
-class Across:
-    """Quantities shared by all groups."""
+class Shared:
+    """Coefficients and factors shared by all groups."""
 
     v: Float[Array, "D t"]  # Vᵀ(VVᵀ + C)⁻¹(y − b s)
     intercept: Float[Array, " t"]  # b
@@ -95,12 +95,12 @@ class Across:
 
 @dataclass(frozen=True, eq=False)
 class ReducedGroup:
-    """A factored group: its part of the sums, C⁻¹V, C⁻¹[y, s], and (C⁻¹)_ii of marked rows."""
+    """A factored group: its part of the sums, C⁻¹V, C⁻¹[y, s], and (C⁻¹)_ii of the sample."""
 
     sums: Float[Array, "s s"]  # [V, y, s]ᵀC⁻¹[V, y, s]
     by_features: Float[Array, "m D"]
     reduced_rows: Float[Array, "m c"]
-    marked: Int[Array, " p"]
+    sample: Int[Array, " p"]  # positions of the rows with leave-one-out errors
     diagonal: Float[Array, " p"]
 
     @property
@@ -108,17 +108,17 @@ class ReducedGroup:
         """Whether the factor is float32."""
         return self.by_features.dtype == np.float32
 
-    def coefficients(self, across: Across, root: Float[Array, " m"]) -> Float[Array, "m t"]:
-        """Return the coefficients of the rows of the group in f = Σ c_i k̂(x, x_i) + b."""
-        u = self.reduced_rows[:, :-1] - np.outer(self.reduced_rows[:, -1], across.intercept)
-        return root[:, None] * (u - self.by_features @ across.v)
+    def coefficients(self, shared: Shared, root: Float[Array, " m"]) -> Float[Array, "m t"]:
+        """Return the c_i of the group's rows in f = Σ c_i k̂(x, x_i) + b; ``root`` is √w."""
+        u = self.reduced_rows[:, :-1] - np.outer(self.reduced_rows[:, -1], shared.intercept)
+        return root[:, None] * (u - self.by_features @ shared.v)
 
     def left_out(
-        self, across: Across, coef: Float[Array, "m t"], root: Float[Array, " m"]
+        self, shared: Shared, coef: Float[Array, "m t"], root: Float[Array, " m"]
     ) -> Float[Array, "p t"]:
-        """Return the leave-one-out errors of the marked rows."""
-        rows = self.by_features[self.marked].astype(np.float64)
-        half = solve_triangular(across.factor, rows.T, lower=True, check_finite=False)
-        constant = self.reduced_rows[self.marked, -1] - rows @ across.of_constant
-        inverse = self.diagonal - (half**2).sum(axis=0) - constant**2 / across.weight
-        return coef[self.marked] / (root[self.marked] ** 2 * inverse)[:, None]
+        """Return the leave-one-out errors of the sample."""
+        rows = self.by_features[self.sample].astype(np.float64)
+        half = solve_triangular(shared.factor, rows.T, lower=True, check_finite=False)
+        constant = self.reduced_rows[self.sample, -1] - rows @ shared.of_constant
+        inverse = self.diagonal - (half**2).sum(axis=0) - constant**2 / shared.weight
+        return coef[self.sample] / (root[self.sample] ** 2 * inverse)[:, None]

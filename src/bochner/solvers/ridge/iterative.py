@@ -9,18 +9,18 @@ whose m × m decomposition serves all penalties (compare Rudi, Carratino and Ros
 Tropp and Udell 2023). Penalties, targets and random vectors share one subspace (:mod:`~.krylov`),
 so that each pass serves all of them.
 
-**Stopping.** With the residual r, the mean square error of predictions on the training rows is at
-most |r|²/(4αW): eᵀGe/W for e = (G + αI)⁻¹r, and λ/(λ + α)² ≤ 1/(4α). The iteration stops when its
-root is below a share of the expected error of the fit.
+**Stopping.** With the residual r and e = (G + αI)⁻¹r, the mean squared error of predictions on the
+training rows is eᵀGe/W ≤ |r|²/(4αW), because λ/(λ + α)² ≤ 1/(4α). The iteration stops when the
+root of this bound is below a share of the expected error of the fit.
 
 **Traces.** With g = Zᵀ√w ε, ε random signs, gᵀ(G + αI)⁻¹g is an unbiased estimate of the effective
 dimension d = tr G(G + αI)⁻¹ (Hutchinson 1990). From a solution x with residual r it is estimated as
 gᵀx + rᵀx, whose error is of second order.
 
-**Leave-one-out errors.** In a fit to the sample only, leverages have odds o = h/(1 − h). In the
-fit to all rows they are h = c o m/n / (1 + c o m/n), with c such that their sum is the estimate of
-d. The mean of e² = r²/(1 − h)² is multiplied by the ratio of the mean r² of all rows and of the
-sample, as in :mod:`~.eigen`.
+**Leave-one-out errors.** In a fit to the sample only, let leverages have odds o = h/(1 − h). In the
+fit to all rows they are then about h = c o m/n / (1 + c o m/n), with c such that the leverages of
+all rows sum to the estimate of d. The mean of e² = r²/(1 − h)² is multiplied by the ratio of the
+mean r² of all rows and of the sample, as in :mod:`~.eigen`.
 """
 
 from collections.abc import Callable
@@ -42,8 +42,8 @@ from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, cho
 
 PROBES = 4  # Number of random vectors for traces
 
-#: Error of the iteration relative to the expected root mean squared error of the fit: it adds
-#: 0.04 % to the mean square. Factor for this error during the search for a penalty.
+#: Error of the iteration relative to the expected root mean squared error of the fit: 0.02 adds
+#: 0.04 % to the mean square. Factor of this error during the search for a penalty.
 SHARE, ROUGHLY = 0.02, 3.0
 
 FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of the target
@@ -54,7 +54,7 @@ LEAST, MOST = 1e-10, 1e2  # Range of penalties, relative to the largest eigenval
 
 
 @dataclass(frozen=True, eq=False)
-class JudgingRows:
+class SampleRows:
     """Random rows, centred at the means of all rows, for P and for the choice of the penalty."""
 
     Z: Float[Array, "m D"]
@@ -63,14 +63,14 @@ class JudgingRows:
     weight: float  # W of all rows
 
     @property
-    def stands_for(self) -> float:
-        """Number ω of rows that each row represents."""
+    def factor(self) -> float:
+        """Factor ω of the weights of the sample, so that they sum to W."""
         return self.weight / float(self.w.sum())
 
     @cached_property
     def root(self) -> Float[Array, " m"]:
         """√(ω w), the factor of a row in C."""
-        return np.sqrt(self.stands_for * self.w)
+        return np.sqrt(self.factor * self.w)
 
     @cached_property
     def eigen(self) -> Both:
@@ -104,7 +104,7 @@ class WideProblem:
     rows: int  # n, of positive weight
     centred: bool  # whether an intercept is fitted
     draws: Float[Array, "D s"]  # Σ √w (z − z̄) ε
-    judges: JudgingRows
+    sample: SampleRows
 
     @property
     def count(self) -> float:
@@ -116,7 +116,7 @@ class WideProblem:
 
 
 def rows_to_factor(n: int, D: int, n_sample: int) -> int:
-    """Return m: at most 4,096 rows, 512 MB of features, and the time of ten passes."""
+    """Return m, at most 4,096, for at most 512 MB of features and the time of ten passes."""
     return max(1, min(n_sample, 4096, (512 << 20) // (4 * D), int((45.0 * n * D) ** (1 / 3))))
 
 
@@ -129,25 +129,25 @@ def guess(problem: WideProblem) -> tuple[float, float, float]:
     The tolerance of the iteration is relative to the spread of the targets. Leave-one-out errors of
     the sample are extrapolated to all rows, along a path of penalties.
     """
-    judges, (values, U) = problem.judges, problem.judges.eigen
-    values, m = values / judges.stands_for, len(judges.w)
+    sample, (values, U) = problem.sample, problem.sample.eigen
+    values, m = values / sample.factor, len(sample.w)
     alphas = np.geomspace(1e-9, 10.0, 61) * max(float(values[-1]), 1e-300)
     shrink = alphas / (values[:, None] + alphas)
-    projected = U.T @ (np.sqrt(judges.w)[:, None] * judges.y)
-    left = np.maximum((U**2) @ shrink, 1e-9)
-    each = [
-        (left_out_errors(U @ (shrink * c[:, None]), left) ** 2).sum(axis=0) for c in projected.T
+    projected = U.T @ (np.sqrt(sample.w)[:, None] * sample.y)
+    slack = np.maximum((U**2) @ shrink, 1e-9)
+    squares = [
+        (left_out_errors(U @ (shrink * c[:, None]), slack) ** 2).sum(axis=0) for c in projected.T
     ]
     power = problem.power / problem.weight
-    errors = pool(np.stack(each, axis=1) / judges.w.sum(), power)
+    errors = pool(np.stack(squares, axis=1) / sample.w.sum(), power)
     ratio, free = problem.rows / m, max(m - problem.centred, 1.0)
-    one, two = shrink.sum(axis=0), (shrink**2).sum(axis=0)
-    errors = of_more_rows(errors, one, two, free, ratio)
+    trace, square_trace = shrink.sum(axis=0), (shrink**2).sum(axis=0)
+    errors = of_more_rows(errors, trace, square_trace, free, ratio)
     at = best_of(errors, "loo")
-    alpha = alphas[at] * (one[at] + (ratio - 1) * free) / one[at]
+    alpha = alphas[at] * (trace[at] + (ratio - 1) * free) / trace[at]
     size = float(power[power > 0].mean())
     tolerance = np.clip(SHARE * np.sqrt(float(errors[at]) / size), FINEST, COARSEST)
-    return float(alpha), float(m - one[at]) + 1.0, float(tolerance)
+    return float(alpha), float(m - trace[at]) + 1.0, float(tolerance)
 
 
 # --- Solutions at several penalties --------------------------------------------------------------
@@ -168,52 +168,52 @@ class WideState:
 def state_at(
     problem: WideProblem, space: GrowingSubspace, alpha: float, dimension: float, tol: float
 ) -> WideState:
-    """Solve at a penalty, for targets, and for probes to a relative error of 0.05."""
+    """Return the state at a penalty; traces of the probes have a relative error of 0.05."""
     t, s = len(problem.power), problem.draws.shape[1]
     wide = np.sqrt(dimension / problem.weight) * 0.05 / tol
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
     right = np.column_stack([problem.cross, problem.draws])
     systems = ShiftedSystems(right, np.full(t + s, alpha), scale)
-    solution = space.solve(systems, problem.judges.inverse, tol, MOST_STEPS, proven=False)
+    solution = space.solve(systems, problem.sample.inverse, tol, MOST_STEPS, proven=False)
     u, r = solution.u, solution.residual
     gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
-    left = problem.power + ((gram[:, :t] - 2 * problem.cross) * u[:, :t]).sum(axis=0)
-    left, n = np.maximum(left, 1e-14 * problem.power), problem.count  # Σ w (y − ŷ)²
-    loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
-    return WideState(alpha, left, max(n - problem.centred - d, 1e-12 * n), d, loo, error)
+    rss = problem.power + ((gram[:, :t] - 2 * problem.cross) * u[:, :t]).sum(axis=0)
+    rss, n = np.maximum(rss, 1e-14 * problem.power), problem.count
+    loo, error = left_out(problem, alpha, u[:, :t], rss, d, deviation)
+    return WideState(alpha, rss, max(n - problem.centred - d, 1e-12 * n), d, loo, error)
 
 
 def left_out(
     problem: WideProblem,
     alpha: float,
     coef: Float[Array, "D t"],
-    left: Float[Array, " t"],
+    rss: Float[Array, " t"],
     dimension: float,
-    deviation: float,
+    deviation: float,  # standard error of ``dimension``
 ) -> Both:
     """Return estimates of the mean squared leave-one-out errors, and their standard errors."""
-    judges, w = problem.judges, problem.judges.w
-    parts = [judges.Z[i].astype(np.float64) @ coef for i in slices(len(w), 256)]
-    residual = judges.y - np.concatenate(parts)
+    sample, w = problem.sample, problem.sample.w
+    parts = [sample.Z[i].astype(np.float64) @ coef for i in slices(len(w), 256)]
+    residual = sample.y - np.concatenate(parts)
     r2, e2 = residual**2, left_out_errors(residual, slacks(problem, alpha, dimension)[:, None]) ** 2
     share = min(1.0, len(w) / problem.rows)
-    ratio = left / problem.weight / np.maximum(w @ r2 / w.sum(), 1e-300)
+    ratio = rss / problem.weight / np.maximum(w @ r2 / w.sum(), 1e-300)
     error = w @ e2 / w.sum() * ratio
-    traced = 2 * error * deviation / max(problem.rows - dimension, 1.0) if share < 1 else 0.0
-    return error, np.sqrt(deviation_of(e2, r2, w, share) ** 2 + traced**2)
+    by_trace = 2 * error * deviation / max(problem.rows - dimension, 1.0) if share < 1 else 0.0
+    return error, np.sqrt(deviation_of(e2, r2, w, share) ** 2 + by_trace**2)
 
 
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
     """Return 1 − leverage of the sampled rows; the leverages of all rows sum to ``dimension``."""
-    (values, vectors), rows, n = problem.judges.eigen, problem.judges, problem.rows
+    (values, vectors), rows, n = problem.sample.eigen, problem.sample, problem.rows
     h, m = (vectors**2) @ (values / (values + alpha)), len(rows.w)
-    odds = h / np.maximum(1 - h, 1e-12) / rows.stands_for
+    odds = h / np.maximum(1 - h, 1e-12) / rows.factor
 
     def leverages(log_c: float) -> Float[Array, " m"]:
-        more = np.exp(log_c) * odds
-        return more / (1 + more)
+        scaled = np.exp(log_c) * odds
+        return scaled / (1 + scaled)
 
     log_c = 0.0
     if m < n and dimension is not None:
@@ -244,13 +244,13 @@ def solve_wide(
         states, chosen, tol = _choose_penalty(problem, space, alpha, per_target)
         alphas = np.array(np.broadcast_to(chosen, t))
         systems = ShiftedSystems(problem.cross, alphas, scale)
-        solution, first = space.exactly(systems, problem.judges.inverse, tol, MOST_STEPS)
+        solution, first = space.exactly(systems, problem.sample.inverse, tol, MOST_STEPS)
         if first <= ROUGHLY * tol:
             break
     coef = solution.u
     text = (
-        f"{D:,} features, preconditioned by {len(problem.judges.w):,} rows: predictions on the "
-        f"rows within {solution.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
+        f"{D:,} features, preconditioned by {len(problem.sample.w):,} rows: numerical error of "
+        f"predictions at most {solution.bound.max(initial=0.0):.1g} of the spread, tol {tol:.1g}."
     )
     path, criterion = _path_of(problem, states, alphas), str(alpha) if states else "given"
     dimensions: Any = [None] * t
@@ -282,7 +282,7 @@ def _choose_penalty(
 ) -> tuple[list[WideState], Float[Array, " a"], float]:
     """Return the path (or []), one penalty or one per target, and the tolerance."""
     if not np.any(problem.power > 0):
-        given = 1e-3 * problem.judges.top if isinstance(alpha, str) else alpha
+        given = 1e-3 * problem.sample.top if isinstance(alpha, str) else alpha
         return [], np.atleast_1d(given), COARSEST
     first, dimension, tolerance = guess(problem)
     if not isinstance(alpha, str):
@@ -290,10 +290,10 @@ def _choose_penalty(
     at = lambda alpha: state_at(problem, space, alpha, dimension, ROUGHLY * tolerance)
     states, values = _path(problem, at, first, alpha, per_target)
     alphas = np.array([state.alpha for state in states])
-    every = np.column_stack([values, pool(values, problem.power)])  # last: pooled over targets
-    best = lambda target: least_of_parabola(alphas, every[:, -1 if target is None else target])
-    asked: Any = alpha, per_target, best, best(None)
-    return states, choose_alpha(problem.power, *asked)[0], tolerance
+    curves = np.column_stack([values, pool(values, problem.power)])  # last: pooled over targets
+    best = lambda target: least_of_parabola(alphas, curves[:, -1 if target is None else target])
+    options: Any = alpha, per_target, best, best(None)
+    return states, choose_alpha(problem.power, *options)[0], tolerance
 
 
 def _path(
@@ -303,21 +303,21 @@ def _path(
     criterion: str,
     per_target: bool,
 ) -> tuple[list[WideState], Float[Array, "p t"]]:
-    """Solve from four steps above the first penalty downwards, while errors fall.
+    """Return the states of a path of penalties, α ascending, and the errors of each target.
 
-    Large penalties take few passes, and small penalties start from their solutions. Returns the
-    states, and the errors of each target.
+    The path starts four steps above the first penalty and continues while errors fall. Large
+    penalties take few passes, and small penalties start from their solutions.
     """
     power = problem.power
-    low, high = LEAST * problem.judges.top, MOST * problem.judges.top
+    low, high = LEAST * problem.sample.top, MOST * problem.sample.top
     start = float(np.clip(first * STEP**4, STEP * low, high / STEP))
     states = [at(start), at(start / STEP)][::-1]
     for round_ in range(15):
         values = np.stack([s.loo if criterion == "loo" else gcv(problem, s) for s in states])
-        judged = values.T[power > 0] if per_target else [pool(values, power)]
+        curves = values.T[power > 0] if per_target else [pool(values, power)]
         smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
-        at_end = any(each.argmin() == len(states) - 1 for each in judged)
-        if round_ < 14 and any(map(falling, judged)) and smaller >= low:
+        at_end = any(curve.argmin() == len(states) - 1 for curve in curves)
+        if round_ < 14 and any(map(falling, curves)) and smaller >= low:
             states = [at(smaller), *states]
         elif round_ < 14 and at_end and larger <= high:
             states = [*states, at(larger)]
@@ -336,8 +336,8 @@ def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Pa
     if not states:
         known = np.unique(alphas)
         return Path(known, *np.full((4, len(known)), np.nan))
-    each = [(s.loo, gcv(problem, s), s.loo_deviation) for s in states]
-    loo, scores, deviation = (pool(np.stack(a), problem.power) for a in zip(*each, strict=True))
+    triples = [(s.loo, gcv(problem, s), s.loo_deviation) for s in states]
+    loo, scores, deviation = (pool(np.stack(a), problem.power) for a in zip(*triples, strict=True))
     known, dimension = np.array([(s.alpha, s.dimension) for s in states]).T
     unknown = np.full(len(states), np.nan)
-    return Path(known, loo, scores, unknown, dimension, len(problem.judges.w), deviation)
+    return Path(known, loo, scores, unknown, dimension, len(problem.sample.w), deviation)

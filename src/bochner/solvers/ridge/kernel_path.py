@@ -1,7 +1,7 @@
 """Choice of the penalty of a ridge regression on a kernel matrix, by the slope of a criterion.
 
 A search takes three to six penalties (two to four for a candidate kernel), with one factor and one
-inverse each. An eigendecomposition for all penalties takes as long as 5.6 (512 to 2,048 rows).
+inverse each. An eigendecomposition serves all, but takes as long as 5.6 (512 to 2,048 rows).
 """
 
 from collections.abc import Callable
@@ -29,17 +29,17 @@ from bochner.solvers.ridge.solution import (
 
 LOWEST, HIGHEST = 1e-12, 10.0  # Range of penalties, relative to the trace of √w K √w
 FIRST = 0.03  # Start of the search, relative to the mean of w k(x, x)
-LEVEL, NEAR = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α that count as zero; near a known penalty
+LEVEL, NEAR = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α that count as zero; NEAR with a start
 PENALTY_ROWS = 1024  # Largest number of rows by which a penalty is first chosen
 
-#: Numbers of rows by which the penalty is chosen again, with squared errors or a loss, as it may be
-#: smaller for denser rows; rows of the first choice then; step of log α; largest number of steps.
+#: Rows of a second choice, by squared errors and by a loss: denser rows may need a smaller penalty.
+#: Rows of the first choice before it; step of log α in the second choice, and its most steps.
 DENSE_ROWS, DENSE_FOR_LOSS, SETTLED_ROWS, FINER, MOST_STEPS = 2048, 3072, 512, np.log(3.0), 4
 
 EVIDENCE_ROWS = 2048  # Largest number of rows for the choice of noise and amplitude
 ALL_ROWS = 8192  # Largest number of rows at which several penalties are tried on all rows
-LOST_ROWS = 2048  # Largest number of rows in the log loss that chooses alpha
-COMPARED = 1e-4  # Residual of solutions that are only compared, for three digits
+LOSS_ROWS = 2048  # Largest number of rows in the log loss that chooses alpha
+COMPARED = 1e-4  # Relative residual of solutions whose errors are only compared, to three digits
 
 #: Least log evidence of a function relative to noise about a constant. For the best of many kernels
 #: it was at most 3 on 28 of 30 tables of noise, and at least 15 on tables with a function.
@@ -97,7 +97,7 @@ class Penalties:
         return float(np.log(least)), float(slope[target]) / least
 
     def best_in_bounds(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the best penalty, or that of `likeliest` if "loo" is unreliable.
+        """Return the best penalty; if "loo" is unreliable, that of :meth:`likeliest`.
 
         "loo" is unreliable if the prior variance exceeds ten variances of the target, or if errors
         are not below those of a constant by two standard errors.
@@ -106,8 +106,8 @@ class Penalties:
         fit = self.at(best)
         if criterion != "loo" or fit is None:
             return best
-        others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
-        gains = (rows.about / others[:, None]) ** 2 - fit.left_out()[0] ** 2
+        slack = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
+        gains = (rows.deviations / slack[:, None]) ** 2 - fit.left_out()[0] ** 2
         gain = rows.w * (pool(gains, rows.power) if target is None else gains[:, target])
         gain = gain / max(float(np.abs(gain).max()), TINY)  # Prevents overflow of squares
         significant = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
@@ -121,20 +121,20 @@ class Penalties:
         line with a long lengthscale has an amplitude a² of thousands.
         """
         rows, nu = self.rows, max(freedom(self.rows), 1.0)
-        each = fit.quadratic_form * rows.spread / (nu * np.maximum(rows.power, TINY))
-        return float(each.max() if target is None else each[target])
+        ratios = fit.quadratic_form * rows.spread / (nu * np.maximum(rows.power, TINY))
+        return float(ratios.max() if target is None else ratios[target])
 
     def likeliest(self, start: float, target: int | None = None) -> float:
         """Return the penalty of largest evidence among those with a small leave-one-out error.
 
-        The search starts at the smallest error, goes to the largest evidence, and bisects back five
-        times if the error there is too large. The squared error may exceed the smallest by 2 % of
-        the error of the best 99 % of the rows, so that one outlier cannot hide other errors. If the
-        evidence is hardly above that of noise, return the largest penalty: in effect a constant.
+        The search starts at the smallest error, tries the largest evidence, and bisects five times
+        between both if the error there is too large. The squared error may exceed the smallest by
+        2 % of the error of the best 99 % of the rows: an outlier would allow more. If the evidence
+        is hardly above that of noise, return the largest penalty: the fit is nearly constant.
         """
         near = self.best("loo", start, target)
-        least = self._squares(near, target)
-        most = least.sum() + 0.02 * least[: int(0.99 * len(least))].sum()
+        squares = self._squares(near, target)
+        most = squares.sum() + 0.02 * squares[: int(0.99 * len(squares))].sum()
         far = middle = self.best("evidence", near, target)
         above = self._above_noise(far, target) if self.noise_is_constant else np.inf
         if -np.inf < above <= ABOVE_NOISE:
@@ -158,8 +158,8 @@ class Penalties:
         if fit is None:
             return np.full(len(rows.w), np.inf)
         squares = fit.left_out()[0] ** 2
-        each = pool(squares, rows.power) if target is None else squares[:, target]
-        return np.sort(rows.w * each)
+        pooled = pool(squares, rows.power) if target is None else squares[:, target]
+        return np.sort(rows.w * pooled)
 
 
 # --- the solution --------------------------------------------------------------------------------
@@ -171,31 +171,31 @@ def solve_kernel(
     *,
     per_target: bool = False,
     start: float | None = None,
-    lost: Callable[[Array, Array, Array], float] | None = None,
+    loss: Callable[[Array, Array, Array], float] | None = None,
 ) -> Solution:
     """Return the coefficients of the rows at a given penalty, or at the best penalty.
 
-    ``start`` is a first guess of the penalty. ``lost`` is a loss of leave-one-out values, which
-    "loo" then minimises, from the penalty of least squares on.
+    ``start`` is a first guess of the penalty. ``loss(f, y, w)`` is a loss of leave-one-out
+    predictions f; "loo" then minimises it, starting at the penalty of squared errors.
 
     A penalty takes O(n³) time and 3 n² numbers. With more than 1024 rows it is chosen on the first
-    1024, whose path is returned; one penalty by "loo" is chosen again on the first 2048 (``lost``:
-    3072), as denser rows explain more. Above 2048 rows without ``lost`` its first choice is on 512.
-    Slacks are those of the last 1024 (with ``lost``: 3072) rows.
+    1024, and their path is returned. One penalty by "loo" is chosen again on the first 2048 rows
+    (3072 with ``loss``), as denser rows may need a smaller one; with more than 2048 rows and no
+    ``loss`` its first choice is on 512. Slacks are of the last 1024 (with ``loss`` 3072) rows.
     """
-    dense = rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
-    settled = alpha == "loo" and not per_target and lost is None and len(dense.w) < len(rows.w)
-    few = dense.first(SETTLED_ROWS if settled else PENALTY_ROWS)
+    dense = rows.first(DENSE_FOR_LOSS if loss else DENSE_ROWS)
+    twice = alpha == "loo" and not per_target and loss is None and len(dense.w) < len(rows.w)
+    few = dense.first(SETTLED_ROWS if twice else PENALTY_ROWS)
     level = LEVEL if start is None else NEAR
-    penalties = Penalties(few, level=level, noise_is_constant=lost is None)
+    penalties = Penalties(few, level=level, noise_is_constant=loss is None)
     tried, before = dict[float, SolvedRows](), None
     first = FIRST * few.trace / len(few.w) if start is None else start
     best = lambda target: penalties.best_in_bounds(str(alpha), first, target)
     constant = float(np.exp(penalties.bounds[1]))
     chosen, criterion = choose_alpha(few.power, alpha, per_target, best, constant)
-    many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if lost is None else len(dense.w)
+    many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if loss is None else len(dense.w)
 
-    def each(part: KernelRows, alpha: float, last: int) -> float:
+    def error(part: KernelRows, alpha: float, last: int) -> float:
         progress(f"Choosing alpha with {len(part.w):,} rows", f"alpha = {alpha:.3g}")
         try:
             fit = part.solve(alpha, last, REFINED if part is rows else COMPARED)
@@ -204,24 +204,24 @@ def solve_kernel(
         if part is rows:
             tried[alpha] = fit
         y, w = part.y[-last:], part.w[-last:]
-        if lost is not None:
-            return lost(y - fit.left_out, y, w)
+        if loss is not None:
+            return loss(y - fit.left_out, y, w)
         return float(pool((w @ fit.left_out**2 / w.sum())[None], part.power)[0])
 
     settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
-    if settles and (many or lost is not None):
+    if settles and (many or loss is not None):
         at = before = float(chosen[0])
         has_all_rows = len(dense.w) == len(rows.w)
-        if lost is not None or not has_all_rows:
-            last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
-            at = _settle(lambda a: each(dense, a, last), at, penalties.bounds)
-        if (lost is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
-            # Errors of all rows, for tried penalties only
+        if loss is not None or not has_all_rows:
+            last = PENALTY_ROWS if loss is None else min(LOSS_ROWS, len(dense.w))
+            at = _settle(lambda a: error(dense, a, last), at, penalties.bounds)
+        if (loss is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
+            # On all rows only multiples of the penalty are compared, without interpolation
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
             # On all rows, a quarter of the penalty must lower the loss by 0.2 %.
             step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
             bounds = least, np.log(at)
-            at = _settle(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
+            at = _settle(lambda a: error(rows, a, known), at, bounds, step, worth, between=False)
         chosen = np.array([at])
         penalties.at(at)
     solution = _solution(penalties, chosen, criterion, before)
@@ -236,7 +236,7 @@ def solve_kernel(
 
 
 def _settle(
-    lost: Callable[[float], float],
+    loss: Callable[[float], float],
     alpha: float,
     bounds: tuple[float, float],
     step: float = FINER,
@@ -245,15 +245,15 @@ def _settle(
 ) -> float:
     """Return the penalty of smallest loss, downhill from ``alpha``, within bounds of log α.
 
-    Each step must lower the loss by ``worth`` times it. ``between``: interpolate by a parabola.
+    Each step must lower the loss by the share ``worth``. ``between``: interpolate by a parabola.
     """
     at = lambda steps: alpha * float(np.exp(step * steps))
-    lost_at = cache(lambda steps: lost(at(steps)))
+    loss_at = cache(lambda steps: loss(at(steps)))
     low, high = (np.clip((end - np.log(alpha)) / step, -MOST_STEPS, MOST_STEPS) for end in bounds)
-    best = downhill(lost_at, 0, (low, high), worth=worth)
+    best = downhill(loss_at, 0, (low, high), worth=worth)
     if between and low <= best - 1 and best + 1 <= high:
         near = best - 1, best, best + 1
-        alphas, losses = (np.array([value(place) for place in near]) for value in (at, lost_at))
+        alphas, losses = (np.array([value(place) for place in near]) for value in (at, loss_at))
         if np.all(np.isfinite(losses)):
             return least_of_parabola(alphas, losses)
     return at(best)
@@ -265,7 +265,7 @@ def _solution(
     """Return the solution at the chosen penalties; ``before`` is the penalty on fewer rows."""
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)
-    fits = [each for each in tried if each is not None]
+    fits = [fit for fit in tried if fit is not None]
     if len(fits) < len(tried):
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
@@ -283,9 +283,9 @@ def _path(penalties: Penalties) -> Path:
     rows, table = penalties.rows, []
     for alpha, fit in sorted(penalties.tried.items()):
         if fit is not None:
-            each = pool(fit.left_out()[0] ** 2, rows.power)
+            squares = pool(fit.left_out()[0] ** 2, rows.power)
             # Divided by the mean, so that squares do not overflow
-            unit = each / max(float(rows.w @ each / rows.weight), TINY)
+            unit = squares / max(float(rows.w @ squares / rows.weight), TINY)
             (loo, _), (gcv, _), (per_row, _) = fit.criteria.values()
             table.append((alpha, loo, gcv, per_row, fit.free, unit))
     alphas, loo, gcv, per_row, free, units = map(np.array, zip(*table, strict=True))
@@ -303,21 +303,21 @@ def _outcome(
     power, shared = penalties.rows.power, len(chosen) == 1
     if not np.any(power > 0):
         return Outcome.CONSTANT_TARGET
-    each = {None if shared else i: float(a) for i, a in enumerate(chosen) if shared or power[i] > 0}
-    if any(penalties.tried.get(alpha) is None for alpha in each.values()):
+    best = {None if shared else i: float(a) for i, a in enumerate(chosen) if shared or power[i] > 0}
+    if any(penalties.tried.get(alpha) is None for alpha in best.values()):
         return Outcome.SINGULAR
     if criterion == "given":
         return Outcome.SOLVED
     low, high = np.exp(penalties.bounds)
     falls = 0.0  # Negative if the criterion falls towards smaller penalties
-    if min(each.values()) <= 1.001 * low or max(each.values()) >= 0.999 * high:
-        falls = -1.0 if min(each.values()) <= 1.001 * low else 1.0
+    if min(best.values()) <= 1.001 * low or max(best.values()) >= 0.999 * high:
+        falls = -1.0 if min(best.values()) <= 1.001 * low else 1.0
     elif before is not None:
-        moved = float(np.log(chosen[0] / before))
-        falls = moved if abs(moved) > (MOST_STEPS - 0.5) * FINER else 0.0
+        change = float(np.log(chosen[0] / before))
+        falls = change if abs(change) > (MOST_STEPS - 0.5) * FINER else 0.0
     else:
         tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
-        for target, alpha in each.items():
+        for target, alpha in best.items():
             _, slope = penalties.slope(criterion, target, alpha)
             if abs(slope) > penalties.level and alpha == tried[-1 if slope < 0 else 0]:
                 falls = -slope
@@ -338,7 +338,7 @@ def choose_penalty(
     criterion: str = "auto",
     start: float | None = None,
 ) -> tuple[Float[Array, " t"], EvidenceOutcome]:
-    """Return λ = σ²/a² of each target, and the outcome; O(m³) for each of four to twelve λ.
+    """Return λ = σ²/a² of each target, and the outcome; four to twelve λ are tried, each O(m³).
 
     "evidence" maximises the marginal likelihood. "auto", if noise and amplitude are not given,
     maximises it among λ with a leave-one-out error at most about 1 % above the smallest, because

@@ -7,19 +7,19 @@ system of each penalty is solved within the span of the current orthonormal dire
 
 which minimises the error over the span in the norm of G + αI. One decomposition of SᵀT serves all
 penalties. A pass then multiplies the preconditioned residuals of all right-hand sides that have not
-converged. For one penalty this is block conjugate gradients (O'Leary 1980) without recurrences;
-using the span for several systems is recycling (Parks et al. 2006).
+converged, and adds them to S. For one penalty this is block conjugate gradients (O'Leary 1980)
+without recurrences; using the span for several systems is recycling (Parks et al. 2006).
 
-Products may be float32. For a proven bound, the residual is computed by float64 products, and the
-system of the residual is solved again.
+Products may be float32. For a proven bound the residual is computed by float64 products; if it is
+too large, the system with this residual on the right is solved, and the solutions are added.
 
 G can also be the kernel matrix of rows (:func:`solve_kernel_systems`). Predictions of a solution u
 with residual r differ, at any x, by at most
 
     √k(x, x) · min(√(rᵀP⁻¹r), |r|/(2√α))
 
-from the exact ones if P ⪯ G + αI: the difference f has |f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r for
-e = (G + α)⁻¹r, and eᵀGe ≤ |r|²/(4α). If P = ZZᵀ + αI with ZZᵀ ⪯ G (Nyström, Mercer),
+from the exact ones; the first bound requires P ⪯ G + αI. With e = (G + α)⁻¹r the difference f has
+|f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r, and eᵀGe ≤ |r|²/(4α). If P = ZZᵀ + αI with ZZᵀ ⪯ G (Nyström, Mercer),
 κ(P⁻¹(G + α)) ≤ 1 + Tr(G − ZZᵀ)/α.
 """
 
@@ -32,7 +32,7 @@ from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 
 MOST_BYTES = 384 << 20  # Largest memory of directions and products, in bytes
-LEAST_DROP = 1e-4  # Reduction of the residual after which it is computed exactly
+LEAST_DROP = 1e-4  # Factor by which the residual falls before it is computed in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class KrylovSolution:
     bound: Float[Array, " t"]
     converged: bool
     iterations: int
-    history: tuple[str, ...]  # one line per exact residual
+    history: tuple[str, ...]  # a line per solution in the span, and per float64 residual
     residual: Float[Array, "n t"]  # b − (G + α)u
 
 
@@ -73,7 +73,7 @@ class ShiftedSystems:
 
     right: Float[Array, "D c"]
     alphas: Float[Array, " c"]
-    scale: Float[Array, " c"]  # unit of residual lengths over 2√α
+    scale: Float[Array, " c"]  # unit of the error bounds
 
     def bound(
         self, residual: Float[Array, "D c"], z: Float[Array, "D c"] | None = None
@@ -89,8 +89,8 @@ class GrowingSubspace:
     """Directions S, their products G S, and solutions within their span.
 
     ``multiply(V, precision)`` returns G V; ``n_sides`` right-hand sides share the directions.
-    Directions and products take at most ``room`` bytes; then only the span of the solutions and of
-    the last directions is kept. ``passes`` counts the calls of ``multiply``.
+    Directions and products take at most ``room`` bytes: before they exceed it, they are reduced to
+    the span of the solutions and of the last directions. ``passes`` counts calls of ``multiply``.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class GrowingSubspace:
         most: int,
         proven: bool = True,
     ) -> KrylovSolution:
-        """Solve until the bounds of the errors are at most ``tol``, or for ``most`` passes.
+        """Return solutions with error bounds of at most ``tol``, or those after ``most`` passes.
 
         ``precondition(r, alphas)`` returns P⁻¹ r for residuals r, with one penalty per column. With
         ``proven`` the bound is |r|/(2√α). Otherwise it is the smaller of this bound and √(rᵀP⁻¹r),
@@ -131,10 +131,10 @@ class GrowingSubspace:
             columns = np.argsort(-bound, kind="stable")[: np.count_nonzero(bound > tol)]
             if len(self._S) + len(columns) > self._most:
                 # Products of vectors in the span follow from the known products.
-                kept = np.column_stack([u, self._S[-len(columns) :].T])
-                shares, _ = np.linalg.qr(self._S @ kept)
-                self._H = shares.T @ self._H @ shares
-                self._S, self._T = shares.T @ self._S, shares.T @ self._T
+                span = np.column_stack([u, self._S[-len(columns) :].T])
+                basis, _ = np.linalg.qr(self._S @ span)
+                self._H = basis.T @ self._H @ basis
+                self._S, self._T = basis.T @ self._S, basis.T @ self._T
             if z is None:
                 z = np.empty_like(r)
                 z[:, columns] = precondition(r[:, columns], systems.alphas[columns])
@@ -155,17 +155,17 @@ class GrowingSubspace:
         proven: bool = True,
         drop: float = 0.0,
     ) -> tuple[KrylovSolution, float]:
-        """Solve until bounds of float64 residuals are at most ``tol``; also return the first bound.
+        """Return solutions with float64 residuals, and the largest bound at the first of these.
 
-        After a reduction of the residuals to ``drop`` times their size, products in the lower
-        precision are no longer accurate: the float64 residual is then computed.
+        Iterates until bounds are at most ``tol``, for at most ``most`` passes. When iterations have
+        reduced them to ``drop`` times their size, the float64 residual becomes the right-hand side.
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
-        left, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
+        rest, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
         while True:
             target = max(tol, drop * worst)
-            solution = self.solve(left, precondition, target, end - self.passes, proven)
+            solution = self.solve(rest, precondition, target, end - self.passes, proven)
             u = u + solution.u
             self.passes += 1
             r = systems.right - self.multiply(u, "float64") - systems.alphas * u
@@ -180,10 +180,10 @@ class GrowingSubspace:
             if worst <= tol or fails >= 2 or self.passes >= end:
                 final = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
                 return final, bounds[0]
-            left = replace(systems, right=r)
+            rest = replace(systems, right=r)
 
     def _within(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
-        """Return solutions within the span, and their residuals."""
+        """Return the solutions of least error within the span, and their residuals."""
         values, vectors = np.zeros(0), self._H
         if len(self._H):
             values, vectors = eigh(self._H, check_finite=False)
@@ -231,33 +231,33 @@ def solve_kernel_systems(
     max_iter: int = 1000,
     ordered: bool = True,
 ) -> KrylovSolution:
-    """Solve for all targets together; each product with the kernel matrix serves all of them.
+    """Return the solutions for all targets; each product with the kernel matrix serves them all.
 
     ``exact(V)`` returns the product in float64, ``rough(V)`` in float32, which is used while its
     rounding error is far below the residual. ``precondition(r, alphas)`` returns P⁻¹ r, for the
     penalty of each column. ``peak`` is the largest √k(x, x). ``tol`` bounds the error of
-    predictions, relative to the spread of the target. ``ordered``: whether P ⪯ G + α.
+    predictions, in units of ``systems.scale``. ``ordered``: whether P ⪯ G + α.
     """
     n, t = systems.right.shape
     drop = float(np.finfo(np.float32).eps * peak**2 * np.sqrt(n) / systems.alphas.min())
-    u, history, spent = np.zeros_like(systems.right), list[str](), 0
+    u, history, passes = np.zeros_like(systems.right), list[str](), 0
 
     def multiply(V: Array, precision: str) -> Array:
         return exact(V) if rough is None or precision == "float64" else rough(V)
 
-    # float32 is not used if it reduces a residual by less than ten. At least 128 directions of all
-    # targets are stored: 2 KB per row.
+    # float32 is not used if it cannot reduce residuals tenfold. At least 128 directions are stored:
+    # 2 KB per row.
     for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
         space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * 128 * n))
         least = max(LEAST_DROP, drop) if precision == "float32" else LEAST_DROP
-        solved, _ = space.exactly(systems, precondition, tol, max_iter - spent, not ordered, least)
-        spent, history = spent + space.passes, history + list(solved.history)
+        step, _ = space.exactly(systems, precondition, tol, max_iter - passes, not ordered, least)
+        passes, history = passes + space.passes, history + list(step.history)
         before = systems.bound(systems.right)
-        better = solved.bound <= before
-        u = u + np.where(better, solved.u, 0.0)
-        bound: Array = np.where(better, solved.bound, before)
-        systems = replace(systems, right=np.where(better, solved.residual, systems.right))
+        better = step.bound <= before
+        u = u + np.where(better, step.u, 0.0)
+        bound: Array = np.where(better, step.bound, before)
+        systems = replace(systems, right=np.where(better, step.residual, systems.right))
         if np.all(bound <= tol):
             break
     converged = bool(np.all(bound <= tol))
-    return KrylovSolution(u, bound, converged, spent, tuple(history), systems.right)
+    return KrylovSolution(u, bound, converged, passes, tuple(history), systems.right)

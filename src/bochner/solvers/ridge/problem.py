@@ -34,12 +34,12 @@ TINY = float(np.finfo(float).tiny)  # Floor for divisors
 
 
 def slack_of_leverage(leverage: Array, w: Array, most: float = 1.0) -> Array:
-    """Return 1 − min(w, most) h: of a row with weight w, at most ``most`` copies are left out."""
+    """Return 1 − min(w, most) h: of a row of weight w at most the weight ``most`` is left out."""
     return 1 - np.minimum(w, most) * leverage
 
 
 def slack_of_inverse(diagonal: Array, w: Array) -> Array:
-    """Return 1 − min(w, 1) h from α ((K + αI)⁻¹)_ii, without cancellation."""
+    """Return 1 − min(w, 1) h without cancellation, from ``diagonal``, α ((K + αI)⁻¹)_ii."""
     above = np.maximum(w, 1.0)
     return np.maximum((above - 1 + diagonal) / above, LEAST_SLACK)
 
@@ -59,7 +59,7 @@ def gcv(problem: Any, smoother: Any) -> Float[Array, "*p t"]:
 
 
 def freedom(problem: Any) -> float:
-    """Return ν, the degrees of freedom of the data."""
+    """Return ν: n minus one if an intercept is fitted."""
     return max(problem.count - problem.centred, 0.0)
 
 
@@ -78,7 +78,7 @@ def amplitude_at(
 def evidence(
     problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
-    """Return log p(y) per target, maximised over noise and amplitude unless given."""
+    """Return log p(y) per target at α, maximised over the amplitude unless it is given."""
     nu, a2 = freedom(problem), amplitude_at(problem, smoother, noise, amplitude)
     log_det = np.asarray(smoother.log_det)[..., None]
     q = np.maximum(smoother.quadratic_form, TINY)

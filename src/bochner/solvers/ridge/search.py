@@ -18,11 +18,11 @@ def least_along(
     high: float,
     level: float = 3e-3,
 ) -> float:
-    """Return the first minimum of a function of one variable, downhill from ``start``.
+    """Return the best point of a descent from ``start`` within [low, high].
 
-    ``function`` returns value and slope. Steps grow until the slope changes its sign. Then cubics
-    between both ends are minimised until |slope| ≤ ``level``; at most 14 evaluations in total. A
-    flat point is not a minimum if the value falls beyond it, as for fits that interpolate.
+    ``function`` returns value and slope. Steps grow until the slope is positive at one point. Then
+    cubics between both ends are minimised until |slope| ≤ ``level``; at most 14 evaluations. A flat
+    point alone does not end the descent: fits that interpolate may be flat before they improve.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
@@ -35,7 +35,7 @@ def least_along(
             x = _minimum(*ends[False], *ends[True])
         else:
             x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
-        if x in (end[0] for end in ends.values()):
+        if x in (known[0] for known in ends.values()):
             break
         here, count = function(x), count + 1
         ends[here[1] > 0] = x, here

@@ -24,40 +24,40 @@ class Outcome(Sentence):
         "better at smaller and larger values."
     )
     REFINED = (
-        "Solved in float64: float32 products of the features did not resolve the alpha that the "
-        "data ask for, so the pass was made again in float64."
+        "Solved in float64: float32 products of the features did not resolve the best alpha, so "
+        "the pass was repeated in float64."
     )
     LEAST_NORM = (
-        "alpha is 0 and there are no more rows than features: of all coefficients that pass "
-        "through every row, those of least norm."
+        "alpha is 0 and there are at most as many rows as features: the fit interpolates every "
+        "row, with the coefficients of least norm."
     )
     EDGE_HIGH = (
-        "The best alpha is the largest that was tried: the features explain next to nothing of the "
-        "target. Try another kernel or lengthscale, scale the columns, or check the target."
+        "The best alpha is the largest that was tried: the features hardly explain the target. "
+        "Try another kernel or lengthscale, scale the columns, or check the target."
     )
     EDGE_LOW = (
         "The best alpha is the smallest that was tried, and the criterion still falls there: the "
-        "data ask for less smoothing, as when the target has no noise. Use more features or a "
-        "smaller lengthscale, or set a smaller penalty with alpha=..."
+        "data need less smoothing, for example because the target has no noise. Use more features "
+        "or a smaller lengthscale, or set a smaller penalty with alpha=..."
     )
     SINGULAR = (
         "ZᵀZ + alpha I is singular to working precision: alpha is below what float64 resolves. "
         'Raise alpha, or let it be chosen with alpha="loo".'
     )
     FLOAT32_LIMITED = (
-        "alpha is below what float32 products of the features resolve, and they could not be "
-        'formed again. Use precision="float64", or an alpha above 1e-6 times the largest '
+        "float32 products of the features do not resolve alpha, and the rows could not be read "
+        'again for float64. Use precision="float64", or an alpha above 1e-6 times the largest '
         "eigenvalue of ZᵀZ."
     )
     NOT_CONVERGED = (
-        "The iteration stopped before predictions were as close to the exact ones as was asked; "
-        "solution_.history says how close they are. Raise alpha, or n_features (the width of the "
-        "preconditioner), or ask for less with method=ExactKernel(tol=..., max_iter=...)."
+        "The iteration stopped before the error of predictions was at most tol; "
+        "solution_.history states the error. Raise alpha, or n_features (the width of the "
+        "preconditioner), or raise tol or max_iter with method=ExactKernel(tol=..., max_iter=...)."
     )
     PASSES_ENDED = (
-        "The passes over the rows ended before predictions were close enough to the exact ones, "
-        "compared with their own error; solution_.history says how close they are. Raise alpha, or "
-        "take fewer features: up to 10,000 are solved for directly."
+        "The passes over the rows ended before the numerical error of predictions was small "
+        "compared with the error of the fit; solution_.history states it. Raise alpha, or use "
+        "fewer features: fits with at most 10,000 features are solved directly."
     )
 
     @property
@@ -77,8 +77,8 @@ NO_ERROR = 1e-10  # Errors below this, relative to the targets' variance, are ro
 #: fits, and between float32 fits.
 SAME_ROUNDED, SAME, SAME_FLOAT32 = 1e-6, 1e-4, 1e-3
 
-#: Errors that fall by less than this share per step of the path, or for half the penalty, are
-#: level: the twenty steps to the end of a float64 path then lower the error by less than 1 %.
+#: An error is level if it falls by less than this share in one step of the path. The twenty steps
+#: from the end of a float32 path to that of a float64 path then lower it by less than 1 %.
 LEVEL = 5e-4
 
 
@@ -150,15 +150,15 @@ class Path:
 class Solution:
     """Coefficients of a ridge regression on features, and how they were chosen."""
 
-    coef: Float[Array, "D t"]  # β; of an exact fit (n, t): of the kernel and each row
+    coef: Float[Array, "D t"]  # β; of an exact fit one coefficient per row, (n, t)
     intercept: Float[Array, " t"]
     alpha: float | Float[Array, " t"]  # one, or one per target
     outcome: Outcome  # its text is the remedy
     path: Path
     criterion: str  # "loo", "gcv", "evidence" or "given"
     history: tuple[str, ...] = ()  # steps of the solver, in order
-    # Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that are
-    # read in passes; NaN for rows without one
+    # 1 − leverage (residual over leave-one-out error) of the rows of an exact fit, or of a sample
+    # of rows that are read in passes; NaN where it is not computed
     slack: Float[Array, "n s"] | None = None
     iterations: int = 0  # of conjugate gradients
 
@@ -207,10 +207,10 @@ def as_alpha(alpha: Any, who: str) -> Alpha:
             f"per target; got {alpha!r}."
         )
     if isinstance(alpha, list | tuple) or np.ndim(alpha) == 1:
-        each = tuple(nonnegative(a, who, f"alpha[{i}]") for i, a in enumerate(alpha))
-        if not each:
+        values = tuple(nonnegative(a, who, f"alpha[{i}]") for i, a in enumerate(alpha))
+        if not values:
             raise InvalidInput(f"{who}: alpha must be a number for each target; got none.")
-        return each
+        return values
     return nonnegative(alpha, who, "alpha")
 
 
@@ -243,8 +243,8 @@ def solve_ridge(
     of_targets = {"gcv": gcv(eigen, along), "evidence": evidence(eigen, along)}
     of_loo = np.full(len(alphas), np.nan), 0, None
     if loo is not None:
-        of_targets["loo"] = loo.each
-        of_loo = pool(loo.each, eigen.power / eigen.weight), loo.rows, loo.deviation
+        of_targets["loo"] = loo.mean_squares
+        of_loo = pool(loo.mean_squares, eigen.power / eigen.weight), loo.rows, loo.deviation
     path = Path(
         alphas,
         of_loo[0],
@@ -274,10 +274,10 @@ def choose_alpha(
     best: Callable[[int | None], float],
     constant: float,
 ) -> tuple[Float[Array, " c"], str]:
-    """Return the given penalty, or the best for all targets or for each, and the criterion.
+    """Return the penalties, one or one per target, and the criterion that chose them, or "given".
 
-    ``best(target)`` returns the best penalty, of all targets for None; ``constant`` is the penalty
-    of constant targets.
+    ``best(target)`` returns the best penalty of a target, or of all targets for None; ``constant``
+    is the penalty of constant targets.
     """
     if not isinstance(alpha, str):
         return as_alphas(alpha, len(power)), "given"
@@ -339,26 +339,26 @@ class EvidenceOutcome(Sentence):
     """Outcome of the choice of noise and amplitude, from best to worst; ``str`` explains it."""
 
     CONSTANT_TARGET = (
-        "A target is constant, which leaves nothing to measure noise and amplitude by: the model "
-        "predicts that constant, with the noise and amplitude that were given or else with none."
+        "A target is constant, so noise and amplitude cannot be estimated: the model predicts "
+        "that constant, with the given noise and amplitude, or with zero."
     )
     SOLVED = "Solved: the evidence has its maximum inside the range of noise that was searched."
     EDGE_LOW = (
-        "The evidence rises up to the smallest noise that the precision resolves, as when the "
-        "target has no noise. Set noise=... by hand, or use more features or a smaller lengthscale."
+        "The evidence is largest at the smallest noise that the precision resolves, for example "
+        "because the target has no noise. Set noise=..., or use more features or a smaller "
+        "lengthscale."
     )
     EDGE_HIGH = (
-        "The evidence rises up to the largest noise that was tried: the features explain next to "
-        "nothing of the target. Try another kernel or lengthscale, scale the columns, or check "
-        "the target."
+        "The evidence is largest at the largest noise that was tried: the features hardly explain "
+        "the target. Try another kernel or lengthscale, scale the columns, or check the target."
     )
     SINGULAR = (
         "ZᵀZ + (noise/amplitude) I is singular to working precision. Raise noise, or let it be "
         'chosen with noise="evidence".'
     )
     FLOAT32_LIMITED = (
-        "noise/amplitude is below what float32 products of the features resolve, and they could "
-        'not be formed again. Use precision="float64".'
+        "float32 products of the features do not resolve noise/amplitude, and the rows could not "
+        'be read again for float64. Use precision="float64".'
     )
 
     @property
@@ -402,9 +402,9 @@ def maximise_evidence(
 
     λ is the best of :func:`~.eigen.penalties`, then the root of the slope between its neighbours.
     """
-    each = (eigen.target(i) for i in range(len(eigen.power)))
-    numbers, outcomes = zip(*(_maximise(one, noise, amplitude) for one in each), strict=True)
-    noises, amplitudes, alpha, log_p = np.array(numbers).T
+    targets = (eigen.target(i) for i in range(len(eigen.power)))
+    maxima, outcomes = zip(*(_maximise(one, noise, amplitude) for one in targets), strict=True)
+    noises, amplitudes, alpha, log_p = np.array(maxima).T
     return Evidence(noises, amplitudes, alpha, log_p, EvidenceOutcome.worst(outcomes))
 
 
@@ -437,8 +437,8 @@ def _maximise(
         if slope(ends[0]) > 0 > slope(ends[1]):
             alpha = float(np.exp(brentq(slope, *ends, xtol=1e-13, rtol=1e-13)))
         if alpha <= alphas[0] and noise is not None:
-            # σ²/λ at the smallest λ that is resolved would be an amplitude in proportion to the
-            # noise: the amplitude is the best one there.
+            # At the smallest resolved λ, σ²/λ would be proportional to the given noise, so the
+            # amplitude is the best one at this λ.
             directions = min(eigen.rows - eigen.centred, len(eigen.vectors))
             all_resolved = np.count_nonzero(eigen.values > low) >= directions
             outcome = limited if float32 or not all_resolved else outcome
