@@ -298,8 +298,8 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     path, _ = held_out(Problem(source(Z, size=25), y, w, loss, 1.0), [out])
     constant = best_constant(loss, y, np.where(out[:, None], 0.0, w))
     unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[out].mean()
-    assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
-    assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none
+    assert path.tie == pytest.approx(1e-3 * epsilon / unfitted)
+    assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.tie
     assert len(path.errors) < 18
-    assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
-    assert held_out(Problem(source(Z, size=25), y, w, Absolute(), 1.0), [out])[0].none == 0
+    assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.tie)
+    assert held_out(Problem(source(Z, size=25), y, w, Absolute(), 1.0), [out])[0].tie == 0

@@ -26,7 +26,6 @@ from bochner.solvers.convex.losses import (
 
 SLOWEST = 1e-6  # "adaptive" ends the descent if its rate is below
 
-
 #: Losses for classification and regression, with the scale of scikit-learn (so alpha agrees), and
 #: the largest curvature L of the smooth losses.
 CLASS_LOSSES = ("hinge", "squared_hinge", "log_loss", "modified_huber", "perceptron")

@@ -8,7 +8,7 @@
 
 in the loop of :mod:`~.newton`. The features Z = chol(K), K = ZZᵀ, have the same steps, but take 4
 to 15 times as long. The factor excludes rows with almost no curvature and serves several steps. A
-joint loss has one factor, of the mean curvature of its columns.
+joint loss has one factor, for the mean curvature of its columns.
 
 **LIBSVM** (Chang and Lin 2011; scikit-learn's copy) solves the duals of the hinge, ε-insensitive
 and one-class losses by sequential minimal optimisation (Fan, Chen and Lin 2005). A coefficient is a
@@ -50,13 +50,13 @@ from bochner.solvers.factorisations import FLOAT32_PENALTY
 
 def _factor(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
     """Return the factor U of √h K √h + αI = UᵀU; α is raised if rounding needs it."""
-    root, every = root.astype(K.dtype), np.arange(len(root))
+    root, diagonal = root.astype(K.dtype), np.diag_indices(len(root))
 
     def shifted(jitter: float) -> Float[Array, "a a"]:
         A = root[:, None] * K
         A *= root
         A = np.asfortranarray(A.T)  # symmetric
-        A[every, every] += (1 + jitter) * alpha
+        A[diagonal] += (1 + jitter) * alpha
         factor(A)
         return A
 
@@ -65,25 +65,25 @@ def _factor(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
-    """Return the rows of largest curvature, or all of positive weight; then small h are raised."""
+    """Return the rows of a factor: active, of large curvature, or all, whose small h are raised."""
     active = np.flatnonzero(h)
     if (problem.loss.has_inactive_rows or problem.loss.nonsmooth) and len(active):
         return active
     size = h * np.diag(problem.rows.K) / problem.alpha
     order = np.argsort(size)
     # The part of √h K √h on the omitted rows has a trace of at most 2α
-    few = int(np.searchsorted(np.cumsum(size[order]), 2.0))
-    rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
-    if len(rows) <= 0.7 * len(every) and len(every) > 64:
+    n_omitted = int(np.searchsorted(np.cumsum(size[order]), 2.0))
+    rows, positive = np.sort(order[min(n_omitted, len(h) - 1) :]), np.flatnonzero(problem.w)
+    if len(rows) <= 0.7 * len(positive) and len(positive) > 64:
         return rows
-    w = problem.w[every, 0]
-    h[every] = np.maximum(h[every], 1e-3 * w * h[every].sum() / w.sum())
-    return every
+    w = problem.w[positive, 0]
+    h[positive] = np.maximum(h[positive], 1e-3 * w * h[positive].sum() / w.sum())
+    return positive
 
 
 @dataclass(frozen=True, eq=False)
 class KernelMatrix(DualRows):
-    """The kernel matrix of the rows of a problem, in place of features."""
+    """The kernel matrix of the rows of a problem, instead of features."""
 
     K: Any  # (n, n)
     #: Rows, curvatures and factor of the last system; the next column may use the same factor.
@@ -99,19 +99,19 @@ class KernelMatrix(DualRows):
     def single(self) -> Array:
         return np.asarray(self.K.astype(np.float32))
 
-    def part(self, taken: Array) -> "KernelMatrix":
-        """Return the matrix of these rows."""
-        return KernelMatrix(self.K[np.ix_(taken, taken)])
+    def part(self, mask: Array) -> "KernelMatrix":
+        """Return the matrix of the rows in ``mask``."""
+        return KernelMatrix(self.K[np.ix_(mask, mask)])
 
     def system(self, problem: Problem, curvature: Float[Array, "n t"]) -> System:
-        """Return a function for steps by one factor, of the curvatures averaged over columns.
+        """Return a function for steps by one factor, for the curvatures averaged over columns.
 
-        The factor is over the rows of ``_curved_rows``; other rows have α δc = −r.
+        The factor is of the rows of ``_curved_rows``; a step of other rows is δc = −r/α.
         """
         loss, K, alpha, (n, t) = problem.loss, self.K, problem.alpha, problem.y.shape
-        every = weighted(problem.w, loss.diagonal(curvature)).mean(axis=1)
-        rows = _curved_rows(problem, every)
-        h, diagonal = np.maximum(every[rows], TINY), K.diagonal()
+        curvatures = weighted(problem.w, loss.diagonal(curvature)).mean(axis=1)
+        rows = _curved_rows(problem, curvatures)
+        h, diagonal = np.maximum(curvatures[rows], TINY), K.diagonal()
         last = self.last
         if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
             # Whether rounding errors of a float32 factor are negligible in the steps
@@ -124,7 +124,7 @@ class KernelMatrix(DualRows):
         factor, root = last[0][2], np.sqrt(h)[:, None]
         # The change of the coefficients if the intercept decreases by 1
         unit = root * solve(factor, root.T).T
-        rest = max(float(every.sum() - every[rows].sum()), 0.0) / alpha  # curvature of other rows
+        rest = max(float(curvatures.sum() - curvatures[rows].sum()), 0.0) / alpha  # of other rows
 
         def step(gradient: Gradient) -> State:
             r, s = gradient
@@ -151,7 +151,7 @@ class KernelMatrix(DualRows):
 
 @dataclass(frozen=True, eq=False)
 class RidgeRows(DualRows):
-    """Rows that allow ridge regressions with any targets and weights, and nothing else.
+    """Rows on which only ridge regressions are available, with any targets and weights.
 
     Smooth losses are minimised by iteratively reweighted least squares: with h = wℓ″ and
     r = wℓ′ + αc, Newton's step is the ridge regression of −r/h with weights h. For a joint loss h
@@ -159,7 +159,7 @@ class RidgeRows(DualRows):
     """
 
     rows: Any  # a representation
-    #: (targets, weights, alpha): the representation and the solution of a ridge regression
+    #: Function of (targets, weights, alpha) to a representation and a ridge solution
     ridge: Callable[[Float[Array, "n t"], Float[Array, " n"], float], tuple[Any, Any]]
 
     is_cached: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class RidgeRows(DualRows):
         return int(self.rows.X.shape[0])
 
     def weights(self, problem: Problem, curvature: Float[Array, "n t"]) -> Float[Array, " n"]:
-        """Return h with a floor that changes a step by 1 % at most."""
+        """Return h, raised to a floor that changes a step by at most 1 %."""
         h = weighted(problem.w, problem.loss.diagonal(curvature)).mean(axis=1)
         size = float(np.sum(self.rows.chosen.kernel.diag(self.rows.X)))
         return np.maximum(h, 0.01 * problem.alpha / size)
@@ -185,7 +185,7 @@ class RidgeRows(DualRows):
         return step
 
     def regression(self, problem: Problem, at: State, units: Any) -> tuple[Any, Any]:
-        """Return the ridge regression with solution ``at``, of targets times ``units``.
+        """Return the ridge regression whose solution is ``at``, for targets times ``units``.
 
         At the minimum αc = −wℓ′: leave-one-out predictions are those of one Newton step without
         the row (Rad and Maleki 2020).
@@ -197,7 +197,7 @@ class RidgeRows(DualRows):
 
 # --- duals, by LIBSVM -----------------------------------------------------------------------------
 
-MOVES = 1000  # Most moves per row; with tiny penalties LIBSVM may not end
+MOVES = 1000  # Most moves of LIBSVM per row; with tiny penalties it may not end
 MOVES_COMPARED = 100  # The same for fits that compare penalties
 FEW_ROWS = 1000  # A final fit of fewer rows may make as many moves; 60 rows need 200 to 1,000 each
 
@@ -213,7 +213,7 @@ TILE = 1024  # Least number of rows whose kernel values are computed at a time
 
 @dataclass(frozen=True, eq=False)
 class GaussianRows:
-    """Rows in place of their Gaussian kernel matrix; LIBSVM computes its values when needed."""
+    """Rows, whose Gaussian kernel values LIBSVM computes when it needs them."""
 
     kernel: Any  # solvers do not import kernels
     X: Float[Array, "n d"]
@@ -232,7 +232,7 @@ class GaussianRows:
 def run_libsvm(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
     """Return LIBSVM's state when dual slopes agree to ``slopes``, or after ``moves`` per row.
 
-    y holds numbers, zeros for one class, or −1 and +1 with 0 for unused rows. A ``tol`` below one
+    y has real targets, zeros (one class), or −1 and +1 with 0 for unused rows. A ``tol`` below one
     means that no other solver follows: then more moves are allowed if there are few rows.
     """
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
@@ -254,9 +254,9 @@ def run_libsvm(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
 
 
 def run_libsvm_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
-    """Return LIBSVM's state of all pairs of classes, in their order, by one call.
+    """Return LIBSVM's state of all pairs of classes (0, 1), (0, 2), …, by one call.
 
-    If a class has no rows, the other class of the pair wins; if both have none, f is zero.
+    If a class has no rows, f has the sign of the other class of the pair; if both have none, f = 0.
     """
     coef, rows, machines = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
     present, labels = np.unique(codes[rows].astype(np.int64), return_inverse=True)
@@ -278,7 +278,7 @@ def run_libsvm_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
 
 
 def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
-    """Return LIBSVM's machine, fitted to ``rows`` with the kernel matrix ``K``."""
+    """Return the machine of scikit-learn, fitted to ``rows`` with the kernel matrix ``K``."""
     w = problem.w[rows, 0]
     options: dict[str, Any] = {"tol": slopes, "max_iter": moves * len(y), "kernel": "precomputed"}
     if isinstance(K, GaussianRows):
@@ -303,7 +303,7 @@ def _state_of(
 def assess(
     problem: Problem, coef: Float[Array, "n t"], intercept: Float[Array, " t"], tol: float = 1.0
 ) -> State:
-    """Return the point with its duality gap, converged if gap/objective is at most ``tol``."""
+    """Return the state with value, duality gap and outcome: converged if gap ≤ tol × value."""
     image, w = problem.rows.K @ coef, problem.w
     at, norms = State(coef, intercept, image + intercept), (coef * image).sum(axis=0)
     if problem.loss.has_inactive_rows:
@@ -327,7 +327,7 @@ def _machine(problem: Problem, w: Float[Array, " n"], options: dict[str, Any]) -
 
 
 def _matrix(problem: Problem, rows: Array) -> Any:
-    """Return the kernel matrix of these rows, in the form that :func:`_fit_machine` takes."""
+    """Return the kernel matrix of these rows for :func:`_fit_machine`; dual of a squared hinge."""
     K = problem.rows.K
     if isinstance(K, GaussianRows):
         return GaussianRows(K.kernel, K.X[rows])

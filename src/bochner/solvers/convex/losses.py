@@ -93,14 +93,14 @@ class Loss(ABC):
             return self
         return self.of(np.array(values)[columns])
 
-    def of(self, numbers: Any) -> "Loss":
+    def of(self, values: Any) -> "Loss":
         """Return the loss with this parameter: one number if all are equal, else one per column."""
-        each = tuple(np.atleast_1d(numbers).tolist())
-        value = each[0] if len(set(each)) == 1 else each
+        by_column = tuple(np.atleast_1d(values).tolist())
+        value = by_column[0] if len(set(by_column)) == 1 else by_column
         return replace(self, **{self.parameter: value})  # type: ignore[type-var]
 
     def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:
-        """Return the (smallest) constants of least loss; None without a formula."""
+        """Return the best constant of each column, the smallest of several; None if no formula."""
         return None
 
 
@@ -155,7 +155,7 @@ class MarginLoss(Loss):
         return ((q > low) & (q <= high)) / self.width
 
     def _best(self, m: Array) -> Array:
-        """Return the slope q at each margin."""
+        """Return the q that attains the largest value at each margin: the slope in m."""
         if self.width is None:
             return 2 * np.maximum(m, 0.0)
         low, high = self.slopes
@@ -419,7 +419,7 @@ def huber_scale(
 ) -> Float[Array, " t"]:
     """Return the σ at which Σ w min(r²/σ², scales²) = Σ w, the scale of HuberRegressor.
 
-    By bisection in log σ; nearly zero if over 1 − 1/scales² of the weight has zero residuals.
+    Found by bisection in log σ; nearly zero if more than 1 − 1/scales² of the weight has r = 0.
     """
     high = np.sqrt((w * r**2).sum(axis=0) / w.sum())
     low = 1e-9 * high
@@ -448,7 +448,7 @@ def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
 
 OfPrediction = Callable[[Any, Any], Any]  # A function of (y, f)
 
-#: Targets at which losses are checked, elementwise; and predictions of two outputs.
+#: Targets at which a CustomLoss is checked, and residuals f − y at which a JointLoss is checked.
 _TARGETS = np.repeat((0.0, 0.5, 1.0, 3.0), 6)
 _GRID = np.linspace(-1.5, 1.5, 32).reshape(16, 2)
 
@@ -477,15 +477,15 @@ class UserLoss(Loss):
         y, f = (np.asarray(a, np.float64) for a in given)
         self._check(*((y, f) if self.joint else (y.reshape(-1, 1), f.reshape(-1, 1))))
 
-    def _call(self, function: OfPrediction, what: str, y: Array, f: Array, shape: Any) -> Array:
-        answer = np.asarray(function(*np.broadcast_arrays(y, f)), dtype=np.float64)
-        if answer.shape != shape:
-            each = "" if self.joint else "one number for each of y and f, "
+    def _call(self, function: OfPrediction, role: str, y: Array, f: Array, shape: Any) -> Array:
+        result = np.asarray(function(*np.broadcast_arrays(y, f)), dtype=np.float64)
+        if result.shape != shape:
+            rule = "" if self.joint else "one number for each of y and f, "
             raise InvalidInput(
-                f"{self._who}: {what} must return {each}shape {shape} for y and f of shape "
-                f"{f.shape}; got shape {answer.shape}."
+                f"{self._who}: {role} must return {rule}shape {shape} for y and f of shape "
+                f"{f.shape}; got shape {result.shape}."
             )
-        return answer
+        return result
 
     def slope(self, y: Array, f: Array) -> Array:
         return self._call(self.slope_of, "slope", y, f, f.shape)
@@ -495,35 +495,35 @@ class UserLoss(Loss):
         return f"{type(self).__name__} {self.name!r}"
 
     def _check(self, y: Float[Array, "m t"], f: Float[Array, "m t"]) -> None:
-        """Compare slopes and second derivatives with differences of values and slopes."""
+        """Raise InvalidInput unless derivatives agree with differences and the loss is convex."""
         m, t = f.shape
         value, slope = self.value(y, f), self.slope(y, f)
         hessian = self.curvature(y, f).reshape(m, t, t)
-        for what, numbers in (("value", value), ("slope", slope), (self.second, hessian)):
-            rows = np.flatnonzero(~np.isfinite(numbers.reshape(m, -1)).all(axis=1))
+        for role, values in (("value", value), ("slope", slope), (self.second, hessian)):
+            rows = np.flatnonzero(~np.isfinite(values.reshape(m, -1)).all(axis=1))
             if len(rows):
                 raise InvalidInput(
-                    f"{self._who}: {what} must be finite; got {numbers[rows[0]].ravel()} at "
+                    f"{self._who}: {role} must be finite; got {values[rows[0]].ravel()} at "
                     f"y={y[rows[0]]}, f={f[rows[0]]}. If it is defined for some targets only, pass "
                     "points=(y, f)."
                 )
         h = 1e-4 * (1 + np.abs(f).max(axis=1, keepdims=True))
         ends = [(f + h * e, f - h * e) for e in np.eye(t)]
-        values = [(self.value(y, a) - self.value(y, b))[:, 0] / (2 * h[:, 0]) for a, b in ends]
-        slopes = [(self.slope(y, a) - self.slope(y, b)) / (2 * h) for a, b in ends]
+        first = [(self.value(y, a) - self.value(y, b))[:, 0] / (2 * h[:, 0]) for a, b in ends]
+        second = [(self.slope(y, a) - self.slope(y, b)) / (2 * h) for a, b in ends]
         pairs = (
-            ("value", "slope", np.stack(values, axis=1), slope),
-            ("slope", self.second, np.stack(slopes, axis=2), hessian),
+            ("value", "slope", np.stack(first, axis=1), slope),
+            ("slope", self.second, np.stack(second, axis=2), hessian),
         )
-        for below, above, numeric, known in pairs:
-            off = np.abs(numeric - known)
-            wrong = off > 1e-4 * (1 + np.abs(known) + np.abs(numeric))
+        for below, above, numeric, exact in pairs:
+            off = np.abs(numeric - exact)
+            wrong = off > 1e-4 * (1 + np.abs(exact) + np.abs(numeric))
             if wrong.mean() > self.jumps:
                 i = int(np.flatnonzero(wrong.reshape(m, -1).any(axis=1))[0])
                 raise InvalidInput(
                     f"{self._who}: {above} must be the derivative of {below} in f; at y={y[i]}, "
-                    f"f={f[i]} it is {off[i].max():.3g} from finite differences. Correct one "
-                    "of the two, or pass points=(y, f) where both are defined."
+                    f"f={f[i]} it differs from finite differences by {off[i].max():.3g}. Correct "
+                    "one of the two, or pass points=(y, f) where both are defined."
                 )
         least = np.linalg.eigvalsh((hessian + hessian.transpose(0, 2, 1)) / 2)[:, 0]
         i = int(np.argmin(least))

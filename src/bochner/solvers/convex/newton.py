@@ -11,11 +11,11 @@ losses the method ends after finitely many steps. With the slopes s of the envel
     Σ wᵢ (ℓ(fᵢ) − ℓ(vᵢ) − sᵢ (fᵢ − vᵢ)) ≥ 0,      v = f + δu − δs,
 
 bounds the objective above its minimum. A step reads the features twice: for the gradient and the
-Hessian, and for the image Zd. The line search then uses the n numbers Zd.
+Hessian, and for the image Zd. The line search then uses only the n numbers Zd.
 
 A step d solves H d = −∇, where H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) and S has the curvatures
 of the rows. On features there are three ways. :func:`systems_of_rows` sums the Hessian in each
-step. :func:`kept_hessians` updates the last Hessian by the a rows whose curvature has changed, in
+step. :func:`update_hessians` updates the last Hessian by the a rows whose curvature has changed, in
 O(a D² + D³) operations (Mangasarian 2002; Keerthi and DeCoste 2005). :func:`hessian_products` uses
 conjugate gradients (Lin, Weng and Keerthi 2008), preconditioned with moments of about 2D rows drawn
 by their curvature. If only a ≤ 2D rows are active, the preconditioner uses all of them.
@@ -56,9 +56,9 @@ from bochner.solvers.convex.problem import (
     images,
     least_length,
     places,
+    select_rows,
     side_by_side,
     solve,
-    taken_rows,
 )
 from bochner.solvers.factorisations import FLOAT32_PENALTY, raised_factor
 
@@ -128,7 +128,7 @@ def minimise(
         algorithm = "cholesky" if local else "conjugate gradients"
         start = start or constant(problem, 0.0 if local or loss.joint else None)
     elif algorithm == "cholesky updates" and not loss.nonsmooth:
-        system = kept_hessians(problem)
+        system = update_hessians(problem)
         few = max(8 * rows.n_features, FEWEST)
         start = start or _minimise_few(problem, few, tol, max_iter) or constant(problem, 0.0)
     elif algorithm == "conjugate gradients":
@@ -147,7 +147,7 @@ def minimise(
 def _descend(
     problem: Problem, at: State, system: Any, tol: float, share: float, max_iter: int
 ) -> State:
-    """Take steps until all columns are done; each column of a smooth loss ends by itself."""
+    """Return the state after steps until all columns are done; smooth columns end one by one."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
     of_kernel = isinstance(problem.rows, DualRows)
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
@@ -203,7 +203,7 @@ def evaluate(problem: Problem, at: State) -> State:
 
 
 def loss_at_rows(problem: Problem, at: State) -> LossAtRows:
-    """Return slopes and curvatures for a step, and the gap as a share of the objective."""
+    """Return slopes and curvatures of the (smoothed) loss, the relative gap and the objective."""
     loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
     size = np.maximum(problem.values(at), TINY)
     if not loss.nonsmooth:
@@ -230,23 +230,23 @@ def smooth_loss(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
 
 def _minimise_few(problem: Problem, least: int, tol: float, max_iter: int) -> State | None:
     """Return the minimum for every fourth row of positive weight; None for fewer than ``least``."""
-    rows, taken = problem.rows, np.zeros(len(problem.w), bool)
-    taken[np.flatnonzero(np.any(problem.w > 0, axis=1))[::EVERY]] = True
-    if np.count_nonzero(taken) < least:
+    rows, mask = problem.rows, np.zeros(len(problem.w), bool)
+    mask[np.flatnonzero(np.any(problem.w > 0, axis=1))[::EVERY]] = True
+    if np.count_nonzero(mask) < least:
         return None
     dual = isinstance(rows, DualRows)
-    part: Any = rows.part(taken) if dual else FeatureBlock(taken_rows(rows, taken))
-    few = replace(problem, rows=part, y=problem.y[taken], w=EVERY * problem.w[taken])
+    part: Any = rows.part(mask) if dual else FeatureBlock(select_rows(rows, mask))
+    few = replace(problem, rows=part, y=problem.y[mask], w=EVERY * problem.w[mask])
     at = minimise(few, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
     if not dual:
         return replace(at, multipliers=None, steps=0)
     coef = np.zeros(problem.y.shape)
-    coef[taken] = at.coef
+    coef[mask] = at.coef
     return State(coef, at.intercept, rows @ coef + at.intercept)
 
 
 def constant(problem: Problem, value: float | None = None) -> State:
-    """Return β = 0 and b = ``value``, or the best b; the width is the mean absolute residual."""
+    """Return the state β = 0, b = ``value`` or the best b; its width is the mean |residual|."""
     y = problem.y
     t = y.shape[1]
     best = problem.fit_intercept and value is None
@@ -343,7 +343,7 @@ def _add_active(
     H += part
 
 
-def kept_hessians(problem: Problem) -> Callable[..., Direction]:
+def update_hessians(problem: Problem) -> Callable[..., Direction]:
     """Return a function for steps; it updates Σ c [z 1]ᵀ [z 1] per column, and reuses factors."""
     # Upper triangle in Fortran order, c, and the number of row updates since it was summed
     sums: list[tuple[Array, Array, int] | None] = [None] * problem.y.shape[1]
@@ -368,8 +368,8 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
     ) -> Direction:
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
         gradient, c = _complete(problem, at, gradient), weighted(problem.w, local.curvature)
-        each = zip(columns.tolist(), c.T, gradient, strict=True)
-        parts = [-solve(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
+        triples = zip(columns.tolist(), c.T, gradient, strict=True)
+        parts = [-solve(factor(problem, k, h.copy()), g[None]) for k, h, g in triples]
         return _direction(problem, gradient, np.concatenate(parts))
 
     return steps
@@ -378,7 +378,7 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
 def _update(
     rows: Rows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
 ) -> tuple[Array, Array, int]:
-    """Return Σ c [z 1]ᵀ [z 1]: updated if few rows changed, otherwise summed again."""
+    """Return Σ c [z 1]ᵀ [z 1], c, and the number of row updates since the Hessian was summed."""
     if old is not None:
         total, factors, drift = old
         change, active = c - factors, int(np.count_nonzero(c))
@@ -421,7 +421,7 @@ class Hessian:
         first, share = next(iter(rows)).Z, float(active.mean())
         size = int(active.sum()) * first.shape[1] * first.itemsize
         if 0 < share <= 0.5 and (rows.is_cached or size <= 256 << 20):
-            rows = FeatureBlock(taken_rows(rows, active))
+            rows = FeatureBlock(select_rows(rows, active))
             state, w = state[active], w[active]
         self.rows, self.state, self.w = rows, state, w
         # Least curvature of the intercept, as perhaps no row is active; 0 without an intercept
@@ -429,8 +429,8 @@ class Hessian:
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
         """Return the Hessians of these columns times the rows of V."""
-        each = np.ndim(self.alpha) > 0
-        out, state, w = (self.alpha[columns, None] if each else self.alpha) * V, self.state, self.w
+        alpha = self.alpha[columns, None] if np.ndim(self.alpha) else self.alpha
+        out, state, w = alpha * V, self.state, self.w
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state, w = state[:, columns], w[:, columns] if w.shape[1] > 1 else w
@@ -442,16 +442,16 @@ class Hessian:
 
 # --- preconditioners -----------------------------------------------------------------------------
 
-
 Solve = Callable[[Float[Array, "t p"]], Float[Array, "t p"]]
 
 
 def preconditioner(
     Z: Float[Array, "m D"], curvatures: Float[Array, " m"], alpha: float, floor: float
 ) -> Solve:
-    """Return an approximate inverse; ``floor`` is an intercept's least curvature, or 0.
+    """Return the inverse of the Hessian of these rows, as a function of (t, p) arrays.
 
-    Features are centred at their weighted mean, so that the intercept has its own equation.
+    ``floor`` is the least curvature of the intercept, or 0 without one. Features are centred at
+    their weighted mean, which separates the equation of the intercept.
     """
     if not np.all(curvatures > 0):
         Z, curvatures = Z[curvatures > 0], curvatures[curvatures > 0]
@@ -482,14 +482,14 @@ def preconditioner(
 
 
 def from_rows(hessian: Hessian, apart: bool) -> list[Solve]:
-    """Return one preconditioner, or one per column, from 2 D rows drawn by their curvatures."""
+    """Return one preconditioner, or if ``apart`` one per column, of 2D rows drawn by curvature."""
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_draw(c, 2 * rows.n_features) for c in columns])
-    taken = np.any(shares > 0, axis=0)
-    Z = taken_rows(rows, taken)
-    each = zip(shares[:, taken], np.broadcast_to(hessian.alpha, len(columns)), strict=True)
-    return [preconditioner(Z, *numbers, hessian.floor) for numbers in each]
+    mask = np.any(shares > 0, axis=0)
+    Z = select_rows(rows, mask)
+    pairs = zip(shares[:, mask], np.broadcast_to(hessian.alpha, len(columns)), strict=True)
+    return [preconditioner(Z, c, alpha, hessian.floor) for c, alpha in pairs]
 
 
 def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
@@ -502,9 +502,10 @@ def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
 
 
 def hessian_products(apart: bool) -> Callable[..., Direction]:
-    """Return a function for steps by conjugate gradients, with one preconditioner if not ``apart``.
+    """Return a function for steps by conjugate gradients.
 
-    It is kept until products of a step take longer than a new one. ``apart``: new in each step.
+    If ``apart``, each column has its own preconditioner, new in each step. Otherwise all columns
+    share one, until the products of a step take longer than a new preconditioner.
     """
     shared: list[Solve] = []
 
@@ -526,7 +527,7 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
         nearly = inverse(gradient, np.arange(len(gradient)))
         rest = np.maximum(0.5 * inner(gradient, nearly, joint) / local.size, TINY)
         # Relative residuals: 0.1 far from the minimum, 0.01 near it, or as the tolerance allows.
-        # The gain differs from that of Newton's step by about the square of the residual.
+        # The gain differs from the gain of Newton's step by about the square of the residual.
         shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
         along = partial(inner, joint=joint)
         step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
@@ -548,9 +549,9 @@ def _slope_along(gradient: Gradient, step: State) -> float:
 
 
 def conjugate_steps() -> Callable[..., Direction]:
-    """Return a function for steps on a kernel matrix; the system is new after 6, 18, 42, … steps.
+    """Return a function for steps on a kernel matrix, with a new system after 6, 18, 42, … steps.
 
-    For losses with inactive rows or jumps it is new in each step; else steps are conjugate.
+    For losses with inactive rows or jumps the system is new in each step; else steps are conjugate.
     """
     system: Any = None
     before: tuple[Gradient, float, State] | None = None

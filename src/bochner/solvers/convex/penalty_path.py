@@ -1,9 +1,8 @@
 """Choice of the penalty by held-out loss.
 
 Penalties decrease in steps of half a decade from the largest, at which the fit is nearly constant.
-:class:`HeldOutLoss` caches the loss of each step. The search moves downhill from a step that is
-likely to be near the best one. The problem of a fold has all rows, with weights of zero for the
-held-out rows.
+:class:`HeldOutLoss` caches the loss of each step. The search moves downhill from a first guess of
+the best step. The problem of a fold has all rows, with zero weights for the held-out rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,26 +20,25 @@ from bochner.solvers.convex.problem import TINY, Convergence, Problem, State, be
 from bochner.solvers.ridge.search import downhill
 
 FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits that compare them
-
-FIRST, NEAREST, LAST = 6, -2, 18  # Steps: the first if no penalty is known, the least, the last
+FIRST, NEAREST, LAST = 6, -2, 18  # Steps: the first without a guess, the smallest, the largest
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPath:
-    """Held-out loss of each penalty, for fits that leave out folds of at most 4,096 rows.
+    """Held-out loss of each penalty; a fit leaves out a fold of at most 4,096 rows.
 
-    The loss of a fit to all rows is lower. For log losses, here with Platt's targets, it is 0.6 to
-    0.7 times this loss on tables with few errors.
+    A fit to all rows has a lower loss. For log losses (here with Platt's targets) its loss is 0.6
+    to 0.7 times this loss on tables with few errors.
     """
 
     alphas: Float[Array, " p"]  # Decreasing; on the scale of all rows
     errors: Float[Array, " p"]  # Held-out loss/loss of the best constant, averaged over targets
-    none: float = 0.0  # Differences of errors up to this size count as zero
+    tie: float = 0.0  # Differences of errors up to this size count as zero
 
     @property
     def best(self) -> int:
-        """Index of the largest alpha whose error is the least, to one part in 10⁴ or ``none``."""
-        return int(np.flatnonzero(self.errors <= 1.0001 * self.errors.min() + self.none)[0])
+        """Index of the largest alpha whose error is the least, to one part in 10⁴ or ``tie``."""
+        return int(np.flatnonzero(self.errors <= 1.0001 * self.errors.min() + self.tie)[0])
 
     @property
     def alpha(self) -> float:
@@ -72,7 +70,7 @@ class HeldOutPath:
 
 # --- penalties -----------------------------------------------------------------------------------
 
-#: Minimises the problem of a fold, from the minimum of another penalty or fold if given.
+#: Returns the minimum of the problem of a fold; the start is a minimum of another penalty or fold.
 Fit = Callable[[Problem, State | None], State]
 #: Loss of these rows with these predictions: one number, or one per target.
 Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
@@ -98,9 +96,9 @@ class HeldOutLoss:
     def __call__(self, step: int) -> float:
         """Return the loss divided by the loss of the best constants, averaged over targets."""
         if step not in self.tried:
-            lost = float(np.mean(np.maximum(self._loss(step), TINY) / self.constant_loss))
-            progress("Choosing the penalty", f"{self.alpha(step):.3g}, held-out loss {lost:.4g}")
-            self.tried[step] = lost
+            loss = float(np.mean(np.maximum(self._loss(step), TINY) / self.constant_loss))
+            progress("Choosing the penalty", f"{self.alpha(step):.3g}, held-out loss {loss:.4g}")
+            self.tried[step] = loss
         return self.tried[step]
 
     def _loss(self, step: int | None) -> Any:
@@ -108,12 +106,12 @@ class HeldOutLoss:
         problem, fitted = self.problem, list[Array]()
         y, w, loss = problem.y, problem.w, problem.loss
         for fold, out in enumerate(self.folds):
-            kept = np.where(out[:, None], 0.0, w)
+            weights = np.where(out[:, None], 0.0, w)
             if step is None:
-                b = problem.fit_intercept * best_constant(loss, y, kept)
+                b = problem.fit_intercept * best_constant(loss, y, weights)
                 fitted.append(np.tile(b, (int(out.sum()), 1)))
                 continue
-            here = replace(problem, w=kept, alpha=self.alpha(step))
+            here = replace(problem, w=weights, alpha=self.alpha(step))
             near = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
             end = self.fit(here, next(filter(None, near), self.near))
             self.ends[fold, step] = replace(end, width=0.1)
@@ -127,17 +125,17 @@ class HeldOutLoss:
             return (w[rows] * loss.value(y[rows], f)).sum(axis=0)
 
     def _nearest(self, fold: int, step: int) -> State | None:
-        """Return the minimum at the nearest penalty, not smaller on a kernel matrix."""
+        """Return the minimum at the nearest penalty; on a kernel matrix not at a smaller one."""
         of_kernel = isinstance(self.problem.rows, KernelMatrix)
-        known = [at for at in self.ends if at[0] == fold and (at[1] <= step or not of_kernel)]
-        nearest = min(known, key=lambda at: abs(at[1] - step), default=None)
+        places = [at for at in self.ends if at[0] == fold and (at[1] <= step or not of_kernel)]
+        nearest = min(places, key=lambda at: abs(at[1] - step), default=None)
         return None if nearest is None else self.ends[nearest]
 
     def alpha(self, step: int) -> float:
         return float(self.largest * FACTOR**step)
 
     def walk(self, ridge: float = 0.0, most: int = LAST) -> None:
-        """Search downhill by two steps, then one, from the penalty of ridge regression if known.
+        """Search downhill by two steps, then one, from the best ``ridge`` penalty if it is known.
 
         Larger penalties are tried first, as they take less time.
         """
@@ -149,23 +147,24 @@ class HeldOutLoss:
         downhill(self, best, (NEAREST, LAST), sizes=(2, 1), worth=1e-4)
 
     def path(self, inflation: float = 1.0) -> tuple[HeldOutPath, State]:
-        """Return the penalties tried, divided by ``inflation``, and the best of the first fold.
+        """Return the path, penalties divided by ``inflation``, and the best state of fold 0.
 
-        Without noise an ε-insensitive loss always decreases; 0.001 ε^degree per row is ignored.
+        Without noise an ε-insensitive loss falls with each smaller penalty: differences up to
+        0.001 ε^degree per row are ignored.
         """
-        steps, loss, none = sorted(self.tried), self.problem.loss, 0.0
+        steps, loss, tie = sorted(self.tried), self.problem.loss, 0.0
         if hasattr(loss, "epsilon"):
             weight = sum(float(self.problem.w[out].sum()) for out in self.folds)
-            none = 1e-3 * float(
+            tie = 1e-3 * float(
                 np.mean(np.asarray(loss.epsilon) ** loss.degree * weight / self.constant_loss)
             )
         alphas = np.array([self.alpha(step) for step in steps]) / inflation
-        path = HeldOutPath(alphas, np.array([self(step) for step in steps]), none)
+        path = HeldOutPath(alphas, np.array([self(step) for step in steps]), tie)
         return path, self.ends[0, steps[path.best]]
 
 
 def largest_penalty(problem: Problem) -> float:
-    """Return Σ w c |z|², with |z|² from the first block; this penalty makes f nearly constant.
+    """Return a penalty at which f is nearly constant: Σ w c times the mean |z|² of the first block.
 
     c is the curvature at the best constant; the width of a smoothed loss is the mean |residual|.
     """

@@ -40,20 +40,20 @@ Algorithm = Literal["cholesky", "cholesky updates", "conjugate gradients", "libs
 class Convergence(Sentence):
     """Outcome of a minimisation; ``str(outcome)`` is its meaning and remedy."""
 
-    CONVERGED = "Converged: the objective is within tol of its minimum, relative."
+    CONVERGED = "Converged: the relative error of the objective is at most tol."
     ROUNDED = (
-        "Converged as far as rounding allows: no step lowers the objective by more than the "
-        'precision of the features resolves. precision="float64" resolves more.'
+        "Converged as far as rounding allows: no step lowers the objective by more than rounding "
+        'errors of the features. Set precision="float64" for smaller ones.'
     )
     MOST_STEPS = (
         "Not converged: the limit of Newton steps (max_iter) or of LIBSVM's moves was reached, and "
-        "the objective still falls. Raise max_iter or tol, or penalise more (a smaller C, a "
+        "the objective still falls. Raise max_iter or tol, or raise the penalty (a smaller C, a "
         "larger alpha)."
     )
     UNBOUNDED = (
         "Without a penalty the loss is nearly zero: the classes are separable, or the target is "
-        "fitted exactly. No finite coefficients are best; the fit returns one of many solutions. "
-        "Set a penalty: a finite C, an alpha above zero."
+        "fitted exactly. No finite coefficients are optimal; the fit returns one of many "
+        "solutions. Set a penalty: a finite C, or an alpha above zero."
     )
 
     @property
@@ -69,7 +69,7 @@ class Optimum:
     coef: Float[Array, "D t"]  # β
     intercept: Float[Array, " t"]
     alpha: Any  # one number, or one per column
-    # Value of the objective, summed over columns; a nonsmooth loss is not smoothed for it
+    # Value of the objective, summed over columns; of a nonsmooth loss itself, not smoothed
     objective: float
     # Bound of the objective above its minimum; 0 for smooth losses
     gap: float
@@ -121,8 +121,8 @@ class FeatureBlock:
 class DualRows:
     """Rows with a kernel matrix K, of which solvers use products; functions are K c + b."""
 
-    system: ClassVar[Any]  # (problem, curvatures): a function from a gradient to a descent step
-    is_cached: ClassVar[bool] = True  # whether steps by the system of the last step cost less
+    system: ClassVar[Any]  # (problem, curvatures) to a function from a gradient to a descent step
+    is_cached: ClassVar[bool] = True  # whether a system that serves several steps saves time
     n_features = property(len)  # number of coefficients of a column
 
 
@@ -131,7 +131,7 @@ System = Callable[[Gradient], "State"]  # A descent step
 
 
 def places(block: Any, first: int = 0) -> slice:
-    """Return the positions of a block's rows among all rows, or those from ``first`` on."""
+    """Return the positions of a block's rows among all rows, or among the rows from ``first``."""
     start = block.start - first
     return slice(start, start + len(block.Z))
 
@@ -160,25 +160,25 @@ def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t 
 class OverRows:
     """Sum over blocks of a function of the features and of arrays with one entry per row."""
 
-    part: Callable[..., Any]  # part(Z, *numbers); its arrays may be changed by the sum
-    numbers: tuple[Array, ...] = ()  # one entry per row, from row ``first`` on
+    part: Callable[..., Any]  # part(Z, *arrays); its arrays may be changed by the sum
+    arrays: tuple[Array, ...] = ()  # one entry per row, from row ``first`` on
     first: int = 0
-    into: bool = False  # whether part(total, Z, *numbers) adds to the total, None at first
+    into: bool = False  # whether part(total, Z, *arrays) adds to the total, None at first
     stacked: bool = False  # whether parts are listed, not added
 
     def add(self, total: Any, block: Any) -> Any:
         rows = places(block, self.first)
-        numbers = (a[rows] for a in self.numbers)
+        arrays = (a[rows] for a in self.arrays)
         if self.into:
-            return self.part(total, block.Z, *numbers)
-        part = self.part(block.Z, *numbers)
+            return self.part(total, block.Z, *arrays)
+        part = self.part(block.Z, *arrays)
         return add(total, [part] if self.stacked else part)
 
     def merge(self, a: Any, b: Any) -> Any:
         return add(a, b)
 
     def for_rows(self, rows: slice) -> "OverRows":
-        return replace(self, numbers=tuple(a[rows] for a in self.numbers), first=rows.start)
+        return replace(self, arrays=tuple(a[rows] for a in self.arrays), first=rows.start)
 
 
 def gradients(rows: Rows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
@@ -191,9 +191,9 @@ def images(rows: Rows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
     return np.concatenate(rows.sum(OverRows(partial(forward, theta=theta), stacked=True)))
 
 
-def taken_rows(rows: Rows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
-    """Return the features of the rows in the mask ``taken``, by one pass."""
-    return np.concatenate(rows.sum(OverRows(getitem, (taken,), stacked=True)))
+def select_rows(rows: Rows, mask: Bool[Array, " n"]) -> Float[Array, "m D"]:
+    """Return the features of the rows in ``mask``, by one pass."""
+    return np.concatenate(rows.sum(OverRows(getitem, (mask,), stacked=True)))
 
 
 # --- the problem ---------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Problem:
     alpha: Any  # zero or above; one number, or one per column
     fit_intercept: bool = True  # whether b is fitted, or zero
     drift: float = 0.0  # factor of b in the objective
-    # Factor of the reported objective, for y that was divided by its units
+    # Factor of the reported objective, per column, if y was divided by its unit
     value: Any = 1.0
 
     def at(self, columns: Array) -> "Problem":
@@ -227,7 +227,7 @@ class Problem:
         return replace(self, y=y, w=w, loss=loss, alpha=alpha, value=value)
 
     def inner(self, a: "State", b: "State") -> Float[Array, " t"]:
-        """Return the inner products of the functions of two states, without their intercepts."""
+        """Return the inner product β·β' or cᵀKc' of each column of two states."""
         right = b.fitted - b.intercept if isinstance(self.rows, DualRows) else b.coef
         return inner(a.coef.T, right.T, self.loss.joint)
 
@@ -241,8 +241,8 @@ class Problem:
     def objective(self, value: Float[Array, " t"], intercept: Float[Array, " t"]) -> float:
         """Return the objective in reported units: summed over columns, or of a joint loss."""
         with np.errstate(over="ignore"):
-            each = self.value * (value + self.drift * intercept)
-            return float(each[0] if self.loss.joint else each.sum())
+            values = self.value * (value + self.drift * intercept)
+            return float(values[0] if self.loss.joint else values.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +265,7 @@ class State:
     steps: int = 0
 
     def at_step(self, length: Any, step: "State") -> "State":
-        """Return the point at a step length, one or (t,); its value is not yet computed."""
+        """Return the point self + length × step, without a new value; ``length`` is one or (t,)."""
         return replace(
             self,
             coef=self.coef + length * step.coef,
@@ -288,7 +288,7 @@ class State:
         )
 
     def put(self, columns: Array, part: "State") -> "State":
-        """Return the point with these columns replaced."""
+        """Return the point with these columns replaced by ``part``."""
         if len(columns) == len(self.intercept):
             return part
         coef, intercept, fitted = (a.copy() for a in (self.coef, self.intercept, self.fitted))
@@ -306,7 +306,7 @@ def side_by_side(ends: Sequence[State]) -> State:
 
 
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
-    """Return the optimum at a state; coefficients are multiplied by the ``units`` of targets."""
+    """Return the Optimum of a state; coefficients are multiplied by the ``units`` of targets."""
     return Optimum(
         units * at.coef,
         units * problem.loss.centred(at.intercept),
@@ -441,11 +441,11 @@ def best_constant(
     if known is not None:
         return known
     if loss.joint:
-        each = w[:, :1] / max(float(w[:, 0].sum()), TINY)
+        share = w[:, :1] / max(float(w[:, 0].sum()), TINY)
 
         def at(b: Array) -> tuple[float, Array]:
             f = np.broadcast_to(b, y.shape)
-            return float((each * loss.value(y, f)).sum()), (each * loss.slope(y, f)).sum(axis=0)
+            return float((share * loss.value(y, f)).sum()), (share * loss.slope(y, f)).sum(axis=0)
 
         return np.asarray(minimize(at, np.zeros(y.shape[1]), jac=True, tol=1e-10).x)
 
