@@ -1,9 +1,9 @@
-"""Shapes of signatures checked at every call: jaxtyping's import hook, with beartype.
+"""Check array shapes of signatures at every call, by jaxtyping's import hook and beartype.
 
-Only annotations of arrays are checked; that other types are right is mypy's to say. Tests run so
-where the environment variable ``BOCHNER_CHECK_SHAPES`` is set. Run as a program, it calls what is
-public on small data, and ends with a line of JSON: how many signatures are checked, and what was
-called with arrays of other shapes than they state.
+Only annotations of arrays are checked; mypy checks other types. Tests run with these checks if the
+environment variable ``BOCHNER_CHECK_SHAPES`` is set. As a program, the module calls public
+functions on small data and prints JSON: the number of checked signatures, and the calls whose
+arrays had other shapes than the signature states.
 """
 
 import json
@@ -20,7 +20,7 @@ checked = set()
 
 
 def check(function):
-    """Let beartype check the arrays among arguments and result: jaxtyping calls this."""
+    """Return the function with its arrays checked by beartype; called by jaxtyping's hook."""
     hints = function.__annotations__
     function.__annotations__ = {name: h for name, h in hints.items() if is_array(h)}
     if function.__annotations__:
@@ -31,20 +31,20 @@ def check(function):
 
 
 def is_array(hint):
-    """Whether an annotation is an array of some shape, or that or something else."""
+    """Return whether an annotation is an array with a shape, or a union that contains one."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return any(map(is_array, typing.get_args(hint)))
     return isinstance(hint, type) and issubclass(hint, AbstractArray)
 
 
 def install():
-    """Check shapes of what is imported of the package from now on."""
+    """Check shapes in all modules of the package that are imported from now on."""
     os.environ["BOCHNER_CHECK_SHAPES"] = "1"
     install_import_hook("bochner", "checked_shapes.check")
 
 
 def calls():
-    """Public calls, each with its name."""
+    """Yield the name and the function of each public call."""
     import forging  # noqa: PLC0415
     import gallery  # noqa: PLC0415
     import maps  # noqa: PLC0415
@@ -57,12 +57,12 @@ def calls():
     kernels = {repr(k): k for k, _ in (*gallery.BASES, *gallery.MERCER, *gallery.SKETCHED)}
     for name, kernel in kernels.items():
         yield name, lambda kernel=kernel: (kernel(X), kernel(X, X[:5]), kernel.diag(X))
-    yield "maps", lambda: [forging.use(maps.afresh(case)) for case in maps.CASES]
+    yield "maps", lambda: [forging.use(maps.new_map(case)) for case in maps.CASES]
     yield "learners", lambda: [forging.use(model) for model in forging.fitted()]
     for method in ("exact", "auto"):
         yield method, lambda m=method: forging.use(bo.KernelRidge(method=m).fit(X, y))
-    both = np.column_stack([y, -y])
-    yield "certificate", lambda: bo.KernelRidge(n_features=8).fit(X, both).certificate_
+    targets = np.column_stack([y, -y])
+    yield "certificate", lambda: bo.KernelRidge(n_features=8).fit(X, targets).certificate_
     yield "planted", lambda: blas.product(np.ones((3, 4)), np.ones((5, 2)))
 
 

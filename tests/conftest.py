@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings, hooks and fixtures of all tests."""
 
 import os
 import re
@@ -17,39 +17,39 @@ from threadpoolctl import threadpool_limits
 
 pytest.register_assert_rewrite("layouts", "tolerance", "pages")
 
-# The same cases in each run, so that a failure is of the change at hand. New cases are sought by
-# `pytest tests/laws --hypothesis-profile=search`.
+# The same cases in each run, so that a failure is caused by the last change of the code.
+# `pytest tests/laws --hypothesis-profile=search` tries new cases.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile("same")
 
-# Shapes of signatures checked at every call: see checked_shapes.py, and promises/test_source_rules.py.
+# Shapes are checked at every call: see checked_shapes.py, and promises/test_source_rules.py.
 if os.environ.get("BOCHNER_CHECK_SHAPES"):
     import_module("checked_shapes").install()
 
-# SciPy reads it when it is imported; scikit-learn skips its array API checks without it.
+# SciPy reads this when it is imported; without it scikit-learn skips its array API checks.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 
-def without_lottery(name, config):
-    """Give what asks for fresh numbers those of a name, but where new cases are sought."""
+def fix_seeds(name, config):
+    """Derive seeds of unseeded random numbers from a name, except with the search profile."""
     if config.getoption("--hypothesis-profile", None) == "search":
         return
-    numbers = np.random.default_rng(zlib.crc32(name.encode()))
-    import_module("bochner._core.random").fresh_seed = lambda: int(numbers.integers(2**63))
-    np.random.seed(numbers.integers(2**32))  # noqa: NPY002  scikit-learn's, where it has no seed
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    import_module("bochner._core.random").fresh_seed = lambda: int(rng.integers(2**63))
+    np.random.seed(rng.integers(2**32))  # noqa: NPY002  scikit-learn uses it without random_state
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef, request):
-    """What several tests share is the same whichever of them is first."""
-    without_lottery(f"{fixturedef.baseid}::{fixturedef.argname}", request.config)
+    """Fix the seeds of a shared fixture: its values do not depend on the test that runs first."""
+    fix_seeds(f"{fixturedef.baseid}::{fixturedef.argname}", request.config)
 
 
-#: An error of bochner names who speaks or an argument; then what is required, or what to do.
+#: A message names the class or the argument first; then it states the requirement or the remedy.
 SENTENCE = re.compile(r"[\w'(<].*(\b(must|require[sd]?|needs?)\b|[.;] [\w'])", re.DOTALL)
 
-#: Words of other messages, which say it all in one clause.
+#: Phrases of messages that state the fault and the requirement in one clause.
 BRIEF = (
     "cannot be",
     "has no argument",
@@ -65,36 +65,36 @@ BRIEF = (
     "set return_std or",
 )
 
-errors, said = import_module("bochner.errors"), []
+errors, messages = import_module("bochner.errors"), []
 
 
-def listened(error, *args, **named):
-    """Keep the message of an error that bochner itself makes."""
+def record_message(error, *args, **named):
+    """Create an error, and record its message if bochner raises it."""
     super(errors.BochnerError, error).__init__(*args, **named)
     if sys._getframe(1).f_code.co_filename.startswith(str(Path(errors.__file__).parent)):
-        said.append(str(error))
+        messages.append(str(error))
 
 
-errors.BochnerError.__init__ = listened
+errors.BochnerError.__init__ = record_message
 
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_runtest_call(item):
-    """A test has the same draws in each run; errors in it say who requires what."""
-    without_lottery(item.nodeid, item.config)
-    said.clear()
-    found = yield
-    odd = [m for m in said if not SENTENCE.match(m) and not any(words in m for words in BRIEF)]
-    assert not odd, f"errors must say who requires what, or what to do; got {odd}"
-    return found
+    """Fix the seeds of a test, and check the form of all messages that bochner raises in it."""
+    fix_seeds(item.nodeid, item.config)
+    messages.clear()
+    result = yield
+    odd = [m for m in messages if not SENTENCE.match(m) and not any(words in m for words in BRIEF)]
+    assert not odd, f"messages must state the requirement or the remedy; got {odd}"
+    return result
 
 
-#: What tests of a file share: a fixture of its own, or processes of Dask, Ray and Spark.
+#: Text of files whose tests share a fixture of the module, or processes of Dask.
 SHARED = re.compile('scope="module"|dask_client')
 
 
-def together(nodeid):
-    """Return what is alike of tests that one process runs, so that what they share is made once."""
+def group_of(nodeid):
+    """Return the group of a test: one process runs a group and makes shared fixtures once."""
     file, _, name = nodeid.partition("::")
     if name.startswith("test_the_law_holds["):
         return name.rpartition("-")[2]  # fits of this learner
@@ -109,19 +109,19 @@ def shares(file):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Groups of `--dist loadgroup`; those of pytest-xdist 3.8 need a pytest before 9.2."""
+    """Return a scheduler by groups for `--dist loadgroup`: that of xdist 3.8 fails in pytest 9.2."""
     scheduling = import_module("xdist.scheduler").LoadScopeScheduling
-    split = lambda self, nodeid: together(nodeid)
-    ours = type("Scheduling", (scheduling,), {"_split_scope": split})
-    return ours(config, log) if config.getvalue("dist") == "loadgroup" else None
+    split = lambda self, nodeid: group_of(nodeid)
+    by_group = type("Scheduling", (scheduling,), {"_split_scope": split})
+    return by_group(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Cases beyond those of the main tier are slow."""
+    """Mark cases after the first ``main_cases`` of a test as slow."""
     cases = Counter()
     for item in items:
-        assert " at 0x" not in item.nodeid, f"no two processes name this case alike: {item.nodeid}"
+        assert " at 0x" not in item.nodeid, f"the name differs between processes: {item.nodeid}"
         function = item.nodeid.split("[")[0]
         cases[function] += 1
         main = item.get_closest_marker("main_cases")
@@ -131,14 +131,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def one_thread():
-    """Small matrices gain nothing from threads, and on a busy machine lose much by them."""
+    """Use one BLAS thread: small matrices gain nothing from more, and lose on a busy machine."""
     with threadpool_limits(1):
         yield
 
 
 @pytest.fixture
 def ctrl_c():
-    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
+    """Handle Ctrl-C as in a terminal; a process in the background would ignore it."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,8 +1,8 @@
-"""Forged model files: every part of a good file altered, and the checksum computed again.
+"""Forge model files: alter any part of a valid file, and compute its checksum again.
 
-Run as a program, ``python forging.py SEED COUNT``, it loads that many forged files, uses what they
-hold, and ends with a line of JSON. A file may be refused with one of bochner's errors, or work.
-Each has a bound of memory, of a constant and ten times its size, and a bound of time.
+``python forging.py SEED COUNT`` loads COUNT forged files, uses the models, and prints a line of
+JSON with the outcomes. A file must work or raise an error of bochner. Memory is bounded by a
+constant plus ten times the size of the file, and processor time by a constant.
 """
 
 import copy
@@ -31,7 +31,7 @@ from bochner.kernels import Gaussian
 from bochner.persist.files import FORMAT, digests_of, seal
 from bochner.persist.values import encode, name_of, stored_classes
 
-#: What one file may take beside ten times its size, and seconds of the processor.
+#: Bytes of memory for one file, besides ten times its size, and seconds of processor time.
 BYTES, SECONDS = 256 << 20, 10
 
 NAMES = sorted(map(name_of, stored_classes()))
@@ -43,7 +43,7 @@ SPARSE = scipy.sparse.csr_array(np.where(X > 0.5, X, 0.0))
 
 
 def fitted():
-    """Fitted learners, of each kind of state that files hold; one of a table with texts."""
+    """Yield fitted learners with each kind of state that files hold; one of a table with texts."""
     import pandas as pd  # noqa: PLC0415
 
     yield from (case.fitted for case in learners.CASES)
@@ -54,19 +54,19 @@ def fitted():
 
 
 def bases():
-    """Headers without a checksum, and their arrays."""
+    """Yield the header, without checksum, and the arrays of each model."""
     models = list(fitted())
-    for model in [*models, *map(maps.drawn, maps.CASES)]:
+    for model in [*models, *map(maps.map_of, maps.CASES)]:
         try:
             value, arrays = encode(model)
-        except BochnerError:  # a kernel with a function of one's own
+        except BochnerError:  # a kernel with a user's function cannot be saved
             continue
         header = {"class": name_of(type(model)), "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}
         yield header, arrays
 
 
-# --- What is altered -----------------------------------------------------------------------------
+# --- Alterations ---------------------------------------------------------------------------------
 
 NUMBERS = [0, 1, -1, 2, 3, 7, 8, 9, 255, 2**15, 2**30, 2**31, 2**32 - 1, 2**62, 2**63, 2**64]
 NUMBERS += [10**9, -(10**9), -(2**31), -(2**63), 2**130, 0.5, -0.5, 1e-300, 1e300, -1e300, 5e-324]
@@ -81,14 +81,14 @@ OTHERS_JSON += [
 OTHERS_JSON += [{"text": ["str", [2], ["a", "b"]]}, {"text": ["str", [3], ["a" * 500, "", ""]]}]
 
 
-def places(item, found):
-    """Every container of a JSON value, with every key in it."""
+def places(item, pairs):
+    """Return ``pairs`` with each (container, key) inside a JSON value appended."""
     keys = item.keys() if isinstance(item, dict) else range(len(item))
     for key in keys:
-        found.append((item, key))
+        pairs.append((item, key))
         if isinstance(item[key], dict | list):
-            places(item[key], found)
-    return found
+            places(item[key], pairs)
+    return pairs
 
 
 def pick(rng, items):
@@ -96,11 +96,11 @@ def pick(rng, items):
 
 
 def alter_json(rng, header):
-    """Put something else in a place, most often a number for a number, or take the place away."""
-    found = places(header, [])
-    numbers = [(c, k) for c, k in found if isinstance(c[k], int | float)]
-    container, key = pick(rng, numbers if numbers and rng.random() < 0.4 else found)
-    old, (other, name) = container[key], pick(rng, found)
+    """Replace or delete a random value in place; numbers most often become other numbers."""
+    pairs = places(header, [])
+    numbers = [(c, k) for c, k in pairs if isinstance(c[k], int | float)]
+    container, key = pick(rng, numbers if numbers and rng.random() < 0.4 else pairs)
+    old, (other, name) = container[key], pick(rng, pairs)
     values = [pick(rng, NUMBERS), pick(rng, OTHERS_JSON), pick(rng, NAMES), other, other[name]]
     values += [[old] * int(rng.integers(50)), str(old)[:50]]
     if isinstance(old, int | float):
@@ -115,7 +115,7 @@ SHAPES = [(0,), (0, 3), (3, 0), (0, 2**40), (2**40, 0), ()]
 
 
 def alter_array(rng, arrays):
-    """Give an array other numbers, another type, another shape, or those of another array."""
+    """Replace a random array by one of other values, dtype or shape, or by another array."""
     if not arrays:
         return
     name, other = pick(rng, sorted(arrays)), pick(rng, sorted(arrays))
@@ -133,13 +133,13 @@ def alter_array(rng, arrays):
     arrays[name] = np.ascontiguousarray(altered) if altered.ndim else altered
 
 
-def alter_bytes(rng, whole):
-    """Alter the safetensors header itself: lengths, offsets, shapes and types of arrays."""
-    size = struct.unpack("<Q", whole[:8])[0]
+def alter_bytes(rng, data):
+    """Return the file with an altered safetensors header: lengths, offsets, shapes or dtypes."""
+    size = struct.unpack("<Q", data[:8])[0]
     if rng.random() < 0.2:
         wrong = pick(rng, [0, 1, size - 1, size + 1, 2**31, 99_999_999, 2**63])
-        return struct.pack("<Q", wrong) + whole[8:]
-    outer = json.loads(whole[8 : 8 + size])
+        return struct.pack("<Q", wrong) + data[8:]
+    outer = json.loads(data[8 : 8 + size])
     names = [name for name in outer if name != "__metadata__"]
     if names:
         entry = outer[pick(rng, names)]
@@ -154,11 +154,11 @@ def alter_bytes(rng, whole):
     if rng.random() < 0.2:
         name = names[0] if names else "0"
         text = text[:-1] + f',"{name}":'.encode() + json.dumps(outer.get(name, 1)).encode() + b"}"
-    return struct.pack("<Q", len(text)) + text + whole[8 + size :]
+    return struct.pack("<Q", len(text)) + text + data[8 + size :]
 
 
-def forged(rng, header, arrays):
-    """Return the bytes of one forged file."""
+def forge(rng, header, arrays):
+    """Return the bytes of one forged file, or None if it cannot be written."""
     header, arrays = copy.deepcopy(header), dict(arrays)
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.65:
@@ -166,24 +166,24 @@ def forged(rng, header, arrays):
         else:
             alter_array(rng, arrays)
     try:
-        whole = written(header, arrays, twice=rng.random() < 0.03)
+        data = file_bytes(header, arrays, twice=rng.random() < 0.03)
     except (TypeError, ValueError):
         return None
-    return alter_bytes(rng, whole) if rng.random() < 0.05 else whole
+    return alter_bytes(rng, data) if rng.random() < 0.05 else data
 
 
-def written(header, arrays, twice=False):
-    """Return the bytes of a file with a right checksum, perhaps with a key that comes twice."""
+def file_bytes(header, arrays, twice=False):
+    """Return the bytes of a file with a valid checksum; ``twice``: with a duplicate key."""
     text = seal(header | {"tensors": digests_of(arrays)})
     text = text[:-1] + ',"value":null}' if twice else text
     return safetensors_bytes(arrays, {"bochner": text})
 
 
-# --- What is done with it ------------------------------------------------------------------------
+# --- Use of the files ----------------------------------------------------------------------------
 
 
 def use(model):
-    """Load's promise: what it returns works on rows, or says what is wrong with them."""
+    """Call a loaded model on rows: it must work or raise an error of bochner."""
     if isinstance(model, bo.FeatureMap):
         model(rows_of(model.n_inputs))
         return
@@ -194,7 +194,7 @@ def use(model):
         if hasattr(model, name):
             with suppress(BochnerError):
                 getattr(model, name)(rows)
-    # What else reads the state may fail, and must neither crash nor take for ever.
+    # Other readers of the state may fail, but must not crash or run without end.
     if getattr(model, "sample_", None) is not None:
         model.sample_.X @ np.ones(model.sample_.X.shape[1])
         model.sample_.lowest(3)
@@ -208,19 +208,19 @@ def rows_of(columns):
 
 
 def bound(size):
-    """Allow this many bytes more than what the process has taken."""
-    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + BYTES + 10 * size, -1))
+    """Limit the memory of the process to its present size plus that for a file of ``size``."""
+    present = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (present + BYTES + 10 * size, -1))
 
 
-def tried(path):
-    """Return what became of a file: refused, loaded, or the error that it should not be."""
+def outcome_of(path):
+    """Return the outcome of a file: "refused", "loaded", or the text of a wrong error."""
     bound(path.stat().st_size)
     try:
         model = bo.load(path)
     except BochnerError:
         return "refused"
-    except Exception as error:  # noqa: BLE001  any other is what is looked for
+    except Exception as error:  # noqa: BLE001  any other error is a fault
         return f"load: {type(error).__name__}: {error}"
     try:
         use(model)
@@ -234,30 +234,30 @@ def tried(path):
 def main(seed, count):
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    good, came = list(bases()), {"refused": 0, "loaded": 0, "wrong": []}
+    good, counts = list(bases()), {"refused": 0, "loaded": 0, "wrong": []}
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         path = Path(folder) / "forged.bochner"
-        for header, arrays in good:  # what is not altered works
-            path.write_bytes(written(copy.deepcopy(header), arrays))
-            if (what := tried(path)) != "loaded":
-                came["wrong"].append(f"{header['class']}: {what}")
+        for header, arrays in good:  # files without alterations must load
+            path.write_bytes(file_bytes(copy.deepcopy(header), arrays))
+            if (outcome := outcome_of(path)) != "loaded":
+                counts["wrong"].append(f"{header['class']}: {outcome}")
         for number in range(count):
-            whole = forged(np.random.default_rng([seed, number]), *good[number % len(good)])
-            if whole is None:
+            data = forge(np.random.default_rng([seed, number]), *good[number % len(good)])
+            if data is None:
                 continue
-            sys.stderr.write(f"{number}\n")  # the last one, if the process dies
-            path.write_bytes(whole)
+            sys.stderr.write(f"{number}\n")  # names the file if the process dies
+            path.write_bytes(data)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            what = tried(path)
-            if what in came:
-                came[what] += 1
+            outcome = outcome_of(path)
+            if outcome in counts:
+                counts[outcome] += 1
             else:
-                came["wrong"].append(f"{number}: {what}")
-    sys.stdout.write(json.dumps(came))
+                counts["wrong"].append(f"{number}: {outcome}")
+    sys.stdout.write(json.dumps(counts))
 
 
 if __name__ == "__main__":
     faulthandler.enable()
-    faulthandler.register(signal.SIGPROF, chain=True)  # and the process ends
+    faulthandler.register(signal.SIGPROF, chain=True)  # prints the stack; then the process ends
     main(int(sys.argv[1]), int(sys.argv[2]))

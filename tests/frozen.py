@@ -1,7 +1,7 @@
-"""Frozen answers: small fits and feature maps whose numbers are recorded, so that a change is seen.
+"""Frozen answers: recorded results of small fits and feature maps, which detect any change.
 
 ``python -m tests.frozen`` compares all cases, ``--update NAME ...`` records cases again (a name may
-end in ``*``). The commit that records a case again says why its answer changed. The records are
+end in ``*``). The commit that records a case again explains why its answer changed. The records are
 ``tests/frozen_answers/fits.json`` and ``maps.json``, one line per case.
 """
 
@@ -30,11 +30,11 @@ gallery, maps = map(import_module, ("gallery", "maps"))
 FOLDER = Path(__file__).parent / "frozen_answers"
 FITS, MAPS = FOLDER / "fits.json", FOLDER / "maps.json"
 
-#: Tolerance of predictions, in standard deviations of the target, and of values of maps.
+#: Tolerance of predictions, in standard deviations of the target; relative tolerance of maps.
 PREDICTION, VALUE = 1e-7, 1e-10
-#: Relative tolerance of numbers that an optimiser found: penalties, lengthscales, norms.
+#: Relative tolerance of the results of an optimiser: penalties, lengthscales, norms.
 OPTIMISED = 1e-6
-#: Factor of these tolerances for local fits, in float32, and for fits whose iterations end at a tolerance.
+#: Factor of these tolerances for local fits, in float32, and for iterations that stop at one.
 FLOAT32 = 100.0
 NUMBER = re.compile(r"(?<![\w.])-?\d+\.?\d*(?:e[-+]?\d+)?")
 
@@ -58,7 +58,7 @@ FEW = {"max_iter": 3}
 
 
 def rows(n=80, d=2, seed=0):
-    """Uniform rows, a smooth target with noise, three classes, and weights."""
+    """Return uniform rows, a smooth target with noise, three classes, and weights."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, d))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.standard_normal(n) + 5
@@ -67,7 +67,7 @@ def rows(n=80, d=2, seed=0):
 
 
 def of_rows(make, options, kind, variant):
-    """Fit to a variant of the rows; return the model, new rows and the scale of the target."""
+    """Return a model fitted to a variant of the rows, new rows, and the scale of the target."""
     X, y, classes, w = rows()
     new, model, weight = rows(6, seed=1)[0], make(**options), {}
     target = {"number": y, "class": classes, "binary": classes == "a", "none": None}.get(kind)
@@ -90,7 +90,7 @@ def scale(target):
 
 
 def of_table(make, options, kind):
-    """Fit to a frame with text, dates, missing values and a constant column."""
+    """Return the same of a frame with text, dates, missing values and a constant column."""
     X, y, classes, _ = rows()
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(80) * 9, unit="D")
     frame = pd.DataFrame({"x": X[:, 0], "y": X[:, 1], "day": days, "one": 1.0})
@@ -101,7 +101,7 @@ def of_table(make, options, kind):
 
 
 def of_places(make, **options):
-    """Fit to latitudes and longitudes."""
+    """Return the same of latitudes and longitudes."""
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.uniform(-80, 80, 60), rng.uniform(-180, 180, 60)])
     y = np.cos(np.deg2rad(X[:, 0])) * np.sin(np.deg2rad(X[:, 1]))
@@ -131,7 +131,7 @@ MACHINES = [
     ("one class", bo.OneClassSVM, {"nu": 0.2}, "none"),
     *((f"{loss} loss", LOSS, {"loss": loss, "alpha": 0.01}, "number") for loss in LOSSES),
 ]
-#: Name, learner, where it is solved, its own options, kind of target, variants of the rows.
+#: Name, learner, key of ON, further options, kind of target, variants of the rows.
 LEARNERS = [
     ("ridge", RIDGE, "features", {}, "number", *EVERY),
     ("ridge", RIDGE, "the kernel", {}, "number", *EVERY),
@@ -182,7 +182,7 @@ LEARNERS = [
 
 
 def fits():
-    """Return each case by name: a function that returns (model, new rows, scale of the target)."""
+    """Return functions by name of the case; they return model, new rows, scale of the target."""
     cases = {}
     for name, make, on, options, kind, *variants in LEARNERS:
         for variant in ("plain", *variants):
@@ -221,7 +221,7 @@ def observed():
 
 
 def value_of(ask):
-    """Return an array of numbers, or None where the model does not have the output."""
+    """Return a numeric output as lists, or None if the model does not have it."""
     try:
         value = np.asarray(ask())
     except (AttributeError, TypeError, NotImplementedError, BochnerError):
@@ -230,7 +230,7 @@ def value_of(ask):
 
 
 def answer_of_fit(make):
-    """Return the record of a fit: kernel, numbers, norms of coefficients, outputs at six rows."""
+    """Return the record of a fit: kernel, parameters, norms of coefficients, outputs at six rows."""
     model, new, unit = make()
     record = {"kernel": repr(getattr(model, "kernel_", None)), "scale": unit}
     record |= {name: value_of(partial(getattr, model, name)) for name in NUMBERS}
@@ -249,16 +249,16 @@ def norm(model, name):
 def cases_of_maps():
     """Return the cases of the table of maps, and each kernel with each way to evaluate a map.
 
-    All but centres of k-means++: of two rows each of which is the other's nearest, either lowers
-    the distances alike, and the last bit of a sum says which.
+    Cases with k-means++ are left out: of two rows that are nearest to each other, both lower the
+    distances by the same amount, and rounding decides which becomes a centre.
     """
     kinds = (case for case in maps.PRODUCT if case[1:] in gallery.KINDS)
     return {str(case): case for case in (*maps.CASES, *kinds) if "k-means++" not in str(case)}
 
 
 def answer_of_map(case):
-    """Return type and width of a map, and its kernel among four rows: no matter how it is turned."""
-    phi = maps.drawn(case)
+    """Return type and width of a map, and its kernel among four rows: rotations do not matter."""
+    phi = maps.map_of(case)
     Z = np.asarray(phi(maps.rows_of(case, 5)[:4]), dtype=float)
     value = (Z @ Z.T)[np.triu_indices(4)]
     return {"type": type(phi).__name__, "width": Z.shape[1], "value": value.tolist()}
@@ -279,17 +279,17 @@ def quiet(answer):
 
 
 def differences(was, now, factor=1.0):
-    """Return a sentence for each entry of a record that moved by more than its tolerance."""
+    """Return a sentence for each entry of a record that changed by more than its tolerance."""
     sentences = [f"{key}: recorded only" for key in was.keys() - now.keys()]
     sentences += [f"{key}: new" for key in now.keys() - was.keys()]
     for key in was.keys() & now.keys():
-        if not same(key, was[key], now[key], was.get("scale", 1.0), factor):
+        if not agrees(key, was[key], now[key], was.get("scale", 1.0), factor):
             sentences.append(f"{key}: {was[key]} recorded, {now[key]} now")
     return sentences
 
 
-def same(key, old, new, unit, factor):
-    """Return whether an entry agrees: an output in units of the target, a number relatively."""
+def agrees(key, old, new, unit, factor):
+    """Return whether two entries agree: outputs in units of the target, numbers relatively."""
     if isinstance(old, str):
         if NUMBER.sub("#", old) != NUMBER.sub("#", new):
             return False
@@ -309,19 +309,19 @@ def write(path, records):
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def moved(path, names=".*"):
-    """Return a sentence for each entry of a case that moved, is new, or is recorded only."""
+def changes(path, names=".*"):
+    """Return a sentence for each entry that changed, is new, or exists only in the record."""
     cases, records = KINDS[path](), json.loads(path.read_text(encoding="utf-8"))
     sentences = [f"{name}: no such case" for name in records.keys() - cases.keys()]
     for name, case in [(name, cases[name]) for name in cases if re.match(names, name)]:
         factor = FLOAT32 if re.search("leaves|harmonics", name) else 1.0
-        found = differences(records.get(name, {}), quiet(case), factor)
-        sentences += [f"{name}: {sentence}" for sentence in found]
+        entries = differences(records.get(name, {}), quiet(case), factor)
+        sentences += [f"{name}: {sentence}" for sentence in entries]
     return sentences
 
 
 def record(path, patterns):
-    """Record the cases whose names match one of the patterns; return how many there are."""
+    """Record the cases whose names match one of the patterns; return their number."""
     cases = KINDS[path]()
     records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     again = [name for name in cases if any(fnmatch(name, p) or name == p for p in patterns)]
@@ -335,7 +335,7 @@ def main():
     parser.add_argument("--update", nargs="+", metavar="NAME", help="record these cases again")
     patterns = parser.parse_args().update
     if patterns is None:
-        sys.exit("\n".join(sentence for path in KINDS for sentence in moved(path)))
+        sys.exit("\n".join(sentence for path in KINDS for sentence in changes(path)))
     for path in KINDS:
         sys.stdout.write(f"{path.name}: {record(path, patterns)} cases recorded\n")
 

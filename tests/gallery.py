@@ -1,4 +1,4 @@
-"""What the laws run over: every kernel, alone and combined, for three columns; every method."""
+"""Kernels, methods and data of the laws: each kernel alone and combined, for three columns."""
 
 import numpy as np
 import pandas as pd
@@ -12,17 +12,17 @@ N_COLUMNS = 3
 
 
 def absolute(X):
-    """|x| of every number, of arrays of any library: rows without a sign, as histograms are."""
+    """Return |x| in any array library: rows without negative values, like histograms."""
     return abs(X)
 
 
 def weight(X):
-    """1 + |x_0| of every row."""
+    """Return 1 + |x_0| of each row."""
     return 1.0 + abs(X[:, 0])
 
 
 def squared_products(X, Y):
-    """⟨x, y⟩², a kernel that is a function."""
+    """Return ⟨x, y⟩², a kernel given by a function."""
     return (X @ Y.T) ** 2
 
 
@@ -121,16 +121,16 @@ WITHOUT_FREQUENCIES = [
     Warped(absolute, bo.kernels.Brownian(length=3.0)),
     Warped(absolute, bo.kernels.Brownian(length=3.0, bridge=True)),
 ]
-"""For Nyström and for methods of their own."""
+"""Kernels for Nyström and for special methods only."""
 
 KERNELS = STATIONARY + OTHERS + BY_RULE + SERIES + WITHOUT_FREQUENCIES
 
 EXACT = [kernel for kernel in OTHERS + BY_RULE if kernel.exact(N_COLUMNS) is not None]
-"""Their features are finite, and not random."""
+"""Kernels with finitely many exact features."""
 
 DENSE_ONLY = ("Laplace", "Cauchy", "Periodic", "Mixture", "Chi2", "Intersection", "JensenShannon")
 DENSE_ONLY += ("Custom", "Modulated")
-"""Words in the names of kernels that are sums over columns, or functions of dense rows."""
+"""Parts of names of kernels that are sums over columns, or functions of dense rows."""
 
 PLACEMENTS = [bo.IID(), bo.Orthogonal(), bo.QMC()]
 FOURIER = [bo.Fourier(placement, form) for placement in PLACEMENTS for form in ("pair", "phase")]
@@ -139,7 +139,7 @@ METHODS = [*FOURIER, *NYSTROM, bo.Auto()]
 
 
 def serves(method, kernel):
-    """Whether the method is meant for the kernel: orthogonal directions need a rotation."""
+    """Return whether the method serves the kernel; orthogonal ones require an invariant kernel."""
     if kernel in SERIES + WITHOUT_FREQUENCIES and isinstance(method, bo.Fourier):
         return False
     if getattr(kernel, "power", 2) < 2 and method in FOURIER[4:]:
@@ -151,7 +151,7 @@ def serves(method, kernel):
 
 MAPS = [(kernel, method) for kernel in KERNELS for method in METHODS if serves(method, kernel)]
 KINDS = [pair for pair in MAPS if pair[1] in (FOURIER[0], FOURIER[1], NYSTROM[0])]
-"""One for each way to evaluate a map: where frequencies and landmarks come from is no matter."""
+"""Pairs with each way to evaluate a map, whatever the origin of frequencies and landmarks."""
 RANDOM_MAPS = [(kernel, method) for kernel, method in MAPS if method in FOURIER]
 
 DIRECTIONS = (bo.Orthogonal(), bo.IID(), bo.QMC())
@@ -170,7 +170,7 @@ DEEP = [
     (kernel, bo.NeuralTangentFeatures())
     for kernel in (bo.kernels.NNGP(depth=3), bo.kernels.NeuralTangent(depth=3))
 ]
-"""Features upon features: their bias vanishes like 1/D."""
+"""Features of features: their bias decreases like 1/D."""
 
 LANDMARKS = [
     bo.Nystrom(landmarks)
@@ -199,7 +199,7 @@ ROTATION_INVARIANT = [
 """Functions of the radii and of the angle between rows, in units of their lengthscales."""
 
 MONOMIAL = [Gaussian(), Gaussian(lengthscale=(0.5, 1.0, 3.0)), *SERIES[:4]]
-"""Those with monomial radial functions."""
+"""Kernels with monomial radial functions."""
 
 GEGENBAUER = [
     *((kernel, bo.Gegenbauer("monomial")) for kernel in MONOMIAL),
@@ -218,7 +218,7 @@ BASES = [
     (bo.kernels.Brownian(length=4.0), bo.LaplacianEigenfunctions()),
     (bo.kernels.Brownian(length=4.0, bridge=True), bo.LaplacianEigenfunctions()),
 ]
-"""Kernels with features of their own."""
+"""Kernels with exact features or eigenfunctions."""
 
 HERMITE = [
     (Gaussian(), bo.HermiteMercer()),
@@ -277,13 +277,13 @@ SKETCHED += [(k, m) for k in (POWERS[4], Gaussian(lengthscale=2.0)) for m in POS
 """Kernels of inner products and the Gaussian, with every sketch of their powers."""
 
 
-def maker(learner, kernel, **given):
-    """Return a function that makes a learner: of this kernel and these options, or of others."""
-    return lambda kernel=kernel, **changes: learner(kernel=kernel, **given | changes)
+def maker(learner, kernel, **options):
+    """Return a function that constructs a learner; its arguments replace kernel and options."""
+    return lambda kernel=kernel, **changes: learner(kernel=kernel, **options | changes)
 
 
 def small_matrix():
-    """Two heavy rows that are nearly one, proposed again and again, and fourteen light ones."""
+    """Return a kernel matrix of two large, nearly equal rows and fourteen small ones."""
     K = np.diag([1.0, 1.0, *[0.007] * 14])
     K[0, 1] = K[1, 0] = 0.975
     K[2, 3] = K[3, 2] = 0.006
@@ -291,32 +291,32 @@ def small_matrix():
 
 
 def rows(n, seed=0, mean=0.0, dtype=np.float64):
-    """n rows of three columns, normal about ``mean``, the last one equal to the first."""
+    """Return n normal rows of three columns about ``mean``; the last equals the first."""
     X = np.random.default_rng(seed).normal(mean, 1.0, (n, N_COLUMNS)).astype(dtype)
     X[-1] = X[0]
     return X
 
 
 def points(n=300, d=3, seed=0):
-    """n rows of d columns, normal about zero."""
+    """Return n standard normal rows of d columns."""
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
 def fixed_points(n, d, dtype=np.float64, seed=0):
-    """n rows of d columns that cannot be written to."""
+    """Return n read-only rows of d columns."""
     X = points(n, d, seed).astype(dtype)
     X.flags.writeable = False
     return X
 
 
 def sphere(n, radius=1.5, d=3, seed=0):
-    """n rows of one length, in all directions."""
+    """Return n rows of norm ``radius`` in random directions."""
     X = points(n, d, seed)
     return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def table(n=300, d=2, t=None, seed=0, noise=0.1):
-    """X (n, d) and y (n,) or (n, t): a smooth function of two columns, and noise."""
+    """Return X (n, d) and y (n,) or (n, t): a smooth function of two columns, with noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, d))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
@@ -324,7 +324,7 @@ def table(n=300, d=2, t=None, seed=0, noise=0.1):
 
 
 def sectors(n=300, K=3, seed=0, noise=0.3):
-    """X (n, 2) and codes (n,): of K sectors about the origin the one that a row is in, or near."""
+    """Return X (n, 2) and codes (n,): the sector of the plane, of K, with noise in the angle."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     angle = np.arctan2(X[:, 1], X[:, 0]) + noise * rng.standard_normal(n) + np.pi
@@ -332,32 +332,32 @@ def sectors(n=300, K=3, seed=0, noise=0.3):
 
 
 def unit_table(n=400, d=2, seed=0, noise=0.1):
-    """X (n, d) in the unit cube and y (n,): a smooth function of its first and last column."""
+    """Return X (n, d) in the unit cube and y (n,): a smooth function of two columns, with noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 1, (n, d))
     return X, np.sin(5 * X[:, 0]) + np.cos(4 * X[:, -1]) + noise * rng.standard_normal(n)
 
 
 def globe(n=400, seed=0):
-    """Places that are uniform on the globe, (latitude, longitude), and a function of latitude."""
+    """Return uniform places (latitude, longitude), and a function of latitude with noise."""
     rng = np.random.default_rng(seed)
     X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
     return X, np.cos(np.deg2rad(X[:, 0])) + 0.1 * rng.standard_normal(n)
 
 
 def two_maps(n=300, D=60):
-    """A map of random frequencies and one of landmarks, drawn from the same rows."""
-    ask = {"n_features": D, "X": points(n), "random_state": 0}
-    return [bo.draw(Gaussian(1.5), method, **ask) for method in ("iid", "nystrom")]
+    """Return a map of random frequencies and a map of landmarks, drawn from the same rows."""
+    options = {"n_features": D, "X": points(n), "random_state": 0}
+    return [bo.draw(Gaussian(1.5), method, **options) for method in ("iid", "nystrom")]
 
 
 def sample_of(X, y, w=None, seed=0):
-    """A sample of rows, as a choice is given them."""
+    """Return a RowSample of the rows, as the choice of a kernel gets it."""
     return draw_rows(bo.Blocks.from_arrays(X, y, w), seed)
 
 
 def raw_table(n, seed=0):
-    """A table with a bit of everything that real ones have."""
+    """Return a table with each kind of column that real tables have."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {

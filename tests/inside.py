@@ -1,6 +1,6 @@
-"""What several tests need of the inside of the package, which has no public name.
+"""Private parts of the package that several tests use.
 
-Constants and functions of the inside are replaced by ``monkeypatch.setattr("bochner....", value)``.
+Tests replace private constants and functions by ``monkeypatch.setattr("bochner....", value)``.
 """
 
 import tracemalloc
@@ -13,25 +13,25 @@ from bochner._core.threads import set_num_threads
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.sums.passes import sum_up
 
-#: Whether loops are compiled; else all is pure Python.
+#: Whether the compiled loops are available; otherwise pure Python is used.
 HAVE_NATIVE = native.HAVE_NATIVE
 
 
 def in_pure_python(monkeypatch):
-    """Let the twins of the compiled loops do the work."""
+    """Use the pure Python twins of the compiled loops."""
     monkeypatch.setattr(native, "_compiled", None)
     monkeypatch.setattr(native, "_warnings", {"pure Python"})
 
 
-def seen_by(monkeypatch, name):
-    """A list that gets the arguments of every call of a function of the package."""
+def record_calls(monkeypatch, name):
+    """Return a list to which the arguments of each call of the function are appended."""
     calls, usual = [], resolve_name(name)
     monkeypatch.setattr(name, lambda *a: calls.append(a) or usual(*a))
     return calls
 
 
 class Source(list):
-    """Blocks of features in memory, as often as asked, which counts how often that was."""
+    """Blocks of features in memory; ``sweeps`` counts the iterations over them."""
 
     cached = True
     sweeps = 0
@@ -53,7 +53,7 @@ class Source(list):
 
 
 def source(Z, y=None, w=None, size=97, dtype="float64", cached=True):
-    """Rows of features, of targets and of weights, in blocks of this size."""
+    """Return features, targets and weights as a Source of blocks of ``size`` rows."""
     Z, part = Z.astype(dtype), lambda a, s: None if a is None else a[s]
     cut = [slice(i, i + size) for i in range(0, len(Z), size)]
     rows = Source(FeatureBlock(Z[s], part(y, s), part(w, s), s.start) for s in cut)
@@ -62,7 +62,7 @@ def source(Z, y=None, w=None, size=97, dtype="float64", cached=True):
 
 
 def with_peak(call):
-    """What a call returns, and the most bytes that Python and NumPy had at a time."""
+    """Return the result of a call, and the peak memory of Python and NumPy in bytes."""
     tracemalloc.start()
     try:
         return call(), tracemalloc.get_traced_memory()[1]
@@ -71,7 +71,7 @@ def with_peak(call):
 
 
 def with_threads(make, *counts):
-    """What is made with each number of threads of our own loops."""
+    """Return the results of ``make()`` for each number of threads of the compiled loops."""
     try:
         return [set_num_threads(count) or make() for count in counts]
     finally:

@@ -1,4 +1,4 @@
-"""One map for all: array libraries, precisions, blocks, layouts in memory."""
+"""Checks that a map gives the same features in each array library, precision and memory layout."""
 
 import array_api_strict
 import numpy as np
@@ -6,11 +6,11 @@ import scipy.sparse
 from tolerance import assert_close, of
 
 STRICTEST = {"boolean_indexing": False, "data_dependent_shapes": False, "enabled_extensions": ()}
-"""Flags of array-api-strict: nothing but what every library has."""
+"""Flags of array-api-strict that allow only what every array library has."""
 
 
 def in_library(function, X, xp):
-    """The rows of a function computed in an array library, as NumPy."""
+    """Return function(X), computed in an array library, as a NumPy array."""
     with array_api_strict.ArrayAPIStrictFlags(**STRICTEST):
         Z = function(xp.asarray(X))
     assert type(Z) is type(xp.asarray(X))
@@ -19,35 +19,35 @@ def in_library(function, X, xp):
 
 
 def between_bytes(A):
-    """The same numbers, one byte after where such numbers should lie in memory."""
-    moved = np.frombuffer(bytearray(A.nbytes + 1), A.dtype, offset=1).reshape(A.shape)
-    moved[...] = A
-    return moved
+    """Return a copy whose memory is not aligned: one byte off."""
+    copy = np.frombuffer(bytearray(A.nbytes + 1), A.dtype, offset=1).reshape(A.shape)
+    copy[...] = A
+    return copy
 
 
 def assert_same_in_any_layout(phi, X, Z, dtype, factor=1.0, sparse=True):
-    """The features of fifty rows are Z in either precision, by blocks, strided, sparse, whole."""
+    """Assert that fifty rows have features Z in either precision, by blocks and in any layout."""
     bound = factor * of(dtype) * np.abs(Z).max()
-    rough = X.astype(dtype)
-    rough.flags.writeable = False
-    whole = phi(rough)
-    assert (type(whole), whole.dtype) == (np.ndarray, dtype)
-    assert np.abs(whole - Z).max() < 40 * bound
+    rows = X.astype(dtype)
+    rows.flags.writeable = False
+    features = phi(rows)
+    assert (type(features), features.dtype) == (np.ndarray, dtype)
+    assert np.abs(features - Z).max() < 40 * bound
     for block in (1, 7, 32):
-        parts = np.concatenate([phi(rough[i : i + block]) for i in range(0, 50, block)])
-        assert np.abs(parts - whole).max() < bound
-    strided = np.repeat(rough, 2, axis=1)[:, ::2]
-    for same in (np.asfortranarray(rough), strided, between_bytes(rough)):
-        assert np.abs(phi(same) - whole).max() < bound
+        parts = np.concatenate([phi(rows[i : i + block]) for i in range(0, 50, block)])
+        assert np.abs(parts - features).max() < bound
+    strided = np.repeat(rows, 2, axis=1)[:, ::2]
+    for layout in (np.asfortranarray(rows), strided, between_bytes(rows)):
+        assert np.abs(phi(layout) - features).max() < bound
     if sparse:
-        assert_close(phi(scipy.sparse.csr_array(rough)), whole, dtype, factor=factor)
-    assert phi(rough[:0]).shape == (0, phi.n_features)
+        assert_close(phi(scipy.sparse.csr_array(rows)), features, dtype, factor=factor)
+    assert phi(rows[:0]).shape == (0, phi.n_features)
     integers = np.round(3 * X)
     assert (phi(integers.astype(np.int16)) == phi(integers)).all()
 
 
 class OnlyAStream:
-    """An object that knows nothing but Arrow's C stream protocol."""
+    """An object with only Arrow's C stream protocol."""
 
     def __init__(self, table):
         self.table = table

@@ -1,7 +1,7 @@
-"""One table of learners, each with the representations that it has: their rows, tolerances, abilities.
+"""Table of learners, each with each of its representations: rows, tolerances and laws.
 
-``laws/test_learner_laws.py`` has the laws. Some hold for all learners but those that name them in
-``but``; others, as of repeated rows, for those that name them in ``can``.
+``laws/test_learner_laws.py`` has the laws. Some hold for all learners except those that name the
+law in ``but``; other laws, for example of repeated rows, hold for those that name it in ``can``.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ KINDS = [kind for name in bo.__all__ if hasattr(kind := getattr(bo, name), "fit_
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A learner, the kind of its target, the relative tolerance of its answers, and its laws.
+    """A learner, the kind of its target, the relative tolerance of its outputs, and its laws.
 
     ``kind`` is "number", "class", "class of two", "pair" (two columns) or "none".
     """
@@ -62,15 +62,15 @@ class Case:
     close: float = 1e-8
     can: str = ""
     but: str = ""
-    made: Any = None
+    make_rows: Any = None  # function of (rng, n), if rows are not in the square
 
     def __repr__(self):
         return self.name
 
     def rows(self, n=N, seed=0, t=None):
-        """Return rows and a target, both read-only; ``t`` columns of numbers where it is given."""
+        """Return rows and a target, both read-only; the target has ``t`` numeric columns if given."""
         rng = np.random.default_rng(seed)
-        X = (self.made or square)(rng, n)
+        X = (self.make_rows or square)(rng, n)
         f = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.standard_normal(n)
         y = {
             "class": lambda: np.digitize(f, [-0.4, 0.4]),
@@ -88,17 +88,17 @@ class Case:
 
     @property
     def new(self):
-        """Return rows that no fit has seen."""
+        """Return rows that are in no fit."""
         return self.rows(NEW, seed=9)[0]
 
     def fit(self, X, y=None, w=None, **changes):
-        """Return a new fit of the learner; weights only where they are given."""
+        """Return a new fit of the learner; ``sample_weight`` is passed only if w is given."""
         model = clone(self.model).set_params(**changes)
         return model.fit(X, y) if w is None else model.fit(X, y, sample_weight=w)
 
     @property
     def fitted(self):
-        """Return the fit to its rows, made once: copy it before a change."""
+        """Return the cached fit to the rows of the case: copy it before a change."""
         return fitted(self)
 
 
@@ -115,8 +115,8 @@ def globe(rng, n):
     return np.column_stack([rng.uniform(-80, 80, n), rng.uniform(-180, 180, n)])
 
 
-#: Methods whose fits keep no rows to judge errors by; nor do those by stochastic gradient descent.
-KEPT_NO_ROWS = bo.FourierGrid, bo.NearestNeighbours, bo.ExactKernel
+#: Methods whose fits keep no rows for leave-one-out errors, like stochastic gradient descent.
+WITHOUT_ROWS = bo.FourierGrid, bo.NearestNeighbours, bo.ExactKernel
 ANSWERS = {
     "predict": lambda m, X: m.predict(X),
     "decision_function": lambda m, X: m.decision_function(X),
@@ -130,9 +130,9 @@ ANSWERS = {
 
 
 def answers(model, X, names=ANSWERS):
-    """Return all that a fitted model gives at rows, by name."""
-    kept = isinstance(model, bo.KernelSGDRegressor) or isinstance(model.method, KEPT_NO_ROWS)
-    without = ("predict_interval",) if kept else ()
+    """Return the outputs of a fitted model at rows, by name of the method."""
+    rowless = isinstance(model, bo.KernelSGDRegressor) or isinstance(model.method, WITHOUT_ROWS)
+    without = ("predict_interval",) if rowless else ()
     return {
         name: np.asarray(ANSWERS[name](model, X))
         for name in names
@@ -140,12 +140,12 @@ def answers(model, X, names=ANSWERS):
     }
 
 
-def off(one, other):
-    """Return the largest difference of two sets of answers, relative; infinite if labels differ."""
-    assert one.keys() == other.keys(), f"{one.keys()} is not {other.keys()}"
+def gap(actual, expected):
+    """Return the largest relative difference of two sets of outputs; infinite if labels differ."""
+    assert actual.keys() == expected.keys(), f"{actual.keys()} is not {expected.keys()}"
     worst = 0.0
-    for name, a in one.items():
-        b = other[name]
+    for name, a in actual.items():
+        b = expected[name]
         assert a.shape == b.shape, f"{name}: {a.shape} is not {b.shape}"
         if a.dtype.kind in "fc":
             worst = max(worst, np.abs(a - b).max(initial=0) / max(1.0, np.abs(b).max(initial=0)))
@@ -158,14 +158,14 @@ RIDGE, PROCESS, LOSS = bo.KernelRidge, bo.GaussianProcessRegressor, bo.KernelReg
 SIGNS, SVC, SVR, LOGISTIC = bo.KernelRidgeClassifier, bo.SVC, bo.SVR, bo.LogisticRegression
 ONE_CLASS, SGD, CCA = bo.OneClassSVM, bo.KernelSGDRegressor, bo.KernelCCA
 PCA, SGD_OF_CLASSES = bo.KernelPCA, bo.KernelSGDClassifier
-#: Laws of fits that are sums over rows, of fits whose maps depend on no rows, of fits by a loss.
+#: Laws of fits by sums over rows, of fits whose maps do not depend on rows, and of fits by a loss.
 ADDED = "weights order pieces merge"
 SUM = ADDED + " targets unit"
 FREE = "weights order targets unit"
 FREE_SCALED = FREE + " scale"
 SCALED, SEVERAL = "weights order scale", "weights order targets scale"
 WAVES, NEIGHBOURS = "order pieces merge targets unit", "order pieces merge unit"
-#: Laws that do not hold of places, of lengthscales by the evidence, of all rows in memory.
+#: Laws that fail for places, for lengthscales chosen by evidence, and for rows in memory.
 OF_PLACES, OPEN = "stream sparse tables onnx", "range kept tables libraries"
 IN_MEMORY = "offset blocks memory stream intervals"
 CASES = [
@@ -184,7 +184,7 @@ CASES = [
     Case("iterated ridge", RIDGE(**ITERATED), close=1e-5, can=FREE_SCALED, but="range intervals"),
     Case("ridge in leaves", RIDGE(**LEAVES), close=1e-6, can="targets unit", but="range"),
     Case("ridge on a grid", RIDGE(alpha=0.1, **GRID), can=WAVES, but="zeros intervals onnx"),
-    Case("ridge on the sphere", RIDGE(**PLACES), made=globe, can="order unit", but=OF_PLACES),
+    Case("ridge on the sphere", RIDGE(**PLACES), make_rows=globe, can="order unit", but=OF_PLACES),
     Case("ridge classifier", SIGNS(**FEATURES), "class", can=SUM, but="class-weights"),
     Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE_SCALED),
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
@@ -222,7 +222,7 @@ CASES = [
     Case("correlations", CCA(2, alpha=0.5, **FEATURES), "pair", can="weights order pieces"),
     Case("features", bo.KernelFeatures(**LANDMARKS), "none", but="zeros"),
 ]
-#: Laws in the main tier of cases whose fits take long; all others of theirs are slow.
+#: Laws in the main tier of cases with slow fits; their other laws are in the slow tier.
 MAIN = {
     "ridge, kernel by name": "blocks kept zeros sparse unit",
     "ridge, learned metric": "kept sparse zeros offset",

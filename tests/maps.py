@@ -1,4 +1,4 @@
-"""One table of feature maps: each class with each kind of kernel once; the whole product is slow."""
+"""Table of feature maps: each class with each kind of kernel once; all combinations are slow."""
 
 from functools import cache
 from itertools import product
@@ -17,12 +17,12 @@ from bochner.kernels import Gaussian, Linear, Matern, NeuralTangent, Polynomial
 
 
 class Family(NamedTuple):
-    """Pairs of kernel and method, their whole product, and how much rounding they amplify."""
+    """Pairs of kernel and method, all combinations, and the factor by which rounding grows."""
 
     pairs: list
     product: list = []  # noqa: RUF012
     width: int = 24
-    drawn_from: int = 40
+    n_rows: int = 40
     factor: float = 1.0
     random: bool = True
     columns: int = N_COLUMNS
@@ -82,7 +82,7 @@ FAMILIES = {
     "sketches": Family([p for p in gallery.SKETCHED if p[0] in SOME_POWERS], gallery.SKETCHED),
     "networks": Family([*NETWORKS[:4], *NETWORKS[-5:], *gallery.DEEP], product=NETWORKS, width=48),
     "products": Family(
-        OF_BASES, product=[*HERMITE, *gallery.SINES], drawn_from=200, factor=1e4, random=False
+        OF_BASES, product=[*HERMITE, *gallery.SINES], n_rows=200, factor=1e4, random=False
     ),
     "Gegenbauer": Family(
         [
@@ -93,10 +93,10 @@ FAMILIES = {
         ],
         product=gallery.GEGENBAUER,
         width=48,
-        drawn_from=60,
+        n_rows=60,
     ),
     "harmonics": Family(
-        [p for p in MERCER if p[0] in RADIAL], product=MERCER, width=40, drawn_from=60, random=False
+        [p for p in MERCER if p[0] in RADIAL], product=MERCER, width=40, n_rows=60, random=False
     ),
 }
 CASES = [Case(name, *pair) for name, family in FAMILIES.items() for pair in family.pairs]
@@ -108,24 +108,24 @@ NAMES = [*map(str, (*CASES, *PRODUCT))]
 
 
 def of_maps(wanted=lambda case: True, main=lambda case: True, **more):
-    """Run a test with each case that is wanted, and each combination of more.
+    """Return a parametrisation by the cases for which ``wanted`` holds, and the values of ``more``.
 
-    Each case of the main tier has one combination there, in turn; the whole product is slow.
+    In the main tier each case has one combination of values, in turn; all others are slow.
     """
     params = []
     for i, case in enumerate((*CASES, *PRODUCT)):
         for j, values in enumerate(product(*more.values()) if wanted(case) else ()):
-            here = i < len(CASES) and main(case) and j == i % prod(map(len, more.values()))
+            fast = i < len(CASES) and main(case) and j == i % prod(map(len, more.values()))
             name = "-".join(
                 [getattr(value, "__name__", str(value)) for value in values] + NAMES[i : i + 1]
             )
-            marks = () if here else pytest.mark.slow
+            marks = () if fast else pytest.mark.slow
             params.append(pytest.param(case, *values, id=name, marks=marks))
     return pytest.mark.parametrize(("case", *more), params)
 
 
 def takes_sparse_rows(case):
-    """Sums over columns, products and averages over windows are of dense rows."""
+    """Return whether the map takes sparse rows: not for sums over columns, products, windows."""
     words = repr(case.kernel)
     if isinstance(case.method, bo.HermiteMercer):
         return "Product" not in words
@@ -134,32 +134,32 @@ def takes_sparse_rows(case):
 
 
 def rows_of(case, n, seed=0):
-    """Return n rows of as many columns as the family has."""
+    """Return n rows with the number of columns of the family."""
     d = FAMILIES[case.family].columns
     return gallery.rows(n, seed) if d == N_COLUMNS else gallery.points(n, d, seed)
 
 
-def afresh(case, seed=0, width=None, X=None):
-    """Draw the map of a case."""
+def new_map(case, seed=0, width=None, X=None):
+    """Return a new map of a case."""
     family = FAMILIES[case.family]
-    X = rows_of(case, family.drawn_from) if X is None else X
-    ask = {"n_features": width or family.width, "X": X, "random_state": seed}
-    return draw(case.kernel, case.method, **ask)
+    X = rows_of(case, family.n_rows) if X is None else X
+    options = {"n_features": width or family.width, "X": X, "random_state": seed}
+    return draw(case.kernel, case.method, **options)
 
 
 @cache
-def _numbered(number, seed):
-    return afresh([*CASES, *PRODUCT][number], seed)
+def _cached(number, seed):
+    return new_map([*CASES, *PRODUCT][number], seed)
 
 
-def drawn(case, seed=0):
-    """Return the map of a case, drawn once."""
-    return _numbered([*CASES, *PRODUCT].index(case), seed)
+def map_of(case, seed=0):
+    """Return the map of a case, from a cache."""
+    return _cached([*CASES, *PRODUCT].index(case), seed)
 
 
 def factor_of(case, dtype):
-    """Return how many roundings a map has: the inverse root of a kernel matrix amplifies most."""
-    family, phi = FAMILIES[case.family], drawn(case)
+    """Return the factor of a map's tolerance: the inverse root of a kernel matrix amplifies most."""
+    family, phi = FAMILIES[case.family], map_of(case)
     if isinstance(phi, NystromMap):
         least = 200 if dtype == "float32" else 1e4
         return max(least, np.abs(phi.root(np.dtype(dtype))).sum(axis=0).max())

@@ -1,11 +1,11 @@
-"""``python -m tests.mutations [--at FILE:LINE ...]``: planted faults, and whether tests see them.
+"""``python -m tests.mutations [--at FILE:LINE ...]``: plant faults and check that tests fail.
 
 A mutant is the package with one change: a number (n becomes n + 1, a decimal is doubled), a sign
 (+ and −, × and ÷, −x and x) or a comparison (turned into its opposite). Without ``--at`` the
-fixed list ``tests/mutants.txt`` is tried: each of them was killed when the list was made, so that
-tests which are merged or shortened must kill them again. A line of the list names tests that reach
-the changed line; they are tried first, and then the files of tests of that part of the package.
-No file is changed: the fault is planted when the module is imported.
+mutants in ``tests/mutants.txt`` are run. Tests killed each of them when the list was made, so tests
+that are merged or shortened must kill them again. A line of the list names tests that reach the
+changed line; they run first, then the test files of that part of the package. No file is changed:
+the fault is planted when the module is imported.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Mutants that tests killed when the list was made: file, change, line of the source, tests.
 LIST = ROOT / "tests" / "mutants.txt"
 PACKAGE = ROOT / "src" / "bochner"
-#: Files of tests of each part of the package; the first prefix that fits a module counts.
+#: Test files of each part of the package; the first matching prefix of a module counts.
 FILES = {
     "certificates/bound": "facts/test_bounds",
     "certificates": "facts/test_certificates facts/test_checks",
@@ -54,57 +54,57 @@ FILES = {
     "planner": "laws/test_plan_laws",
 }
 ALWAYS = "laws/test_frozen_answers laws/test_learner_laws"
-SECONDS = 200.0  # Seconds of the processor that the tests of a mutant may take
-#: Loaded once, before the processes that try mutants part.
+SECONDS = 200.0  # Limit of processor time for the tests of a mutant
+#: Modules that are imported once, before processes for mutants are forked.
 LOADED = ("scipy.stats", "scipy.optimize", "sklearn.linear_model", "sklearn.svm", "mpmath")
 
-OTHER = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq}
-OTHER |= {ast.Add: ast.Sub, ast.Mult: ast.Div}
-OTHER |= {other: one for one, other in OTHER.items()}
-#: Types, decorators, and parameters with what they are by default.
-NOT_LOOKED_AT = ("annotation", "returns", "decorator_list", "args")
+OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq}
+OPPOSITE |= {ast.Add: ast.Sub, ast.Mult: ast.Div}
+OPPOSITE |= {b: a for a, b in OPPOSITE.items()}
+#: Fields without mutants: types, decorators, and parameters with their defaults.
+IGNORED = ("annotation", "returns", "decorator_list", "args")
 
 
 class Site(NamedTuple):
-    """Where one thing can be changed."""
+    """A place in the source that can be changed."""
 
-    path: str  # Of the module, from the package on
-    number: int  # Of the change in the module
+    path: str  # of the module, relative to the package
+    number: int  # of the change, in the module
     line: int
     change: str
-    text: str  # Of the line
+    text: str  # of the line
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.change}: {self.text}"
 
 
-# --- what can be changed, and the changed module ------------------------------------------------
+# --- changes, and the changed module ------------------------------------------------------------
 
 
 def change(node: Any, *, make: bool = False) -> str | None:
-    """Say what would be changed in a node, if anything; and change it where that is asked for."""
+    """Return a description of the change of a node, or None if there is none; ``make``: do it."""
     match node:
         case ast.Constant(value=value) if type(value) in (int, float):
-            other: Any = value + 1 if isinstance(value, int) else 2 * value or 1.0
-            said = f"{value!r} becomes {other!r}"
-        case ast.BinOp(op=op) if type(op) in OTHER and not is_text(node):
-            other = OTHER[type(op)]()
-            said = f"{type(op).__name__} becomes {type(other).__name__}"
-        case ast.Compare(ops=[op]) if type(op) in OTHER:
-            other = [OTHER[type(op)]()]
-            said = f"{type(op).__name__} becomes {type(other[0]).__name__}"
+            mutant: Any = value + 1 if isinstance(value, int) else 2 * value or 1.0
+            description = f"{value!r} becomes {mutant!r}"
+        case ast.BinOp(op=op) if type(op) in OPPOSITE and not is_text(node):
+            mutant = OPPOSITE[type(op)]()
+            description = f"{type(op).__name__} becomes {type(mutant).__name__}"
+        case ast.Compare(ops=[op]) if type(op) in OPPOSITE:
+            mutant = [OPPOSITE[type(op)]()]
+            description = f"{type(op).__name__} becomes {type(mutant[0]).__name__}"
         case ast.UnaryOp(op=ast.USub()) if not isinstance(node.operand, ast.Constant):
-            other, said = ast.UAdd(), "a minus sign is left out"
+            mutant, description = ast.UAdd(), "a minus sign is left out"
         case _:
             return None
     if make:
-        changed = next(name for name in ("value", "op", "ops") if name in node._fields)
-        setattr(node, changed, other)
-    return said
+        field = next(name for name in ("value", "op", "ops") if name in node._fields)
+        setattr(node, field, mutant)
+    return description
 
 
 def is_text(node: ast.BinOp) -> bool:
-    """Whether text is put together."""
+    """Return whether an operand is a text, so that + joins texts."""
     return any(
         isinstance(side, ast.JoinedStr)
         or (isinstance(side, ast.Constant) and isinstance(side.value, str))
@@ -112,28 +112,28 @@ def is_text(node: ast.BinOp) -> bool:
     )
 
 
-def is_rest(node: ast.AST, child: ast.AST) -> bool:
-    """Whether it is the −1 of a reshape: NumPy takes all numbers below zero alike."""
+def is_free_size(node: ast.AST, child: ast.AST) -> bool:
+    """Return whether the child is the −1 of a reshape: for NumPy −2 means the same."""
     of_reshape = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape"
     return of_reshape and ast.unparse(child) == "-1"
 
 
 def places(node: ast.AST) -> Iterator[ast.AST]:
-    """Give what can be changed, in the order of the source; not in messages, types, decorators."""
+    """Yield nodes that can be changed, in source order; none in messages, types, decorators."""
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
         return
     if change(node) is not None:
         yield node
     for name, value in ast.iter_fields(node):
-        if name in NOT_LOOKED_AT and not isinstance(node, ast.Call):
+        if name in IGNORED and not isinstance(node, ast.Call):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not is_rest(node, child):
+            if isinstance(child, ast.AST) and not is_free_size(node, child):
                 yield from places(child)
 
 
 def sites(path: Path) -> Iterator[Site]:
-    """Give all that can be changed in a module."""
+    """Yield the places in a module that can be changed."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()
     for number, node in enumerate(places(ast.parse(source))):
@@ -143,18 +143,18 @@ def sites(path: Path) -> Iterator[Site]:
 
 
 def listed() -> list[tuple[Site, list[str]]]:
-    """Return the fixed mutants whose lines still stand as they were listed, and their tests."""
+    """Return the mutants of the list whose lines are still in the source, and their tests."""
     lines = [line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines()]
-    tests = {tuple(key): list(filter(exists, named.split())) for *key, named in lines}
+    tests = {tuple(key): list(filter(exists, names.split())) for *key, names in lines}
     files = filter(Path.exists, (PACKAGE / path for path in sorted({path for path, *_ in tests})))
-    found = [(s, (s.path, s.change, s.text)) for s in chain.from_iterable(map(sites, files))]
-    for path, *rest in sorted(tests.keys() - {key for _, key in found}):
-        say(f"not in the source any more: {path}: {': '.join(rest)}")
-    return [(site, tests[key]) for site, key in found if key in tests]
+    keys = [(s, (s.path, s.change, s.text)) for s in chain.from_iterable(map(sites, files))]
+    for path, *parts in sorted(tests.keys() - {key for _, key in keys}):
+        say(f"not in the source any more: {path}: {': '.join(parts)}")
+    return [(site, tests[key]) for site, key in keys if key in tests]
 
 
 def exists(test: str) -> bool:
-    """Whether a test that the list names is there."""
+    """Return whether a test of the list exists."""
     file, _, name = test.partition("::")
     path = ROOT / "tests" / file
     return path.exists() and f"def {name}(" in path.read_text(encoding="utf-8")
@@ -164,7 +164,7 @@ def exists(test: str) -> bool:
 
 
 def plant(site: Site) -> None:
-    """Let a module be imported with one change."""
+    """Change the import of a module, so that it has one fault."""
     path, usual = PACKAGE / site.path, importlib.machinery.SourceFileLoader.get_code
     tree = ast.parse(path.read_text())
     change(list(places(tree))[site.number], make=True)
@@ -177,18 +177,18 @@ def plant(site: Site) -> None:
 
 
 def pytest_code(tests: list[str], seconds: float, site: Site | None) -> int:
-    """Run tests in a process of its own, which begins as a copy of this one; give its status.
+    """Return the exit status of tests in a forked process.
 
-    Seconds are of the processor; where they are spent the status is that of a signal, as it is
-    where ten times as many of the wall are.
+    ``seconds`` limits the processor time, and ten times as many the elapsed time; the status at a
+    limit is that of a signal.
     """
     began, child = time.monotonic(), os.fork()
     if child == 0:
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        spent = math.ceil(time.process_time() + seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (spent, spent))
+        limit = math.ceil(time.process_time() + seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         if site is not None:
             plant(site)
         options = ["-x", "-q", "-n0", "-m", "not slow", "-p", "no:cacheprovider"]
@@ -211,15 +211,15 @@ def say(line: str) -> None:
 
 
 def fails(tests: list[str], seconds: float, site: Site | None) -> bool:
-    """Whether one of some tests fails within the limit, with a fault or without."""
+    """Return whether a test fails within the limit; ``site`` is the planted fault, if any."""
     status = pytest_code(tests, seconds, site)
     if status == 4:
-        raise RuntimeError(f"tests are not there: {' '.join(tests)}, for {site}")
+        raise RuntimeError(f"tests do not exist: {' '.join(tests)}, for {site}")
     return status not in (0, 5, -signal.SIGXCPU, -signal.SIGKILL)
 
 
 def fate_of(job: tuple[Site, list[str]]) -> tuple[str, float]:
-    """Return whether tests see a change, and the seconds that took."""
+    """Return "killed" if a test fails, else "survived", and the elapsed seconds."""
     site, tests = job
     began = time.monotonic()
     files = next((files for part, files in FILES.items() if site.path.startswith(part)), "")
@@ -231,22 +231,22 @@ def fate_of(job: tuple[Site, list[str]]) -> tuple[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--at", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
-    parser.add_argument("--part", default="", help="of the list those of files that begin so")
-    parser.add_argument("--processes", type=int, default=1, help="at the same time")
-    asked = parser.parse_args()
-    jobs = [job for job in listed() if job[0].path.startswith(asked.part)]
-    if asked.at:
-        lines = [place.rsplit(":", 1) for place in asked.at]
-        found = (s for file, line in lines for s in sites(PACKAGE / file) if s.line == int(line))
-        jobs = [(site, []) for site in found]
+    parser.add_argument("--part", default="", help="only files of the list with this prefix")
+    parser.add_argument("--processes", type=int, default=1, help="number of processes")
+    options = parser.parse_args()
+    jobs = [job for job in listed() if job[0].path.startswith(options.part)]
+    if options.at:
+        lines = [place.rsplit(":", 1) for place in options.at]
+        mutants = (s for file, line in lines for s in sites(PACKAGE / file) if s.line == int(line))
+        jobs = [(site, []) for site in mutants]
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # As tests/conftest.py, before SciPy is loaded
     list(map(import_module, LOADED))
-    named = sorted({test for _, tests in jobs for test in tests})
-    if named and fails(named, 10 * SECONDS, None):
-        say("Tests fail without a planted fault: mend that first.")
+    names = sorted({test for _, tests in jobs for test in tests})
+    if names and fails(names, 10 * SECONDS, None):
+        say("Tests fail without a planted fault: correct that first.")
         return 2
     fates = Counter[str]()
-    with multiprocessing.get_context("fork").Pool(asked.processes) as pool:
+    with multiprocessing.get_context("fork").Pool(options.processes) as pool:
         for (site, _), (fate, seconds) in zip(jobs, pool.imap(fate_of, jobs), strict=True):
             fates[fate] += 1
             say(f"{fate} in {seconds:.0f} s: {site}")

@@ -1,4 +1,4 @@
-"""Slow, obvious twins: one pair of rows at a time, from the printed formulas, in mpmath."""
+"""Slow, obvious twins of formulas, for example kernels by loops over pairs of rows in mpmath."""
 
 import math
 
@@ -9,13 +9,13 @@ from bochner import kernels
 
 
 def kernel_matrix(kernel, X, Y=None):
-    """The kernel matrix, float64, by a loop over all pairs."""
+    """Return the kernel matrix in float64, by a loop over all pairs."""
     Y = X if Y is None else Y
     return np.array([[float(value(kernel, x, y)) for y in Y.tolist()] for x in X.tolist()])
 
 
 def value(kernel, x, y):
-    """k(x, y) of two lists of numbers, from the first formula whose class the kernel has."""
+    """Return k(x, y) of two lists of numbers, by the first formula whose class fits the kernel."""
     formula = next(f for kinds, f in FORMULAS.items() if isinstance(kernel, kinds))
     return formula(kernel, x, y)
 
@@ -24,12 +24,12 @@ def inside(kernel, x, y):
     return value(kernel.kernel, x, y)
 
 
-def per_column(numbers, d):
-    return numbers if isinstance(numbers, tuple) else (numbers,) * d
+def per_column(value, d):
+    return value if isinstance(value, tuple) else (value,) * d
 
 
 def differences(kernel, x, y):
-    """(x_j - y_j) / lengthscale_j as multiple-precision numbers."""
+    """Return (x_j − y_j) / lengthscale_j as multiple-precision numbers."""
     scales = per_column(kernel.lengthscale, len(x))
     return [(mpmath.mpf(a) - b) / s for a, b, s in zip(x, y, scales, strict=True)]
 
@@ -51,7 +51,7 @@ def summed(term, x, y):
 
 
 def of_function(kernel, rows):
-    """A function of the rows one by one, as lists."""
+    """Yield the values of the kernel's function at each row, as lists."""
     return (kernel.function(np.array([row]))[0].tolist() for row in rows)
 
 
@@ -68,21 +68,21 @@ def mahalanobis(kernel, x, y):
 
 
 def cosine(x, y):
-    """cos of the angle, in sixty digits; a row of zeros stands at a right angle to every row."""
+    """Return the cosine of the angle, in sixty digits; zero for rows of zeros."""
     with mpmath.workdps(60):
         size = norm(x) * norm(y)
         return min(max(dot(x, y) / size, mpmath.mpf(-1)), mpmath.mpf(1)) if size else mpmath.mpf(0)
 
 
 def dot_product(kernel, x, y):
-    """Maclaurin's series, term by term."""
+    """Return 80 terms of Maclaurin's series."""
     logs = kernel.series(3).log_derivative(np.arange(80)).tolist()
     t = dot(x, y)
     return mpmath.fsum(mpmath.exp(v) / mpmath.factorial(n) * t**n for n, v in enumerate(logs))
 
 
 def arc_cosine(order, c):
-    """J_p(θ)/π of Cho & Saul (2009), from cos θ."""
+    """Return J_p(θ)/π of Cho and Saul (2009), from cos θ."""
     with mpmath.workdps(60):
         theta = mpmath.acos(c)
         J = (
@@ -94,7 +94,7 @@ def arc_cosine(order, c):
 
 
 def layers(kernel, x, y):
-    """cos of the angle after 0, 1, ... layers."""
+    """Return the cosines of the angle after 0, 1, ... layers."""
     c = [cosine(x, y)]
     for _ in range(kernel.depth):
         c.append(arc_cosine(1, c[-1]))
@@ -102,7 +102,7 @@ def layers(kernel, x, y):
 
 
 def tangent(kernel, x, y):
-    """The sum over layers, Σ_i Σ_i Π_{j ≥ i} κ_0(Σ_j): not the recursion."""
+    """Return the sum over layers Σ_i Σ_i Π_{j ≥ i} κ_0(Σ_j), without the recursion."""
     c = layers(kernel, x, y)
     steps = [arc_cosine(0, angle) for angle in c[:-1]]
     terms = (angle * mpmath.fprod(steps[i:]) for i, angle in enumerate(c))
@@ -110,7 +110,7 @@ def tangent(kernel, x, y):
 
 
 def gegenbauer(l, d, t):
-    """P_l(t) by the explicit sum Σ_j c_j t^(l − 2j) (1 − t²)^j, in eighty digits."""
+    """Return P_l(t) by the explicit sum Σ_j c_j t^(l − 2j) (1 − t²)^j, in eighty digits."""
     with mpmath.workdps(80):
         t, c, total = mpmath.mpf(t), mpmath.mpf(1), mpmath.mpf(0)
         for j in range(l // 2 + 1):
@@ -144,8 +144,8 @@ def radial(h, t):
 
 
 def periodic(kernel, x, y):
-    numbers = (per_column(n, len(x)) for n in (kernel.period, kernel.lengthscale))
-    columns = zip(x, y, *numbers, strict=True)
+    scales = (per_column(n, len(x)) for n in (kernel.period, kernel.lengthscale))
+    columns = zip(x, y, *scales, strict=True)
     waves = (mpmath.sin(mpmath.pi * (mpmath.mpf(a) - b) / p) / s for a, b, p, s in columns)
     return mpmath.exp(-2 * mpmath.fsum(w * w for w in waves))
 
@@ -160,7 +160,7 @@ def spectral_mixture(kernel, x, y):
 
 
 def jensen_shannon(kernel, x, y):
-    """Entropies in the form ½(x log₂((x + y)/x) + ...)."""
+    """Return the kernel by entropies of the form ½(x log₂((x + y)/x) + ...)."""
     half = lambda a, b: a * mpmath.log((a + b) / a, 2) / 2 if a else 0
     return summed(lambda a, b: half(a, b) + half(b, a), x, y)
 
@@ -188,7 +188,7 @@ def monotone(kernel, x, y):
 
 
 def _between(number, points, values):
-    """Return what a number becomes, by the line between the two points around it."""
+    """Return the value at ``number`` on the line between the two points around it."""
     if number <= points[0]:
         return values[0]
     for k in range(1, len(points)):
@@ -206,7 +206,7 @@ def of_windows(kernel, x, y):
 
 
 def windows(kernel, row):
-    """All windows of one row, as lists of numbers."""
+    """Return all windows of a row, as lists of numbers."""
     row = list(row)
     steps = (len(row) - kernel.lengths) // kernel.channels
     if kernel.lengths:
@@ -233,11 +233,11 @@ def polynomials(kernel, x, y):
 
 def brownian(kernel, x, y):
     rows = [[min(max(mpmath.mpf(t), 0), kernel.length) for t in row] for row in (x, y)]
-    less = lambda a, b: a * b / kernel.length if kernel.bridge else 0
-    return mpmath.fprod(min(a, b) - less(a, b) for a, b in zip(*rows, strict=True))
+    bridge = lambda a, b: a * b / kernel.length if kernel.bridge else 0
+    return mpmath.fprod(min(a, b) - bridge(a, b) for a, b in zip(*rows, strict=True))
 
 
-#: k(x, y) of each class of kernels; a class goes before those it is derived from.
+#: k(x, y) of each class of kernels; a class is listed before its base classes.
 FORMULAS = {
     kernels.Gaussian: lambda k, x, y: mpmath.exp(-(distance(k, x, y) ** 2) / 2),
     kernels.Exponential: lambda k, x, y: mpmath.exp(-distance(k, x, y)),
@@ -287,7 +287,7 @@ FORMULAS = {
 
 
 def moments(Z, y, w=None):
-    """W, means and centred sums, by loops in extended precision."""
+    """Return W, means and centred sums, by loops in extended precision."""
     Z, y = np.asarray(Z, np.longdouble), np.asarray(y, np.longdouble).reshape(len(Z), -1)
     w = np.ones(len(Z)) if w is None else np.asarray(w, np.longdouble)
     W = w.sum()
@@ -300,7 +300,7 @@ def moments(Z, y, w=None):
 
 
 def ridge(Z, y, w, alpha, centred=True):
-    """Coefficients and intercept by solving the normal equations of [Z, 1], the 1 unpenalised."""
+    """Return coefficients and intercept, from normal equations of [Z, 1]; 1 has no penalty."""
     A = np.column_stack([Z, np.ones(len(Z))]) if centred else Z
     penalty = alpha * np.eye(A.shape[1])
     if centred:
@@ -310,44 +310,44 @@ def ridge(Z, y, w, alpha, centred=True):
 
 
 def dual(K, y, alpha, w, centred=True):
-    """Coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
+    """Return coefficients and intercept by one dense system: K c + alpha c/w + b = y, Σ c = 0."""
     n = len(K)
     A = K + alpha * np.diag(1 / w)
     if not centred:
         return np.linalg.solve(A, y), np.zeros(y.shape[1])
     system = np.block([[A, np.ones((n, 1))], [np.ones((1, n)), 0]])
-    found = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
-    return found[:-1], found[-1]
+    solution = np.linalg.solve(system, np.vstack([y, np.zeros((1, y.shape[1]))]))
+    return solution[:-1], solution[-1]
 
 
 def kriging(K, y, k, variances, F=None, f=None):
-    """Mean and deviation at new rows, coefficients of the trend, and their precision matrix.
+    """Return mean and deviation at new rows, trend coefficients, and their precision matrix.
 
-    K is of the rows with noise, k of new rows with them, F and f are the trend's columns of both.
+    K is the kernel matrix of the rows plus noise, k that of new rows; F and f are trend columns.
     """
     F = np.ones((len(y), 1)) if F is None else F
     f = np.ones((len(k), 1)) if f is None else f
     inverse = np.linalg.inv(K)
     precision = F.T @ inverse @ F
     beta = np.linalg.solve(precision, F.T @ inverse @ y)
-    left = f - k @ inverse @ F
+    excess = f - k @ inverse @ F
     variance = variances - np.einsum("ij,jk,ik->i", k, inverse, k)
-    variance += np.einsum("ip,pq,iq->i", left, np.linalg.inv(precision), left)
+    variance += np.einsum("ip,pq,iq->i", excess, np.linalg.inv(precision), excess)
     return f @ beta + k @ inverse @ (y - F @ beta), np.sqrt(variance), beta, precision
 
 
 def left_out_errors(Z, y, w, alphas, rows, centred=True):
-    """y − the prediction without (one copy of) each of these rows, (rows, p, t), by refits.
+    """Return y minus predictions without (a copy of) each of these rows, (rows, p, t), by refits.
 
-    Each refit has the singular values of √w Z about its own mean: nothing is squared.
+    Each refit uses the singular values of the centred √w Z, so no number is squared.
     """
     errors = []
     for i in rows:
-        left = w.copy()
-        left[i] -= min(w[i], 1.0)
-        total = left.sum()
-        means = [left @ A / total if centred else 0 * A[0] for A in (Z, y)]
-        root = np.sqrt(left)[:, None]
+        weights = w.copy()
+        weights[i] -= min(w[i], 1.0)
+        total = weights.sum()
+        means = [weights @ A / total if centred else 0 * A[0] for A in (Z, y)]
+        root = np.sqrt(weights)[:, None]
         U, s, Vt = np.linalg.svd(root * (Z - means[0]), full_matrices=False)
         shrunk = (s[:, None, None] / (s[:, None] ** 2 + alphas)[:, :, None]) * (
             U.T @ (root * (y - means[1]))
@@ -357,17 +357,17 @@ def left_out_errors(Z, y, w, alphas, rows, centred=True):
 
 
 def pivot_law(K, rank):
-    """Probability of every sequence of pivots of simple randomly pivoted Cholesky."""
+    """Return the probability of each sequence of pivots of simple randomly pivoted Cholesky."""
     if rank == 0:
         return {(): 1.0}
     d = np.maximum(np.diag(K), 0)
     law = {}
     for i in np.flatnonzero(d > 1e-12):
-        rest = pivot_law(K - np.outer(K[:, i], K[:, i]) / K[i, i], rank - 1)
-        law |= {(int(i), *tail): p * d[i] / d.sum() for tail, p in rest.items()}
+        tails = pivot_law(K - np.outer(K[:, i], K[:, i]) / K[i, i], rank - 1)
+        law |= {(int(i), *tail): p * d[i] / d.sum() for tail, p in tails.items()}
     return law
 
 
 def n_harmonics(l, d):
-    """Spherical harmonics of degree l in d dimensions: polynomials of degree l, less r² of l − 2."""
+    """Return the number of spherical harmonics of degree l in d dimensions."""
     return math.comb(l + d - 1, l) - (math.comb(l + d - 3, l - 2) if l > 1 else 0)

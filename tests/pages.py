@@ -1,4 +1,4 @@
-"""HTML pages read: tags are balanced, attributes come once, and what they have is gathered."""
+"""Parsers of HTML pages, which assert that tags are balanced and attributes are unique."""
 
 import base64
 import re
@@ -8,7 +8,7 @@ VOID = {"meta", "img", "source", "br", "link"}
 
 
 class Reader(HTMLParser):
-    """Tags, attributes and text, and the cells of tables without what stands in some tags."""
+    """Tags, attributes, text and cells of tables; cells omit the text of tags in ``without``."""
 
     def __init__(self, without):
         super().__init__(convert_charrefs=True)
@@ -50,8 +50,8 @@ def read(page, without=()):
     return reader
 
 
-def whole(page):
-    """Read a page that is complete, fetches nothing and runs nothing."""
+def read_complete(page):
+    """Return the Reader of a complete page; assert that it fetches nothing and runs no script."""
     reader = read(page)
     assert [reader.tags.count(tag) for tag in ("html", "body", "h1")] == [1, 1, 1]
     assert not {"script", "link", "iframe", "object", "embed", "base"} & set(reader.tags)
@@ -59,14 +59,14 @@ def whole(page):
     assert len(set(ids)) == len(ids)
     kinds = ("src", "href", "srcset", "xlink:href", "data")
     addresses = [value for name, value in reader.attrs if name in kinds]
-    inside = {one for one in addresses if not one.startswith("data:image/svg+xml;base64,")}
-    assert inside | {*re.findall(r"url\(([^)]*)", page)} <= {f"#{name}" for name in ids}
+    local = {a for a in addresses if not a.startswith("data:image/svg+xml;base64,")}
+    assert local | {*re.findall(r"url\(([^)]*)", page)} <= {f"#{name}" for name in ids}
     assert not re.search("@import|http", page)
     return reader
 
 
 def drawings(page):
-    """Titles and SVG of the pictures of a page."""
+    """Return title and SVG of each picture of a page."""
     plot = r'<img class="plot" alt="(.*?)" src="data:image/svg\+xml;base64,(.*?)"'
-    found = re.findall(plot, page)
-    return [(title, base64.b64decode(source).decode()) for title, source in found]
+    pairs = re.findall(plot, page)
+    return [(title, base64.b64decode(source).decode()) for title, source in pairs]

@@ -1,10 +1,10 @@
-"""``python tests/processors.py [--report FOLDER]``: numerical tests as on other processors.
+"""``python tests/processors.py [--report FOLDER]``: run numerical tests as on other processors.
 
-Each run has one of OpenBLAS's processors, one instruction set of the compiled loops (or pure
-Python), and one or two threads of BLAS; each processor that this machine can execute, each
-instruction set and each number of threads has its turn. What a run says it uses is asked of the
-libraries themselves, in a process like those of the tests. Fewer than three processors, a test
-that fails or one that is skipped: the command fails.
+A run uses the kernels of one processor of OpenBLAS, one instruction set of the compiled loops (or
+pure Python), and one or two threads of BLAS. All processors that this machine can emulate, all
+instruction sets and both numbers of threads are covered. A process like those of the tests asks the
+libraries which of them they use. The command fails with fewer than three processors, or if a test
+fails or is skipped.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-#: Names that OPENBLAS_CORETYPE knows, of kernels that differ.
+#: Values of OPENBLAS_CORETYPE with different kernels.
 PROCESSORS = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "ARMV8", "NEOVERSEN1")
 
-#: Tests whose answers could depend on rounding, one or more for each solver and map.
+#: Tests whose results could depend on rounding, at least one for each solver and map.
 TESTS = (
     "tests/facts/test_cg.py",
     "tests/facts/test_solvers.py",
@@ -38,7 +38,7 @@ ONLY = (
     "(not test_map_laws or array_library or far_away)"
     " and (not test_nystrom_laws or exact_on_landmarks)"
     " and (not test_sklearn or sample_weight_equivalence)"
-    # of copies, tables, names and refusals: the same whatever is rounded
+    # tests of copies, tables, names and errors do not depend on rounding
     " and not ([kept- or [tables- or [libraries- or [labels- or [parameters- or [rows- or [later-)"
 )
 
@@ -70,51 +70,51 @@ class Run(NamedTuple):
     threads: int
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that ask for it."""
+        """Return environment variables that select this run."""
         pure = self.loops == PURE
-        asked = {
+        variables = {
             "OPENBLAS_CORETYPE": self.processor,
             "OPENBLAS_NUM_THREADS": str(self.threads),
             "OMP_NUM_THREADS": str(self.threads),
             "BOCHNER_PURE_PYTHON": "1" if pure else "",
             "BOCHNER_INSTRUCTIONS": "" if pure else self.loops,
         }
-        return os.environ | asked
+        return os.environ | variables
 
-    def used(self) -> dict:
-        """Return what the libraries say they use; nothing if a process dies of it."""
+    def libraries(self) -> dict:
+        """Return the settings that the libraries report; {} if the process crashes."""
         command = [sys.executable, "-W", "ignore", "-c", REPORT]
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=self.environment(), capture_output=True, text=True, check=False
         )
-        return json.loads(done.stdout) if done.returncode == 0 else {}
+        return json.loads(process.stdout) if process.returncode == 0 else {}
 
     def works(self) -> bool:
-        """Whether the libraries use what was asked for."""
-        used = self.used()
-        found = (used.get("processors"), used.get("threads"), used.get("loops"))
-        return found == ([self.processor.lower()], [self.threads], self.loops)
+        """Return whether the libraries use the settings of the run."""
+        report = self.libraries()
+        settings = (report.get("processors"), report.get("threads"), report.get("loops"))
+        return settings == ([self.processor.lower()], [self.threads], self.loops)
 
 
 def runs() -> list[Run]:
-    """Return the runs of this machine, or end with what it lacks."""
-    levels = Run("", "", 1).used().get("levels", [])
+    """Return the runs that this machine can execute; exit if compiled loops or OpenBLAS are missing."""
+    levels = Run("", "", 1).libraries().get("levels", [])
     if not levels:
         sys.exit("processors: compiled loops are required; install with a C++ compiler.")
-    found = [name for name in PROCESSORS if Run(name, levels[0], 1).works()]
-    if len(found) < 3:
-        sys.exit(f"processors: OpenBLAS with three processors or more is required; found {found}.")
+    names = [name for name in PROCESSORS if Run(name, levels[0], 1).works()]
+    if len(names) < 3:
+        sys.exit(f"processors: OpenBLAS with at least three processors is required; got {names}.")
     loops = [*reversed(levels), PURE]
-    count = max(len(found), len(loops))
-    threads = [2, *(count - 1) * [1]]  # with two, tests wait for one another: once is enough
-    planned = list(map(Run, cycle(reversed(found)), cycle(loops), threads))
-    if broken := [run for run in planned if not run.works()]:
-        sys.exit(f"processors: asked for {broken}; got {[run.used() for run in broken]}.")
-    return planned
+    count = max(len(names), len(loops))
+    threads = [2, *(count - 1) * [1]]  # with two threads tests are slow: once is enough
+    plan = list(map(Run, cycle(reversed(names)), cycle(loops), threads))
+    if broken := [run for run in plan if not run.works()]:
+        sys.exit(f"processors: settings must be {broken}; got {[r.libraries() for r in broken]}.")
+    return plan
 
 
 def failed(run: Run, report: Path) -> bool:
-    """Run the tests; say what failed or was skipped."""
+    """Run the tests; return whether a test failed or was skipped."""
     report.unlink(missing_ok=True)
     workers = max(1, (os.cpu_count() or 1) // run.threads)
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadgroup"]
@@ -128,22 +128,22 @@ def failed(run: Run, report: Path) -> bool:
 
 
 def say(line: str) -> None:
-    """Write a line at once."""
+    """Print a line without delay."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Run all, and fail if one did."""
+    """Run the tests with all settings; exit with an error if one fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", type=Path, default=Path("out"), help="folder of reports")
-    parser.add_argument("--list", action="store_true", help="only say what would be run")
-    asked = parser.parse_args()
-    asked.report.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--list", action="store_true", help="only print the runs")
+    options = parser.parse_args()
+    options.report.mkdir(parents=True, exist_ok=True)
     wrong = []
     for run in runs():
         say(f"\n{run.processor}, {run.loops}, threads: {run.threads}")
-        if not asked.list and failed(run, asked.report / f"tests-{run.processor}.xml"):
+        if not options.list and failed(run, options.report / f"tests-{run.processor}.xml"):
             wrong.append(run)
     if wrong:
         sys.exit(f"processors: failed: {wrong}")

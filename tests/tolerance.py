@@ -1,7 +1,7 @@
-"""One tolerance for each precision, in one place.
+"""Tolerances of all tests, by precision.
 
-``of(dtype)`` is the relative error allowed to a computation of a few roundings; a test that needs
-more says how many of them, with the reason beside it.
+``of(dtype)`` is the relative tolerance of a computation with a few roundings; a test that needs
+more passes a factor, with the reason in a comment.
 """
 
 import math
@@ -11,18 +11,18 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 ALARM = 1e-6
-"""Chance that a correct statistical test fails, all its comparisons together."""
+"""Probability that a statistical test of correct code fails, over all its comparisons."""
 
 ROUNDINGS = 64
 
 
 def of(dtype) -> float:
-    """Sixty-four roundings: 1.4e-14 in float64, 7.6e-6 in float32."""
+    """Return 64 relative rounding errors: 1.4e-14 in float64, 7.6e-6 in float32."""
     return ROUNDINGS * float(np.finfo(dtype).eps)
 
 
 def assert_close(actual, expected, dtype=np.float64, factor=1.0, label=""):
-    """Errors at most ``factor`` tolerances of the largest expected value."""
+    """Assert that errors are at most ``factor`` × tolerance × the largest of 1 and |expected|."""
     actual, expected = np.asarray(actual, dtype=float), np.asarray(expected, dtype=float)
     assert actual.shape == expected.shape, f"{label}: {actual.shape} is not {expected.shape}"
     allowed = factor * of(dtype) * max(1.0, float(np.abs(expected).max(initial=0.0)))
@@ -31,18 +31,18 @@ def assert_close(actual, expected, dtype=np.float64, factor=1.0, label=""):
 
 
 def bar(comparisons: int, alarm: float = ALARM) -> float:
-    """|z| that a correct method passes with chance ``alarm`` in this many comparisons together.
+    """Return the |z| that correct code exceeds in any of the comparisons with probability ``alarm``.
 
-    Bonferroni: each of them gets its share of the alarm rate, two-sided.
+    Two-sided, with a Bonferroni share of the alarm rate for each comparison.
     """
     return float(norm.isf(alarm / (2 * comparisons)))
 
 
 def bias(K, features, comparisons: int, factor=1.0) -> float:
-    """Largest |mean of ZZᵀ − K| over its bar; above one alarms with chance 1e-6 for all maps.
+    """Return the largest |mean of ZZᵀ − K| over its limit; above 1 with probability 1e-6 if unbiased.
 
-    The standard error is the empirical one over seeds, each of which is a mean of many bounded
-    terms: Student's t with a Bonferroni share of the alarm rate, and ``factor`` tolerances.
+    The limit is a quantile of Student's t, with a Bonferroni share of the alarm rate, times the
+    standard error over seeds, plus ``factor`` tolerances. Each seed is a mean of bounded terms.
     """
     estimates = np.array([Z @ Z.T for Z in features])
     bar = student.isf(ALARM / (2 * comparisons), len(estimates) - 1)
@@ -52,10 +52,10 @@ def bias(K, features, comparisons: int, factor=1.0) -> float:
 
 
 def bernstein_bar(comparisons: int, sd: float, bound: float, m: int, alarm: float = ALARM) -> float:
-    """|error of a mean of m| that is passed with chance ``alarm`` at most, for any m.
+    """Return an |error| of a mean of m terms that is exceeded with probability at most ``alarm``.
 
-    Bernstein's inequality, for independent terms of standard deviation ``sd`` that differ from
-    their mean by ``bound`` at most: no normal approximation.
+    By Bernstein's inequality, for any m: terms are independent, with standard deviation ``sd``, and
+    differ from their mean by at most ``bound``.
     """
     t = math.log(2 * comparisons / alarm)
     return sd * math.sqrt(2 * t / m) + 2 * bound * t / (3 * m)

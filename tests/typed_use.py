@@ -1,6 +1,6 @@
-"""What users write, with the types that their editors see: checked by mypy and pyright, never run.
+"""Calls that users write, with their types: checked by mypy and pyright, never run.
 
-``npx pyright`` finds its strict settings in pyproject.toml; ``make lint`` runs mypy on it.
+``npx pyright`` reads its strict settings from pyproject.toml; ``make lint`` runs mypy on this file.
 """
 
 from typing import Any, assert_type

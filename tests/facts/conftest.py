@@ -1,4 +1,4 @@
-"""Engines as they run on this machine, started once, and instruction sets of the compiled loops."""
+"""Fixtures: clusters on this machine, started once, and instruction sets of the compiled loops."""
 
 import logging
 import shutil
@@ -13,7 +13,7 @@ from bochner._core import native
 
 @pytest.fixture(scope="session")
 def dask_client():
-    """Two processes of Dask, whose own warnings and log are not ours."""
+    """Return a client of two Dask processes, with Dask's warnings and log suppressed."""
     distributed = pytest.importorskip("distributed")
     with warnings.catch_warnings(action="ignore"):
         cluster = distributed.LocalCluster(
@@ -26,7 +26,7 @@ def dask_client():
 
 
 def start_ray(ray, tries=3):
-    """Start Ray, which gives itself 30 seconds: too few on a machine that is busy."""
+    """Start Ray; try again if its limit of 30 seconds is too short on a busy machine."""
     try:
         ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
     except Exception as error:
@@ -38,7 +38,7 @@ def start_ray(ray, tries=3):
 
 @pytest.fixture(scope="session")
 def ray_here():
-    """Two processes of Ray."""
+    """Return Ray with two processes."""
     ray = pytest.importorskip("ray")
     with warnings.catch_warnings(action="ignore"):
         start_ray(ray)
@@ -48,7 +48,7 @@ def ray_here():
 
 @pytest.fixture(scope="session")
 def spark_session():
-    """Two processes of Spark, which needs Java."""
+    """Return a session of two Spark processes; skip the test without Java."""
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17: install a JRE, and have java on the path")
@@ -67,7 +67,7 @@ def spark_session():
 
 @pytest.fixture(params=["twin", *(native._compiled.levels() if HAVE_NATIVE else [])])
 def level(request, monkeypatch):
-    """Every instruction set that this processor has, and the twin."""
+    """Set each instruction set of this processor in turn, then the pure Python twin."""
     if request.param == "twin":
         in_pure_python(monkeypatch)
         yield request.param

@@ -1,4 +1,4 @@
-"""BLAS and LAPACK: each routine beside NumPy's; their threads, and what is done side by side."""
+"""BLAS and LAPACK: each routine compared with NumPy's; their threads, and parallel tasks."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,7 +20,7 @@ from bochner.kernels import Custom
 # --- routines in place ---
 
 N = 20
-SIZES = [N, SMALL + 40]  # with Python's lock, and without it
+SIZES = [N, SMALL + 40]  # below SMALL Python's lock is kept; above it is released
 
 
 @pytest.fixture(params=[np.float32, np.float64])
@@ -30,7 +30,7 @@ def dtype(request):
 
 @pytest.fixture(params=["whole", "part"])
 def placed(request, dtype):
-    """Return a matrix in columns: by itself, or within a larger one of which nothing else moves."""
+    """Return a function that copies a matrix, alone or into a larger one that must not change."""
     around = []
 
     def place(A):
@@ -44,9 +44,9 @@ def placed(request, dtype):
 
     yield place
     for room, n, m in around:
-        kept = np.ones(room.shape, bool)
-        kept[3 : n + 3, 2 : m + 2] = False
-        assert (room[kept] == 7).all()
+        mask = np.ones(room.shape, bool)
+        mask[3 : n + 3, 2 : m + 2] = False
+        assert (room[mask] == 7).all()
 
 
 def matrices(n, dtype):
@@ -55,22 +55,22 @@ def matrices(n, dtype):
     return (R @ R.T + np.eye(n)).astype(dtype), rng.standard_normal((n, 6)).astype(dtype)
 
 
-def close(found, expected, dtype):
-    # Condition numbers are below 10, and sums of n terms err by n roundings at most.
+def close(actual, expected, dtype):
+    # Condition numbers are below 10, and sums of n terms have at most n rounding errors.
     tolerance = 20 * len(expected) * np.finfo(dtype).eps
     scale = np.abs(expected).max()
-    return np.abs(np.asarray(found, np.float64) - expected).max() <= tolerance * scale
+    return np.abs(np.asarray(actual, np.float64) - expected).max() <= tolerance * scale
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_factors_inverses_and_solutions(n, dtype, placed):
+def test_factors_inverses_and_solutions_equal_those_of_numpy(n, dtype, placed):
     A, B = matrices(n, dtype)
     exact = A.astype(np.float64)
     U = placed(np.triu(A) + 9 * np.tri(n, k=-1))
     lapack.factor(U)
     R = np.triu(U)
     assert close(R.T.astype(np.float64) @ R, exact, dtype)
-    assert (np.tril(U, -1) == 9 * np.tri(n, k=-1)).all()  # nothing below is touched
+    assert (np.tril(U, -1) == 9 * np.tri(n, k=-1)).all()  # the lower half is unchanged
 
     X = placed(B)
     lapack.solve_by_triangle(U, X)
@@ -91,11 +91,11 @@ def test_factors_inverses_and_solutions(n, dtype, placed):
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_products(n, dtype, placed):
+def test_products_equal_those_of_numpy(n, dtype, placed):
     A, B = matrices(n, dtype)
     exact, C = A.astype(np.float64), B.astype(np.float64)
     for sides in ((False, False), (True, False), (False, True), (True, True)):
-        left, right = (placed(each.T if s else each) for each, s in zip((A, B), sides, strict=True))
+        left, right = (placed(M.T if s else M) for M, s in zip((A, B), sides, strict=True))
         S = placed(np.ones((n, 6)))
         lapack.add_product(S, left, right, -2.0, 3.0, transposed=sides)
         assert close(S, 3 - 2 * exact @ C, dtype)
@@ -112,7 +112,7 @@ def test_products(n, dtype, placed):
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_symmetric_matrices_of_which_half_is_read(n, dtype, placed):
+def test_products_with_symmetric_matrices_read_the_upper_half(n, dtype, placed):
     A, B = matrices(n, dtype)
     exact, C = A.astype(np.float64), B.astype(np.float64)
     half = lambda: placed(np.triu(A) + 9 * np.tri(n, k=-1))
@@ -120,7 +120,7 @@ def test_symmetric_matrices_of_which_half_is_read(n, dtype, placed):
     assert close(lapack.upper_product(half(), placed(B)), exact @ C, dtype)
 
 
-def test_what_is_not_positive_has_no_factor(dtype):
+def test_factors_of_indefinite_matrices_raise(dtype):
     A = np.asfortranarray(block_diag(np.eye(3), -1.0), dtype)
     with pytest.raises(LinAlgError, match="not positive"):
         lapack.factor(A)
@@ -128,7 +128,7 @@ def test_what_is_not_positive_has_no_factor(dtype):
         lapack.invert_triangle(np.zeros((3, 3), dtype, order="F"))
 
 
-def test_shapes_that_do_not_fit_are_refused(dtype):
+def test_shapes_that_do_not_fit_raise(dtype):
     A, B, x = (np.ones(shape, dtype, order="F") for shape in ((3, 3), (4, 2), 4))
     for call in (
         lambda: lapack.factor(B),
@@ -163,7 +163,7 @@ def two_threads():
         yield
 
 
-def test_one_thread_gives_back_what_was_set_before(two_threads):
+def test_one_thread_restores_the_number_of_blas_threads(two_threads):
     with one_thread():
         with one_thread():
             assert blas_threads() == {1}
@@ -173,7 +173,7 @@ def test_one_thread_gives_back_what_was_set_before(two_threads):
     assert blas_threads() == {2}
 
 
-def test_contexts_of_two_threads_of_python_give_back_what_was_set_before(two_threads):
+def test_overlapping_contexts_of_two_python_threads_restore_the_number(two_threads):
     entered, may_leave = Event(), Event()
 
     def first():
@@ -184,80 +184,80 @@ def test_contexts_of_two_threads_of_python_give_back_what_was_set_before(two_thr
             assert blas_threads() == {1}  # the second has not left
 
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(first)
+        future = pool.submit(first)
         assert entered.wait(60)
         with one_thread():
             may_leave.set()
-            other.result()  # the first to enter leaves first
+            future.result()  # the first to enter leaves first
             assert blas_threads() == {1}
         assert blas_threads() == {2}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 5, 128, 129, 300])
-def test_triangles_are_inverted_in_their_place(n, dtype):
+def test_triangles_are_inverted_in_place(n, dtype):
     rng = np.random.default_rng(n)
     A = np.asfortranarray(rng.standard_normal((n, n)) / n + 2 * np.eye(n), dtype)
     U = A.copy(order="F")
     lapack.invert_triangle(U)
     assert np.abs(np.triu(U) @ np.triu(A) - np.eye(n)).max() < 50 * np.finfo(dtype).eps
-    assert (np.tril(U, -1) == np.tril(A, -1)).all()  # nothing below is touched
+    assert (np.tril(U, -1) == np.tril(A, -1)).all()  # the lower half is unchanged
 
 
 @pytest.mark.parametrize("name", ["cho_factor", "cholesky", "eigh", "eigvalsh", "qr", "svd"])
-def test_decompositions_have_the_same_bits_on_any_number_of_threads(name):
+def test_decompositions_have_the_same_bits_for_any_number_of_threads(name):
     Z, results = np.random.default_rng(0).standard_normal((700, 500)), []
     A = Z if name in ("svd", "qr") else Z.T @ Z  # Products have other bits on two threads
     for count in (1, 2):
         with threadpool_limits(count, "blas"):
-            found = getattr(blas, name)(A)
-            results.append(found if isinstance(found, tuple) else (found,))
+            result = getattr(blas, name)(A)
+            results.append(result if isinstance(result, tuple) else (result,))
     assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
 
 
 @pytest.fixture
 def threads_of_fits(monkeypatch):
-    """Threads of BLAS and of our own when a fit, or a prediction, computes kernel values."""
-    seen = []
+    """Return a kernel that records the numbers of BLAS threads and own threads, and the records."""
+    counts = []
 
     def kernel(X, Y):
-        seen.append(((*blas_threads(),), threads.get_num_threads()))
+        counts.append(((*blas_threads(),), threads.get_num_threads()))
         return np.exp(-((X[:, None] - Y) ** 2).sum(axis=2))
 
-    return Custom(kernel), seen
+    return Custom(kernel), counts
 
 
-@pytest.mark.parametrize(("asked", "used"), [(None, 3), (2, 2), (-1, 5), (-2, 4), (-9, 1)])
+@pytest.mark.parametrize(("n_jobs", "threads_used"), [(None, 3), (2, 2), (-1, 5), (-2, 4), (-9, 1)])
 def test_a_fit_uses_n_jobs_threads_and_one_of_blas(
-    asked, used, threads_of_fits, two_threads, many_threads, monkeypatch
+    n_jobs, threads_used, threads_of_fits, two_threads, many_threads, monkeypatch
 ):
     monkeypatch.setattr(threads, "_processors", lambda: 5)
-    kernel, seen = threads_of_fits
+    kernel, counts = threads_of_fits
     X = np.random.default_rng(0).standard_normal((40, 2))
-    model = bo.KernelRidge(kernel, alpha=0.1, n_jobs=asked).fit(X, X[:, 0])
-    fitted = len(seen)
+    model = bo.KernelRidge(kernel, alpha=0.1, n_jobs=n_jobs).fit(X, X[:, 0])
+    fitted = len(counts)
     model.predict(X)
-    assert len(seen) > fitted > 0
-    assert {*seen} == {((1,), used)}
+    assert len(counts) > fitted > 0
+    assert {*counts} == {((1,), threads_used)}
     assert (blas_threads(), threads.get_num_threads()) == ({2}, 3)
 
 
-def test_without_n_jobs_the_context_of_joblib_decides(threads_of_fits):
-    kernel, seen = threads_of_fits
+def test_without_n_jobs_the_context_of_joblib_sets_the_number_of_threads(threads_of_fits):
+    kernel, counts = threads_of_fits
     X = np.random.default_rng(0).standard_normal((40, 2))
     with joblib.parallel_config(n_jobs=7):
         bo.KernelRidge(kernel, alpha=0.1).fit(X, X[:, 0])
-    assert {used for _, used in seen} == {7}
+    assert {used for _, used in counts} == {7}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_large_products_are_shared_with_the_same_bits_for_any_threads(dtype, monkeypatch):
-    """|C − Ĉ| ≤ k ε |A||B| (Higham 2002, section 3.5), with rounded factors."""
+def test_large_products_have_the_same_bits_for_any_number_of_threads(dtype, monkeypatch):
+    """The error bound is k ε |A||B| (Higham 2002, section 3.5) with rounded factors."""
     for name, value in {"LEAST_WORK": 1000, "LEAST_WIDTH": 20, "PART": 32}.items():
         monkeypatch.setattr(blas, name, value)
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((130, 70)), rng.standard_normal((70, 97))
-    C, wide = (np.ascontiguousarray(each, dtype) for each in (B, B.T))
+    C, wide = (np.ascontiguousarray(M, dtype) for M in (B, B.T))
     L = np.tril(rng.standard_normal((97, 97)))
 
     def gram(Z):
@@ -286,52 +286,52 @@ def many_threads():
     threads.set_num_threads(None)
 
 
-def test_what_tasks_give_comes_in_their_order(many_threads):
-    meeting = Barrier(3)  # three are there at a time, or this never ends
+def test_results_of_tasks_are_in_their_order(many_threads):
+    meeting = Barrier(3)  # blocks until three tasks run at the same time
 
     def task(number):
         meeting.wait(60)
         return number, threads.get_num_threads(), blas_threads()
 
-    found = threads.side_by_side([partial(task, number) for number in range(6)])
-    assert found == [(number, 1, {1}) for number in range(6)]
+    results = threads.side_by_side([partial(task, number) for number in range(6)])
+    assert results == [(number, 1, {1}) for number in range(6)]
     assert threads.get_num_threads() == 3
 
 
-def test_the_first_error_is_raised_and_the_rest_is_not_begun(many_threads, two_threads):
-    begun = []
+def test_the_first_error_is_raised_and_later_tasks_do_not_start(many_threads, two_threads):
+    numbers = []
 
     def task(number):
-        begun.append(number)
+        numbers.append(number)
         if number == 1:
             raise ZeroDivisionError("the second")
         Event().wait(0.05)
 
     with pytest.raises(ZeroDivisionError, match="the second"):
         threads.side_by_side([partial(task, number) for number in range(200)], most=2)
-    assert len(begun) < 200
+    assert len(numbers) < 200
     assert blas_threads() == {2}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_matrix_is_factored_in_parts_with_the_same_bits_for_any_threads(dtype):
-    """Backward stable: |A − UᵀU| ≤ (n + 1) ε |Uᵀ||U| (Higham 2002, theorem 10.3)."""
-    n = 2 * blas.SHARED + 100  # nine parts, the last of them small
+def test_factors_in_parts_have_the_same_bits_for_any_number_of_threads(dtype):
+    """The error bound is |A − UᵀU| ≤ (n + 1) ε |Uᵀ||U| (Higham 2002, theorem 10.3)."""
+    n = 2 * blas.SHARED + 100  # nine parts; the last is small
     Z = np.random.default_rng(0).standard_normal((n, 50)).astype(dtype)
     A = Z @ Z.T / 50 + np.eye(n, dtype=dtype)
 
-    def factored():
+    def factor_copy():
         U = np.array(np.triu(A) + 5 * np.tri(n, k=-1, dtype=dtype), order="F")
         blas.factor(U)
         return U
 
-    one, three = with_threads(factored, 1, 3)
+    one, three = with_threads(factor_copy, 1, 3)
     assert (one == three).all()
     R = np.triu(one)
-    assert (one - R == 5 * np.tri(n, k=-1)).all()  # nothing below is touched
-    left = np.abs(R.T.astype(np.float64) @ R - A).max()
-    assert left <= (n + 1) * np.finfo(dtype).eps * np.diag(A).max()
+    assert (one - R == 5 * np.tri(n, k=-1)).all()  # the lower half is unchanged
+    errors = np.abs(R.T.astype(np.float64) @ R - A).max()
+    assert errors <= (n + 1) * np.finfo(dtype).eps * np.diag(A).max()
 
 
 def test_a_large_matrix_that_is_not_positive_has_no_factor():

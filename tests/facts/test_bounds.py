@@ -1,4 +1,4 @@
-"""A-priori bounds: their constants by a second route, both ways, what they refuse, the table."""
+"""A-priori bounds: constants by a second route, error and width, errors raised, the table."""
 
 import math
 from dataclasses import replace
@@ -82,8 +82,8 @@ IDS = [f"{chance.__name__} {form}" for _, chance, form in PRINTED]
 def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
     step = 2 if form == "pair" else 1
     for confidence in (0.5, 0.95, 0.999):
-        found = chance(mpmath.mpf(bound.error(60 * step, confidence)), 60 * step, form)
-        assert found == pytest.approx(1 - confidence, rel=1e-8)
+        probability = chance(mpmath.mpf(bound.error(60 * step, confidence)), 60 * step, form)
+        assert probability == pytest.approx(1 - confidence, rel=1e-8)
     width, e = bound.width(0.3), mpmath.mpf("0.3")
     assert width % step == 0
     assert chance(e, width, form) <= 0.05 < chance(e, width - step, form)
@@ -96,7 +96,7 @@ TWO_CUTS = (
 SOME_CUTS = Bound("spectral distance", cuts=TWO_CUTS)
 
 
-def test_width_and_error_undo_each_other_and_fall_together():
+def test_width_and_error_are_inverse_to_each_other():
     for bound in (
         *(b for b, *_ in PRINTED),
         features_bound(ArcCosine(1), ROWS, bo.ReLU(1, bo.IID())),
@@ -122,8 +122,8 @@ def test_width_and_error_undo_each_other_and_fall_together():
     ],
     ids=repr,
 )
-def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, tight):
-    """Σ z(x_j)² of 4,000 directions, and for |u·x| of the direction that has the most."""
+def test_no_direction_exceeds_the_size_in_the_bound(kernel, method, tight):
+    """Checks Σ z(x_j)² of 4,000 directions, for |u·x| that of the largest direction."""
     X = np.random.default_rng(0).standard_normal((50, 3)) * (2.0, 1.0, 0.5)
     bound = features_bound(kernel, X, method)
     values = np.linalg.eigvalsh(kernel(X))
@@ -151,8 +151,8 @@ def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, ti
     ],
     ids=["square", "cubic", "exponential", "Gaussian"],
 )
-def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tight):
-    """Of 20,000 features, and of those whose signs are all those of the longest row."""
+def test_no_product_of_signs_exceeds_the_size_in_the_bound(kernel, tight):
+    """Checks 20,000 features, and those with all signs of the row with the largest l1 norm."""
     X = np.random.default_rng(0).standard_normal((50, 3)) * (1.0, 0.5, 0.5)
     products = bo.Maclaurin("geometric")
     bound = features_bound(kernel, X, products)
@@ -169,7 +169,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     assert np.linalg.norm(E, 2) <= bound.error(20_000) * np.linalg.norm(kernel(X), 2)
 
 
-def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
+def test_tails_of_the_gaussian_equal_tails_of_a_poisson_variable():
     X = np.random.default_rng(1).standard_normal((60, 3))
     squares, alpha = (X**2).sum(axis=1), 0.6
     for cut in certificates.zonal_bound(Gaussian(), X, alpha=alpha).cuts[::4]:
@@ -178,34 +178,34 @@ def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
         assert cut.order == cut.degree // 2 + 1
 
 
-OWN = 2.0 * bo.kernels.GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.7,), (1,))))
+MIXED = 2.0 * bo.kernels.GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.7,), (1,))))
 
 
-def test_no_direction_has_more_leverage_than_lemma_7_says():
+def test_no_direction_has_more_leverage_than_the_bound_of_lemma_7():
     for kernel, X, radial in (
         (Gaussian(), sphere(200), "optimal"),
         (bo.kernels.Matern(1.5, 2.0), sphere(200), "optimal"),
         (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
         (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), "monomial"),
-        (OWN, np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
+        (MIXED, np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
     ):
         cut = certificates.zonal_bound(kernel, X, alpha=4.0).cuts[-1]
         method = bo.Gegenbauer(radial, order=cut.order, degree=cut.degree)
         Z = bo.draw(kernel, method, n_features=2000 * cut.order, X=X, random_state=0)(X)
-        each = np.einsum("ij,ij->j", Z, np.linalg.solve(kernel(X) + 4.0 * np.eye(len(X)), Z))
-        tau = 2000 * each.reshape(cut.order, 2000).sum(axis=0)  # of all functions of a direction
+        h = np.einsum("ij,ij->j", Z, np.linalg.solve(kernel(X) + 4.0 * np.eye(len(X)), Z))
+        tau = 2000 * h.reshape(cut.order, 2000).sum(axis=0)  # of all functions of a direction
         assert tau.max() <= cut.variance, kernel
         assert tau.mean() == pytest.approx(math.exp(cut.log_constant) / 16, rel=0.2)
 
 
-def test_lemma_7_by_hand():
+def test_the_bound_of_lemma_7_agrees_with_a_calculation_by_hand():
     squares = np.array([[4.0, 1.0], [0.5, 0.001], [1e-4, 0.0]])
     steep = np.pi**2 / 6 / 2.0 * np.array([1, 4, 9])
-    by_hand = sum(
+    expected = sum(
         a * sum(min(c * v, 1.0) for v in row)
         for a, c, row in zip((1, 3, 5), steep, squares, strict=True)
     )
-    assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
+    assert direction_leverage(squares, 3, 2.0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_lemma_7_by_hand():
     ],
     ids=["Gaussian", "DotExponential", "own derivatives"],
 )
-def test_a_cut_of_a_ball_leaves_out_no_more_than_the_theorems_say(kernel, mean, factor, gaussian):
-    """Exactly C n P(N > q)/λ, N a Poisson variable of mean β r²; of ⟨x, y⟩ e^(β r²) times that."""
+def test_the_omitted_part_in_a_ball_is_within_its_bound(kernel, mean, factor, gaussian):
+    """The exact part is C n P(N > q)/λ, N Poisson of mean β r²; for ⟨x, y⟩ times e^(β r²)."""
     X = sphere(50, radius=1.0)
     bound = certificates.ball_bound(kernel, X, alpha=0.5)
     assert bound == certificates.ball_bound(kernel, X, alpha=0.5)
@@ -233,7 +233,7 @@ def test_a_cut_of_a_ball_leaves_out_no_more_than_the_theorems_say(kernel, mean, 
     assert bound.width(0.5) > below.width(0.5)
 
 
-def test_a_polynomial_is_not_cut_in_a_ball():
+def test_a_polynomial_has_no_omitted_part_in_a_ball():
     cut = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5).cuts[-1]
     assert (cut.degree, cut.order, cut.rest) == (3, 2, 0.0)
 
@@ -244,7 +244,7 @@ def table():
     return compare_bounds(Gaussian(), X, alpha=2.0, n_features=301, n_draws=4, random_state=0)
 
 
-def test_the_table_compares_every_bound_with_what_draws_show(table):
+def test_the_table_compares_each_bound_with_measured_errors(table):
     names = [row.name for row in table.rows]
     assert names[:3] == ["Hoeffding", "Bernstein", "Rahimi-Recht"]
     assert names[-2:] == ["Gegenbauer, lemma 7", "Gegenbauer, theorems 11 and 12"]
@@ -255,8 +255,8 @@ def test_the_table_compares_every_bound_with_what_draws_show(table):
         assert row.required == row.bound.width(row.measured) > 300
 
 
-def test_found_errors_are_those_of_the_same_draws_by_hand(table):
-    """The spectral distance again, as a generalised eigenvalue problem; entries by hand."""
+def test_measured_errors_equal_those_of_the_same_draws_by_dense_algebra(table):
+    """The spectral distance is computed again as a generalised eigenvalue problem."""
     X, k = sphere(120), Gaussian()
     entries, distances = [], []
     for i in range(4):
@@ -265,6 +265,6 @@ def test_found_errors_are_those_of_the_same_draws_by_hand(table):
         entries.append(np.abs(phi(X) @ phi(X).T - k(X)).max())
         mu = eigh(phi(X) @ phi(X).T + 2 * np.eye(120), k(X) + 2 * np.eye(120), eigvals_only=True)
         distances.append(np.abs(mu - 1).max())
-    found = {row.name: row.measured for row in table.rows}
-    assert found["Hoeffding"] == pytest.approx(max(entries))
-    assert found["leverage n/λ"] == pytest.approx(max(distances))
+    measured = {row.name: row.measured for row in table.rows}
+    assert measured["Hoeffding"] == pytest.approx(max(entries))
+    assert measured["leverage n/λ"] == pytest.approx(max(distances))

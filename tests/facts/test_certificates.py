@@ -1,4 +1,4 @@
-"""Certificates: numbers against dense linear algebra, sentences, residuals, costs, refusals."""
+"""Certificates: numbers compared with dense linear algebra, sentences, costs, errors raised."""
 
 import json
 from dataclasses import replace
@@ -20,41 +20,41 @@ from bochner.kernels import Gaussian, Polynomial
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ALARM_BAR = 5.0
-"""Standard errors that a correct mean is off with a chance below 1e-6."""
+"""Number of standard errors that a correct mean exceeds with probability below 1e-6."""
 
 
-def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
-    """In none of 25 samples; the planted fault understates the largest error by four."""
+def test_few_pairs_exceed_the_largest_error_of_a_sample():
+    """In 25 samples; the planted fault understates the largest error by a factor of four."""
     phi, X = maps()[0], points()
     E = np.abs(phi(X) @ phi(X).T - phi.kernel(X))[np.triu_indices(300, 1)]
-    found = [certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(25)]
-    assert all((E > c.entrywise).mean() <= c.pairs_beyond for c in found)
-    assert any((E > c.entrywise / 4).mean() > c.pairs_beyond for c in found)
+    certificates = [certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(25)]
+    assert all((E > c.entrywise).mean() <= c.pairs_beyond for c in certificates)
+    assert any((E > c.entrywise / 4).mean() > c.pairs_beyond for c in certificates)
 
 
 @pytest.mark.parametrize(
     "method", [bo.Gegenbauer(order=1, degree=2), bo.Projected(bo.Fourier(), 2)], ids=repr
 )
-def test_no_number_of_features_is_promised_where_the_mean_over_draws_is_off(method):
+def test_no_number_of_features_is_stated_for_biased_features(method):
     X, kernel = points(), Gaussian()
     a, b = (bo.draw(kernel, method, n_features=300, X=X, random_state=s) for s in (0, 1))
     A, B, K = a(X) @ a(X).T, b(X) @ b(X).T, kernel(X)
-    # The noise, of which two draws differ, is less than the error.
+    # The noise, the difference of two draws, is less than the error.
     assert np.linalg.norm(A - B) / 2**0.5 < 0.9 * np.linalg.norm(A - K)
     assert certify(a, X, alpha=1.0).features_to_halve is None
-    whole = bo.draw(Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=X, random_state=0)
-    assert certify(whole, X, alpha=1.0).features_to_halve == 4 * whole.n_features
+    phi = bo.draw(Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=X, random_state=0)
+    assert certify(phi, X, alpha=1.0).features_to_halve == 4 * phi.n_features
 
 
-def test_what_is_left_out_is_known_of_a_cut_series_and_of_unbiased_maps():
+def test_the_omitted_part_is_positive_for_a_cut_series_and_zero_for_unbiased_maps():
     X, methods = points(60), (bo.Gegenbauer("monomial", order=1, degree=2), "iid")
-    cut, known = (bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in methods)
+    cut, unbiased = (bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in methods)
     assert (cut.left_out(X) > 0).all()
-    assert (known.left_out(X) == 0).all()
+    assert (unbiased.left_out(X) == 0).all()
 
 
 @pytest.mark.parametrize("which", ["kernel", "features"])
-def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
+def test_dimensions_and_leverage_equal_those_of_dense_algebra(which, monkeypatch):
     monkeypatch.setattr("bochner.certificates.pencil.BLOCK", 50)
     X, phi = points(120), maps()[0]
     k = Gaussian() if which == "kernel" else phi
@@ -69,7 +69,7 @@ def cost(A, P):
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
-def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which):
+def test_projection_costs_are_in_the_interval_and_two_reach_its_ends(which):
     phi, X = maps()[which], points()
     c = certify_costs(phi, X, rank=5, random_state=0)
     K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
@@ -95,7 +95,7 @@ def solved(A, alpha):
 
 
 def truth_of(A, f, variance, alpha):
-    """Regularisation and noise by the definition."""
+    """Return regularisation and noise by the definition."""
     S = A @ solved(A, alpha)
     return np.mean((f - S @ f) ** 2), variance * np.mean(np.diag(S.T @ S))
 
@@ -108,28 +108,28 @@ def experiment():
 
 
 @pytest.mark.statistical
-def test_parts_of_the_risk_are_unbiased(experiment):
-    """Over 40 draws of noise; without the trace of (I − S)² the first would be off, and seen."""
+def test_parts_of_the_risk_are_unbiased_over_draws_of_noise(experiment):
+    """Without the trace of (I − S)² the first part would differ by more than the tolerance."""
     X, f, phi = experiment
-    g, found = np.random.default_rng(0), []
+    g, parts = np.random.default_rng(0), []
     for _ in range(40):
         r = risk(phi, X, f + 0.5 * g.standard_normal(150), alpha=0.3, noise=0.25)
-        found.append((r.regularisation, r.total))
-    means, errors = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / 40**0.5
-    exact, ours = (truth_of(A, f, 0.25, 0.3) for A in (phi.kernel(X), phi(X) @ phi(X).T))
+        parts.append((r.regularisation, r.total))
+    means, errors = np.mean(parts, axis=0), np.std(parts, axis=0, ddof=1) / 40**0.5
+    exact, approximate = (truth_of(A, f, 0.25, 0.3) for A in (phi.kernel(X), phi(X) @ phi(X).T))
     assert abs(means[0] - exact[0]) < ALARM_BAR * errors[0]
-    assert abs(means[1] - sum(ours)) < ALARM_BAR * errors[1]
-    left = 0.3 / (np.linalg.eigvalsh(phi.kernel(X)) + 0.3)
-    assert 0.25 * (left**2).mean() > ALARM_BAR * errors[0]
+    assert abs(means[1] - sum(approximate)) < ALARM_BAR * errors[1]
+    shrinkage = 0.3 / (np.linalg.eigvalsh(phi.kernel(X)) + 0.3)
+    assert 0.25 * (shrinkage**2).mean() > ALARM_BAR * errors[0]
 
 
 @pytest.mark.parametrize("alpha", [1.0, 20.0])
 @pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
-def test_the_risk_stays_below_its_bound(experiment, alpha, which):
+def test_the_risk_is_below_its_bound(experiment, alpha, which):
     X, f, _ = experiment
     phi = maps(D=100)[which]
     K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
-    exact, ours = (truth_of(A, f, 0.25, alpha) for A in (K, K_hat))
+    exact, approximate = (truth_of(A, f, 0.25, alpha) for A in (K, K_hat))
     r = risk(phi, X, f, alpha=alpha, noise=0.25)
     mu = eigh(K_hat + alpha * np.eye(150), K + alpha * np.eye(150), eigvals_only=True)
     assert r.epsilon == pytest.approx(np.abs(mu - 1).max())
@@ -137,13 +137,13 @@ def test_the_risk_stays_below_its_bound(experiment, alpha, which):
     assert sum(exact) <= (guarantee := (alpha * f @ S @ f + 0.25 * np.trace(K @ S)) / 150)
     if r.epsilon < 1:
         noise = r.epsilon / (1 + r.epsilon) * min(phi.n_features, 150) / 150 * 0.25
-        assert sum(ours) <= guarantee / (1 - r.epsilon) + noise
+        assert sum(approximate) <= guarantee / (1 - r.epsilon) + noise
         assert r.bound == pytest.approx(r.guarantee / (1 - r.epsilon) + noise)
     else:
         assert r.bound is None
 
 
-# ---- the certificate's numbers against dense linear algebra, its sentences, and what it refuses
+# ---- the certificate's numbers compared with dense algebra, its sentences, and errors raised
 
 
 def waves(d=3, pairs=60, amplitude=1.0):
@@ -152,12 +152,12 @@ def waves(d=3, pairs=60, amplitude=1.0):
 
 
 def landmarks(X, count=30):
-    given = bo.Nystrom(bo.landmarks.Given(X[:count]))
-    return bo.draw(Gaussian(), given, n_features=count, X=X, random_state=0)
+    method = bo.Nystrom(bo.landmarks.Given(X[:count]))
+    return bo.draw(Gaussian(), method, n_features=count, X=X, random_state=0)
 
 
 def brute(phi, X, alpha):
-    """ε below, ε above and K, by the dense generalised eigenvalues of the pencil."""
+    """Return 1 − the smallest and the largest − 1 generalised eigenvalue, K, and ZZᵀ − K."""
     Z, K, I = phi(X), phi.kernel(X), np.eye(len(X))
     values = eigh(Z @ Z.T + alpha * I, K + alpha * I, eigvals_only=True)
     return 1 - values[0], values[-1] - 1, K, Z @ Z.T - K
@@ -167,8 +167,8 @@ def brute(phi, X, alpha):
 @pytest.mark.parametrize("alpha", [30.0, 0.3, 3e-3])
 @pytest.mark.parametrize("n", [2, 300, 700])
 @pytest.mark.parametrize("kind", ["waves", "landmarks"])
-def test_all_numbers_are_those_of_dense_algebra_when_all_rows_are_measured(kind, n, alpha):
-    """700 rows take the Lanczos route, whose values are good to 1e-5 of the larger side."""
+def test_certificates_of_all_rows_equal_dense_algebra(kind, n, alpha):
+    """With 700 rows the Lanczos method is used, which is accurate to 1e-5 of the larger side."""
     X = points(n)
     phi = waves() if kind == "waves" else landmarks(X, min(n - 1, 30))
     below, above, K, E = brute(phi, X, alpha)
@@ -183,7 +183,7 @@ def test_all_numbers_are_those_of_dense_algebra_when_all_rows_are_measured(kind,
     assert c.effective_dimension == pytest.approx(d, rel=1e-8)
 
 
-def test_the_sample_says_when_it_cannot_resolve_the_penalty():
+def test_a_sample_too_small_for_the_penalty_is_reported():
     X, phi = points(800, d=12), waves(d=12, pairs=50)
     c = certify(phi, X, alpha=1e-3, n_sample=64, random_state=0)
     below, above, _, _ = brute(phi, X, 1e-3)
@@ -192,8 +192,8 @@ def test_the_sample_says_when_it_cannot_resolve_the_penalty():
     assert "too small to resolve" in str(c)
 
 
-class Seen:
-    """A map that keeps the rows it is asked about."""
+class Recorded:
+    """A map that records the rows of its calls."""
 
     def __init__(self, phi, rows):
         self.phi, self.rows, self.below_kernel = phi, rows, False
@@ -204,45 +204,45 @@ class Seen:
 
 
 def scores(phi, X, alpha):
-    """Logarithms of ε₋/(1 − ε₋) and of ε₊."""
+    """Return log ε₋/(1 − ε₋) and log ε₊."""
     below, above, _, _ = brute(phi, X, alpha)
     return np.array([np.log(below / (1 - below)), np.log(above)])
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(500, 8.0), (6000, 60.0)])
-def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
-    """Trend, shift and spread from dense eigenvalues of rows and groups, slopes by differences."""
-    phi, kept, m = waves(), [], 128
-    given = {"kernel": phi.kernel, "alpha": alpha, "n_rows": n, "random_state": 0}
-    c = certify(Seen(phi, kept), points(m), **given)
-    X, penalty = kept[0], alpha * m / n
-    matched, _, _ = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
+def test_the_interval_of_a_sample_follows_its_formula(n, alpha):
+    """Trend, shift and spread by dense eigenvalues of rows and groups, slopes by differences."""
+    phi, calls, m = waves(), [], 128
+    options = {"kernel": phi.kernel, "alpha": alpha, "n_rows": n, "random_state": 0}
+    c = certify(Recorded(phi, calls), points(m), **options)
+    X, penalty = calls[0], alpha * m / n
+    matched_penalty, _, _ = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
     assert c.resolved
-    assert matched < penalty
-    whole, h = scores(phi, X, penalty), 1e-4
+    assert matched_penalty < penalty
+    sample, h = scores(phi, X, penalty), 1e-4
     groups = np.array([scores(phi, part, penalty / 8) for part in np.split(X, 8)])
     slope = -(scores(phi, X, penalty * np.exp(h)) - scores(phi, X, penalty * np.exp(-h))) / (2 * h)
-    gain, reach = whole - groups.mean(axis=0), np.log(n / m) / np.log(8)
-    shift = slope * min(np.log(penalty / matched), np.log(10))
+    gain, reach = sample - groups.mean(axis=0), np.log(n / m) / np.log(8)
+    shift = slope * min(np.log(penalty / matched_penalty), np.log(10))
     spread = student.ppf(0.975, 7) * groups.std(axis=0, ddof=1) / 8**0.5
-    low = whole + np.minimum(gain * reach, 0) - shift - spread * np.sqrt(1 - m / n)
-    high = whole + np.maximum(gain * reach, shift) + spread
-    middle = whole + (np.minimum(gain * min(reach, 1), 0) + shift) / 2
+    low = sample + np.minimum(gain * reach, 0) - shift - spread * np.sqrt(1 - m / n)
+    high = sample + np.maximum(gain * reach, shift) + spread
+    middle = sample + (np.minimum(gain * min(reach, 1), 0) + shift) / 2
     ends = [max(expit(below), np.exp(above)) for below, above in (low, high, middle)]
     assert [*c.epsilon_interval, c.epsilon] == pytest.approx(ends, rel=1e-5)
 
 
-def test_the_frobenius_error_of_a_sample_has_the_interval_of_a_jackknife():
-    """Each row left out in turn; pairs of a row with itself are as rare as among all rows."""
+def test_the_interval_of_the_frobenius_error_is_that_of_a_jackknife():
+    """Pairs of a row with itself get the weight that they have among all rows."""
     phi, X, n, m = waves(), points(160), 640, 160
     c = certify(phi, X, alpha=1.0, n_rows=n, random_state=0)
     E, K = phi(X) @ phi(X).T - phi.kernel(X), phi.kernel(X)
 
-    def ratio(some):
+    def ratio(rows):
         def total(A):
-            own, k = (np.diag(A)[some] ** 2).sum(), len(some)
-            pairs = (A[np.ix_(some, some)] ** 2).sum() - own
-            return pairs * n * (n - 1) / (k * (k - 1)) + own * n / k
+            squares, k = (np.diag(A)[rows] ** 2).sum(), len(rows)
+            pairs = (A[np.ix_(rows, rows)] ** 2).sum() - squares
+            return pairs * n * (n - 1) / (k * (k - 1)) + squares * n / k
 
         return np.sqrt(total(E) / total(K))
 
@@ -254,7 +254,7 @@ def test_the_frobenius_error_of_a_sample_has_the_interval_of_a_jackknife():
     assert low * high == pytest.approx(c.frobenius**2)
 
 
-def test_a_smaller_epsilon_bounds_the_risk_and_a_larger_one_does_not():
+def test_epsilon_bounds_the_risk_only_below_one():
     X = points()
     good = certify(waves(pairs=4000), X, alpha=30.0, random_state=0)
     high = good.epsilon_interval[1]
@@ -266,12 +266,12 @@ def test_a_smaller_epsilon_bounds_the_risk_and_a_larger_one_does_not():
     assert bad.risk_noise is None
 
 
-def test_fewer_landmark_features_do_not_halve():
-    """The number is a lower bound: for the best directions it is enough, and one fewer is not."""
+def test_the_number_of_landmarks_that_halve_epsilon_is_a_lower_bound():
+    """With the best directions this number is sufficient, and one fewer is not."""
     X = points()
     c = certify(landmarks(X), X, alpha=0.1, random_state=0)
     assert c.n_features < c.features_to_halve < 300
-    # The best map of that width: the leading eigenvectors of the residual, added.
+    # The best map of that width adds the leading eigenvectors of the residual.
     Z, K = landmarks(X)(X), Gaussian()(X)
     I = 0.1 * np.eye(300)
     values, V = eigh(K - Z @ Z.T, K + I)
@@ -282,7 +282,7 @@ def test_fewer_landmark_features_do_not_halve():
         assert halved == (fewer == 0)
 
 
-def test_exact_features_are_zero_away():
+def test_exact_features_have_zero_distance():
     phi, dot = lambda X: X, lambda X, Y=None: X @ (X if Y is None else Y).T
     for n_sample in (2048, 64):
         c = certify(phi, points(), alpha=1e-3, kernel=dot, n_sample=n_sample, random_state=0)
@@ -295,7 +295,7 @@ def test_exact_features_are_zero_away():
     assert (c.epsilon, c.frobenius, c.effective_dimension) == (0, 0, 0)
 
 
-def test_alpha_below_rounding_is_raised_and_said():
+def test_alpha_below_rounding_is_raised_and_reported():
     c = certify(waves(), points(), alpha=1e-16, random_state=0)
     assert c.alpha == 1e-16
     assert 1e-13 < c.alpha_measured < 1e-10
@@ -303,15 +303,15 @@ def test_alpha_below_rounding_is_raised_and_said():
     assert "lost to rounding in float64" in str(c)
 
 
-def test_words_and_numbers_for_people_and_machines():
+def test_certificates_are_sentences_and_json():
     X = points(2000)
     c = certify(waves(pairs=2000), X, alpha=200.0, n_sample=400, random_state=0)
     assert str(c).startswith("With 4,000 features, 2,000 rows and alpha = 200, the features are")
     for words in ("95 % interval", "measured on 400 of them", "about 16,000 features"):
         assert words in str(c)
-    numbers = json.loads(json.dumps(c.to_dict(), allow_nan=False))
-    assert numbers["epsilon_interval"] == list(c.epsilon_interval)
-    assert numbers["risk_factor"] == c.risk_factor
+    data = json.loads(json.dumps(c.to_dict(), allow_nan=False))
+    assert data["epsilon_interval"] == list(c.epsilon_interval)
+    assert data["risk_factor"] == c.risk_factor
     options = dict(n_sample=100, random_state=0)
     assert "follows the spectrum" in str(certify(landmarks(X), X, alpha=1.0, **options))
     assert "because ε reaches 1" in str(certify(waves(pairs=3), X, alpha=0.1, **options))

@@ -1,4 +1,4 @@
-"""check_kernel, check_features and compare: sound kernels and maps pass, spoiled ones fail."""
+"""check_kernel, check_features and compare: valid kernels and maps pass, faulty ones fail."""
 
 import re
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def holed(X, Y):
     return np.where(K > 1, np.nan, K)
 
 
-#: Functions that are no kernel, the flaw found and words about it.
+#: Functions that are no kernels, the law that they break, and a pattern of the message.
 FAULTS = {
     "sigmoid": (lambda X, Y: np.tanh(X @ Y.T - 1), "positive", r"of 60 eigenvalues is -\d"),
     "distance": (lambda X, Y: -((X[:, None] - Y[None]) ** 2).sum(2), "positive", "positive semi-"),
@@ -64,16 +64,16 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("function", "flaw", "message"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_named_with_its_evidence(function, flaw, message):
+def test_a_fault_is_reported_with_its_evidence(function, flaw, message):
     check = bo.check_kernel(Custom(function), X)
-    assert flaw in [found.name for found in check.failed]
+    assert flaw in [law.name for law in check.failed]
     assert not check
     assert re.search(message, str(check))
 
 
 @dataclass(frozen=True)
-class Own(Kernel):
-    """A kernel of a user's own class, with a fault to choose."""
+class UserKernel(Kernel):
+    """A kernel of a user's class, with the given fault."""
 
     fault: str = ""
 
@@ -89,24 +89,24 @@ class Own(Kernel):
         return (X * X).sum(axis=1) + (self.fault == "diagonal")
 
 
-def test_a_fault_of_a_class_is_named():
+def test_a_fault_of_a_kernel_class_is_reported():
     for fault, message in (
         ("dtype", r"must keep the precision of the rows; got float64 of k\(X, Y\) for float32"),
         ("shape", r"k\(X, Y\) must have shape \(30, 60\); got \(30"),
         ("finite", r"must be finite; got inf of k\(X, Y\) at \(\d+, \d+\)"),
         ("diagonal", r"k.diag\(X\) must be the diagonal of k\(X\); it is .* in 60 of 60 values"),
     ):
-        check = bo.check_kernel(Own(fault), X)
+        check = bo.check_kernel(UserKernel(fault), X)
         assert {flaw.name for flaw in check.failed} == {fault}
         assert re.search(message, str(check))
-        assert bo.check_kernel(Own(), X).ok
+        assert bo.check_kernel(UserKernel(), X).ok
 
 
-# ---- check_features: each law passes sound maps, fails spoiled ones, and says what it measured
+# ---- check_features: each law passes valid maps, fails faulty ones, and states its measurement
 
 
 class Broken(FeatureMap):
-    """cos and sin of three columns, spoiled by ``how``."""
+    """cos and sin of three columns, with the fault ``how``."""
 
     def __init__(self, how):
         self.how, self.kernel, self.calls = how, Custom(cosines), 0
@@ -153,27 +153,27 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("how", [*SPOILED, "refusal"])
-def test_each_planted_fault_of_features_is_seen_by_its_law(how):
+def test_each_planted_fault_of_features_breaks_its_law(how):
     check = check_features(Broken(how), points(40))
     assert not check
     assert check["shape" if how == "raises" else how].outcome == "failed"
     assert how != "raises" or "got ValueError" in str(check)
 
 
-def test_sound_features_obey_every_law():
+def test_valid_features_pass_every_law():
     check = check_features(Broken("exact"), points(40))
     assert check.ok
-    assert str(check).startswith("Broken exact: on 40 rows")  # a user's own repr stays
+    assert str(check).startswith("Broken exact: on 40 rows")  # the repr of a user's class is used
     assert check["below"].outcome == "passed"
     assert check["kernel"].number < 1e-12
-    assert check["length"].outcome == "not applicable"  # it says that it stays below
+    assert check["length"].outcome == "not applicable"  # its matrix is stated to be below K
     for phi in maps():
         check = check_features(phi, points())
         assert check.ok, str(check)
 
 
-def test_features_that_lose_rows_are_seen_without_another_draw():
-    """One order of a column leaves less than half of k(x, x) where e^{−r²}(1 + r²) < ½."""
+def test_features_that_lose_the_norm_of_rows_fail():
+    """Order one of a column leaves less than half of k(x, x) where e^{−r²}(1 + r²) < ½."""
     X = points(d=1)
     for order, outcome in ((1, "failed"), (12, "passed")):
         method = bo.Gegenbauer("monomial", order)
@@ -184,7 +184,7 @@ def test_features_that_lose_rows_are_seen_without_another_draw():
 
 
 class Scaled:
-    """A map times a number, which says of itself what the map says."""
+    """A map times a number, with the attributes of the map."""
 
     def __init__(self, phi, factor):
         self.phi, self.factor, self.kernel = phi, factor, phi.kernel
@@ -194,15 +194,15 @@ class Scaled:
         return self.factor * self.phi(X)
 
 
-def test_what_is_measured_of_a_map_is_what_matrices_show():
+def test_measurements_of_a_map_agree_with_dense_matrices():
     X, (fourier, nystrom) = points(80), maps()
     K = fourier.kernel(X)
     for factor in (0.69, 0.72, 1.0, 1.3):
         Z = factor * fourier(X)
         check = check_features(Scaled(fourier, factor), X)
-        apart = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
-        assert check["kernel"].number == pytest.approx(apart)
-        assert check["length"].number == float(factor**2 < 0.5)  # iid waves have |φ|² = k
+        distance = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+        assert check["kernel"].number == pytest.approx(distance)
+        assert check["length"].number == float(factor**2 < 0.5)  # for iid frequencies |φ|² = k
         Z = factor * nystrom(X)
         check = check_features(Scaled(nystrom, factor), X)
         least = min(np.linalg.eigvalsh(K - Z @ Z.T)[0], 0.0)
@@ -210,7 +210,7 @@ def test_what_is_measured_of_a_map_is_what_matrices_show():
         assert check["below"].outcome == ("passed" if factor <= 1 else "failed")
 
 
-def test_compare_measures_what_anyone_can_measure():
+def test_compare_agrees_with_measurements_on_new_rows():
     X = points(1200, 3)
     methods = ["iid", MercerHarmonic(), Nystrom(), Sign()]
     table = bo.compare(Gaussian(2.0), X, n_features=50, methods=methods, random_state=3)
@@ -232,11 +232,11 @@ def test_compare_measures_what_anyone_can_measure():
     assert table.n_sample == 300
 
 
-def test_compare_tries_every_method_of_the_library_once():
+def test_compare_includes_every_method_of_the_library_once():
     methods = all_methods(3)
     assert len(set(methods)) == len(methods)
     left_out = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
     left_out |= {"ExactKernel", "LocalKernel", "NearestNeighbours"}  # no features
     public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
-    known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
-    assert {type(method).__name__ for method in methods} == known - left_out
+    names = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
+    assert {type(method).__name__ for method in methods} == names - left_out

@@ -1,4 +1,4 @@
-"""The carried data are what their descriptions say; double descent."""
+"""The bundled data sets agree with their descriptions; double descent."""
 
 import zlib
 
@@ -12,7 +12,7 @@ from bochner.kernels import Laplace
 
 
 def great_circle(a, b):
-    """Angle between two places by the haversine formula, in radians."""
+    """Return the angle between two places by the haversine formula, in radians."""
     (p, q), (r, s) = np.deg2rad(a), np.deg2rad(b)
     h = np.sin((r - p) / 2) ** 2 + np.cos(p) * np.cos(r) * np.sin((s - q) / 2) ** 2
     return 2 * np.arcsin(np.sqrt(h))
@@ -34,8 +34,8 @@ def test_chords_agree_with_great_circles():
     assert on_sphere([10], [20]).dtype == np.float64
 
 
-def test_the_data_are_the_published_ones():
-    """Bytes that were compared with the published tables: Yeh's mixes, Keeling's curve, the relief."""
+def test_the_data_equal_the_published_tables():
+    """The checksums are of bytes that were compared with the published tables."""
     shapes = {"earth": (64800, 3), "concrete": (1030, 8), "co2": (521, 1)}
     sums = {"earth": 2933465582, "concrete": 2356823448, "co2": 2736575920}
     for name, data in {"earth": EARTH, "concrete": CONCRETE, "co2": CO2}.items():
@@ -48,7 +48,7 @@ def test_the_data_are_the_published_ones():
     np.testing.assert_allclose(EARTH.X, on_sphere(EARTH.latitude, EARTH.longitude), atol=2e-7)
 
 
-# ---- double descent: the peak at D = n, the second descent, and that a penalty removes the peak
+# ---- double descent: the peak at D = n, the second descent, and a penalty without a peak
 
 N = 60
 
@@ -65,56 +65,56 @@ def data():
 
 
 @pytest.fixture(scope="module", params=["fourier", "relu"])
-def shown(request, data):
+def curves(request, data):
     return double_descent(*data, features=request.param, alpha=(0.0, 10.0), random_state=0)
 
 
-def error(shown, share, alpha=0):
-    return shown.test_error[alpha, np.flatnonzero(shown.widths == round(share * N))[0]]
+def error(curves, share, alpha=0):
+    return curves.test_error[alpha, np.flatnonzero(curves.widths == round(share * N))[0]]
 
 
-def test_the_error_peaks_at_as_many_features_as_rows_and_descends_again(shown):
-    """Wide features go through every target, and a penalty removes the peak."""
-    valley, peak = shown.test_error[0][shown.widths < 0.9 * N].min(), shown.test_error[0].max()
-    assert 0.9 * N <= shown.peak <= 1.1 * N
-    assert 0.9 * N <= shown.widths[np.argmax(shown.norm[0])] <= 1.1 * N
+def test_the_error_peaks_where_features_are_as_many_as_rows_and_descends_again(curves):
+    """Fits with more features than rows interpolate, and a penalty removes the peak."""
+    valley, peak = curves.test_error[0][curves.widths < 0.9 * N].min(), curves.test_error[0].max()
+    assert 0.9 * N <= curves.peak <= 1.1 * N
+    assert 0.9 * N <= curves.widths[np.argmax(curves.norm[0])] <= 1.1 * N
     assert peak > 4 * valley
-    assert peak > 5 * error(shown, 2)
-    assert error(shown, 2) > error(shown, 10)
-    assert error(shown, 10) < 1.5 * valley
-    assert shown.train_error[0][shown.widths > N].max() < 1e-16
-    assert shown.train_error[0][shown.widths < 0.7 * N].min() > 1e-3
-    errors = shown.test_error[1]
+    assert peak > 5 * error(curves, 2)
+    assert error(curves, 2) > error(curves, 10)
+    assert error(curves, 10) < 1.5 * valley
+    assert curves.train_error[0][curves.widths > N].max() < 1e-16
+    assert curves.train_error[0][curves.widths < 0.7 * N].min() > 1e-3
+    errors = curves.test_error[1]
     assert errors.max() < 2 * errors.min()
-    assert error(shown, 1, alpha=1) < 0.2 * error(shown, 1)
+    assert error(curves, 1, alpha=1) < 0.2 * error(curves, 1)
 
 
 @pytest.mark.parametrize("D", [20, 59, 60, 61, 200])
-def test_solutions_are_those_of_least_squares_and_of_the_normal_equations(data, D):
+def test_solutions_solve_least_squares_and_normal_equations(data, D):
     X, y, X_test, y_test = data
     kernel = Laplace(4.0)
-    found = double_descent(*data, kernel=kernel, widths=[D], alpha=(0.0, 0.5), random_state=3)
+    curves = double_descent(*data, kernel=kernel, widths=[D], alpha=(0.0, 0.5), random_state=3)
     phi = draw(kernel, Fourier(IID(), "phase"), n_features=D, n_inputs=4, random_state=3)
     Z, Z_test, centred = phi(X), phi(X_test), y - y.mean()
     least = np.linalg.lstsq(Z, centred, rcond=None)[0]
     ridge = np.linalg.solve(Z.T @ Z + 0.5 * np.eye(D), Z.T @ centred)
     for i, coef in enumerate((least, ridge)):
         errors = (Z_test @ coef + y.mean() - y_test) ** 2
-        np.testing.assert_allclose(found.test_error[i, 0], errors.mean(), rtol=1e-6)
-        np.testing.assert_allclose(found.norm[i, 0], np.linalg.norm(coef), rtol=1e-6)
+        np.testing.assert_allclose(curves.test_error[i, 0], errors.mean(), rtol=1e-6)
+        np.testing.assert_allclose(curves.norm[i, 0], np.linalg.norm(coef), rtol=1e-6)
 
 
-def test_labels_are_zeros_and_ones_of_classes(data):
+def test_labels_are_coded_as_indicators(data):
     X, _, X_test, _ = data
     names = np.array(["b", "a", "c"])
     y, y_test = (names[(A[:, 0] > 0).astype(int) + (A[:, 1] > 1)] for A in (X, X_test))
-    shown = double_descent(X, y, X_test, y_test, widths=[5, 20, 60, 600], random_state=0)
-    assert shown.train_wrong[0, -1] == 0
-    assert shown.test_wrong[0, -1] < 0.3 < shown.test_wrong[0, 2]
-    assert "test wrong" in str(shown)
+    curves = double_descent(X, y, X_test, y_test, widths=[5, 20, 60, 600], random_state=0)
+    assert curves.train_wrong[0, -1] == 0
+    assert curves.test_wrong[0, -1] < 0.3 < curves.test_wrong[0, 2]
+    assert "test wrong" in str(curves)
     counts, counts_test = np.rint(data[1]), np.rint(data[3])
-    given = {"widths": [10], "random_state": 0}
-    as_labels = double_descent(X, counts, X_test, np.clip(counts_test, -1, 1), **given)
-    as_numbers = double_descent(X, counts, X_test, counts_test, task="regression", **given)
+    options = {"widths": [10], "random_state": 0}
+    as_labels = double_descent(X, counts, X_test, np.clip(counts_test, -1, 1), **options)
+    as_numbers = double_descent(X, counts, X_test, counts_test, task="regression", **options)
     assert as_labels.test_wrong is not None
     assert as_numbers.test_wrong is None

@@ -1,4 +1,4 @@
-"""What draw gives for each kernel and method, what it refuses, and widths that are enough."""
+"""Maps that draw chooses for each kernel and method, errors raised, and sufficient widths."""
 
 import math
 from dataclasses import dataclass
@@ -23,19 +23,19 @@ from bochner.kernels.spectral import Measure, fixed
 X = rows(50)
 
 
-def test_methods_are_tried_up_to_and_from_numbers_of_columns():
-    """Sobol points to 20 columns, structured frequencies from 128."""
-    for d, tried, not_tried in (
+def test_candidates_depend_on_the_number_of_columns():
+    """Sobol points are candidates up to 20 columns, structured frequencies from 128."""
+    for d, candidate, other in (
         (20, bo.Fourier(bo.QMC()), bo.Fourier(bo.IID())),
         (21, bo.Fourier(bo.IID()), bo.Fourier(bo.QMC())),
         (127, bo.Fourier(bo.IID()), bo.Fourier(bo.Structured())),
         (128, bo.Fourier(bo.Structured()), bo.Fourier(bo.QMC())),
     ):
         data = np.random.default_rng(0).normal(size=(40, d))
-        found = chosen(Matern(1.5, 9.0), data, bo.Auto(sample=4), n_features=2)
-        methods = [c.method for c in found.candidates]
-        assert tried in methods
-        assert not_tried not in methods
+        choice = chosen(Matern(1.5, 9.0), data, bo.Auto(sample=4), n_features=2)
+        methods = [c.method for c in choice.candidates]
+        assert candidate in methods
+        assert other not in methods
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ def test_methods_are_tried_up_to_and_from_numbers_of_columns():
     [(Gaussian() + Linear()) * (Matern(1.5) + Linear()), (Gaussian() + Linear()) ** 3],
     ids=repr,
 )
-def test_products_are_expanded_where_each_term_has_sixteen_features(kernel):
-    """(a + b)(c + d), and (a + b)³ by its binomials: four terms, 64 features."""
+def test_products_are_expanded_if_each_term_gets_sixteen_features(kernel):
+    """(a + b)(c + d), and (a + b)³ by its binomials, have four terms: 64 features."""
     for width, expanded in ((64, True), (63, False)):
         phi = draw(kernel, "iid", n_features=width, n_inputs=1, random_state=0)
         assert (len(getattr(phi, "parts", ())) == 4) is expanded
         assert hasattr(phi, "left_signs") is not expanded
 
 
-def test_each_part_of_a_map_has_the_kernel_of_its_features():
-    """Within a half of its norm; that of another power is as far off as its own norm."""
+def test_each_part_of_a_map_approximates_its_kernel():
+    """Within half of the norm of K; the kernel of another power has an error of the whole norm."""
     maps = [draw(Gaussian() ** 2 * Linear() ** 3, "iid", n_features=4096, X=X, random_state=0)]
     for phi in maps:
         K = phi.kernel(X)
@@ -61,8 +61,8 @@ def test_each_part_of_a_map_has_the_kernel_of_its_features():
     assert sum(phi.kernel == Linear() for phi in maps) == 3
 
 
-def test_a_sum_gives_each_part_what_it_asks_for_and_shares_the_rest_by_size():
-    """Of 4 k₁ + k₂ + ⟨x, y⟩ with 43: 3 exact, 32 and 8; of terms that weigh nothing two each."""
+def test_a_sum_divides_its_features_by_the_size_of_random_terms():
+    """4 k₁ + k₂ + ⟨x, y⟩ with 43: 32, 8 and 3 exact ones; terms of negligible size get two each."""
     kernel = 4.0 * Gaussian() + Matern(1.5) + Linear()
     phi = draw(kernel, "iid", n_features=43, n_inputs=3, random_state=0)
     assert [part.n_features for part in (*phi.parts[0].parts, phi.parts[1])] == [32, 8, 3]
@@ -73,15 +73,15 @@ def test_a_sum_gives_each_part_what_it_asks_for_and_shares_the_rest_by_size():
 
 
 @pytest.mark.parametrize(("size", "D"), [(0.2, 300), (1.0, 300), (1.0, 3000), (2.5, 2000)])
-def test_exponentials_of_kernels_are_cut_where_the_rest_is_below_a_tenth_of_the_noise(size, D):
-    """e^k − Σ_{i ≤ n} kⁱ/i! in the mean of k(x, x), as a share: first n with at most 0.1/√D."""
+def test_series_of_exponentials_end_where_the_remainder_is_a_tenth_of_the_noise(size, D):
+    """The first n whose share of the mean k(x, x), e^k − Σ_{i ≤ n} kⁱ/i!, is at most 0.1/√D."""
     data = X[:, :2] / np.linalg.norm(X[:, :2], axis=1, keepdims=True)
     kernel = bo.kernels.Exp(size * (Gaussian() * Linear()))  # size on the diagonal
     phi = draw(kernel, "iid", n_features=D, X=data, random_state=0)
-    left, n = np.exp(size) - 1, 0
-    while n < 2 or left > 0.1 * D**-0.5 * np.exp(size):
+    remainder, n = np.exp(size) - 1, 0
+    while n < 2 or remainder > 0.1 * D**-0.5 * np.exp(size):
         n += 1
-        left -= size**n / math.factorial(n)
+        remainder -= size**n / math.factorial(n)
     assert len(phi.parts) == n + 1
 
 
@@ -89,11 +89,11 @@ def test_exponentials_of_kernels_are_cut_where_the_rest_is_below_a_tenth_of_the_
 
 
 def chosen(kernel, X, method=None, n_features=32, seed=0) -> Choice:
-    ask = Request(X.shape[1], n_features, seed, X=X)
-    return choose(bo.Auto() if method is None else method, kernel, ask)
+    request = Request(X.shape[1], n_features, seed, X=X)
+    return choose(bo.Auto() if method is None else method, kernel, request)
 
 
-def test_auto_takes_the_cheapest_of_the_least_errors_within_the_budget():
+def test_auto_chooses_the_cheapest_of_the_smallest_errors_within_the_budget():
     data = np.random.default_rng(0).normal(size=(1500, 4))
     for kernel in (Gaussian(2.0), Matern(0.5, 0.05), Laplace(4.0), Linear() + Gaussian()):
         for budget in (1.0, 4.0):
@@ -109,7 +109,7 @@ def test_auto_takes_the_cheapest_of_the_least_errors_within_the_budget():
             assert choice.reason.startswith(f"{choice.method}: relative error")
 
 
-def test_auto_follows_the_spectrum_where_it_decays_and_takes_frequencies_where_it_does_not():
+def test_auto_uses_the_spectrum_if_it_decays_fast_and_frequencies_otherwise():
     data = np.random.default_rng(0).normal(size=(4000, 8))
     assert isinstance(chosen(Gaussian(6.0), data).method, bo.HermiteMercer | bo.MercerHarmonic)
     clustered = np.repeat(np.random.default_rng(1).normal(0, 9, (40, 8)), 50, axis=0)
@@ -119,7 +119,7 @@ def test_auto_follows_the_spectrum_where_it_decays_and_takes_frequencies_where_i
     assert isinstance(rough.method, bo.Fourier)
 
 
-def test_auto_takes_all_rows_where_the_width_holds_them():
+def test_auto_is_exact_if_the_width_is_the_number_of_distinct_rows():
     choice = chosen(Matern(0.5), np.repeat(rows(21)[:20], 3, axis=0), n_features=20)
     assert choice.map.n_features == 20
     assert choice.candidates == ()
@@ -128,7 +128,7 @@ def test_auto_takes_all_rows_where_the_width_holds_them():
     assert_close(Z @ Z.T, Matern(0.5)(rows(21)), factor=1e4)
 
 
-def test_auto_has_the_methods_that_a_kernel_is_known_for():
+def test_auto_includes_the_special_methods_of_a_kernel():
     for kernel, methods in (
         (Polynomial(2), (bo.MercerHarmonic(), bo.Nystrom())),
         (ArcCosine(1), (bo.MercerHarmonic(), bo.ReLU(1), bo.Nystrom())),
@@ -139,7 +139,7 @@ def test_auto_has_the_methods_that_a_kernel_is_known_for():
         assert tuple(c.method for c in chosen(kernel, data).candidates) == methods
 
 
-# ---- widths that are enough: the tolerance holds on all rows, and no more is spent than needed
+# ---- sufficient widths: the tolerance holds on all rows, and the width is not too large
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)
@@ -147,101 +147,101 @@ METHODS = {"random": bo.Fourier(bo.Orthogonal()), "by landmarks": bo.Nystrom()}
 
 
 def true_epsilon(phi, X, alpha=ALPHA, kernel=KERNEL):
-    """ε of all rows, by the dense definition."""
+    """Return ε of all rows, by the dense definition."""
     K, Z = kernel(X), phi(X)
     L = np.linalg.cholesky(K + alpha * np.eye(len(X)))
     half = np.linalg.solve(L, Z @ Z.T - K)
     return float(np.abs(np.linalg.eigvalsh(np.linalg.solve(L, half.T))).max())
 
 
-def enough(method, epsilon, seed):
-    """Features that are enough for the rows of a seed, and ε of all these rows."""
-    X, ask = points(N, seed=seed), {"alpha": ALPHA, "epsilon": epsilon, "random_state": seed}
-    found = required_features(KERNEL, method, X, **ask)
-    return found, true_epsilon(found.map, X)
+def width_of(method, epsilon, seed):
+    """Return the required features for the rows of a seed, and ε of all these rows."""
+    X, options = points(N, seed=seed), {"alpha": ALPHA, "epsilon": epsilon, "random_state": seed}
+    widths = required_features(KERNEL, method, X, **options)
+    return widths, true_epsilon(widths.map, X)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method, monkeypatch):
-    """Four failures of twenty come by chance once in 63 runs; half the width does not do."""
-    monkeypatch.setattr("bochner.selection.width.SAMPLE", N // 3)  # of others ε is extrapolated
-    found, errors = zip(*(enough(method, TOLERANCE, s) for s in range(20)), strict=True)
-    assert all(f.limit is None for f in found)
+    """Four failures of twenty have a probability of 1/63; with half the width most seeds fail."""
+    monkeypatch.setattr("bochner.selection.width.SAMPLE", N // 3)  # ε of other rows is extrapolated
+    widths, errors = zip(*(width_of(method, TOLERANCE, s) for s in range(20)), strict=True)
+    assert all(f.limit is None for f in widths)
     assert np.sum(np.array(errors) > TOLERANCE) <= 3
     halved = []
-    for seed, f in enumerate(found):
+    for seed, f in enumerate(widths):
         X, D = points(N, seed=seed), f.n_features // 4 * 2
         halved.append(true_epsilon(draw(KERNEL, method, n_features=D, X=X, random_state=seed), X))
     assert np.sum(np.array(halved) > TOLERANCE) >= 17
 
 
-def test_what_stops_the_search_is_named(monkeypatch):
-    def asked(epsilon):
-        given = {"alpha": 3.0, "epsilon": epsilon, "random_state": 0}
-        return required_features(KERNEL, "orthogonal", points(300, seed=0), **given)
+def test_the_reason_that_ends_the_search_is_stated(monkeypatch):
+    def search(epsilon):
+        options = {"alpha": 3.0, "epsilon": epsilon, "random_state": 0}
+        return required_features(KERNEL, "orthogonal", points(300, seed=0), **options)
 
-    found = asked(1e-6)
-    assert (found.limit, found.n_features) == ("rows", 300)
-    assert "the number of rows" in str(found)
+    widths = search(1e-6)
+    assert (widths.limit, widths.n_features) == ("rows", 300)
+    assert "the number of rows" in str(widths)
     monkeypatch.setattr("bochner.selection.width.free_bytes", lambda: 64 * 130**2)
-    found = asked(0.001)
-    assert (found.limit, max(t.n_features for t in found.trials)) == ("memory", 130)
-    assert "half of the free memory" in str(found)
+    widths = search(0.001)
+    assert (widths.limit, max(t.n_features for t in widths.trials)) == ("memory", 130)
+    assert "half of the free memory" in str(widths)
 
 
-def test_truncation_is_told_from_noise():
-    """Of degree 1 twice the features leave ε as it is; of degree 20 the tolerance is met."""
+def test_truncation_is_distinguished_from_noise():
+    """With degree 1 twice the features do not lower ε; with degree 20 the tolerance is met."""
     X = points(600, seed=0)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    asked = {"alpha": 0.6, "epsilon": 0.5, "random_state": 0}
-    cut = required_features(KERNEL, bo.Gegenbauer(degree=1), X, **asked)
+    options = {"alpha": 0.6, "epsilon": 0.5, "random_state": 0}
+    cut = required_features(KERNEL, bo.Gegenbauer(degree=1), X, **options)
     assert cut.limit == "truncation"
     assert cut.n_features < 600
     assert "stopped by truncation, not noise: raise the degree or order" in str(cut)
     assert [t.epsilon for t in cut.trials][-1] > 0.9 * [t.epsilon for t in cut.trials][-2]
-    whole = required_features(KERNEL, bo.Gegenbauer(degree=20), X, **asked)
-    assert whole.limit is None
-    assert whole.epsilon < 0.5
+    full = required_features(KERNEL, bo.Gegenbauer(degree=20), X, **options)
+    assert full.limit is None
+    assert full.epsilon < 0.5
     noise = required_features(KERNEL, "iid", X, alpha=0.01, epsilon=0.1, random_state=0)
     assert noise.limit == "rows"
 
 
-def test_an_open_method_is_enough_and_ends_with_the_kernel_itself():
-    """301 rows, an odd number, of which no smaller map holds enough."""
-    X, asked = points(400, seed=1), {"alpha": 4.0, "epsilon": 0.2, "random_state": 0}
-    assert true_epsilon(required_features(KERNEL, "auto", X, **asked).map, X, 4.0) <= 0.2
+def test_the_automatic_method_meets_the_tolerance_and_ends_with_exact_features():
+    """For 301 rows, an odd number, no smaller map meets the tolerance."""
+    X, options = points(400, seed=1), {"alpha": 4.0, "epsilon": 0.2, "random_state": 0}
+    assert true_epsilon(required_features(KERNEL, "auto", X, **options).map, X, 4.0) <= 0.2
     X = points(301, seed=6)
     kernel = Gaussian(0.2)
-    found = required_features(kernel, "auto", X, alpha=1e-6, epsilon=1e-3, random_state=0)
-    assert found.limit is None
-    assert found.n_features == 301
-    assert "Nystrom()" in str(found)
-    assert np.allclose(found.map(X) @ found.map(X).T, kernel(X), atol=1e-7)
+    widths = required_features(kernel, "auto", X, alpha=1e-6, epsilon=1e-3, random_state=0)
+    assert widths.limit is None
+    assert widths.n_features == 301
+    assert "Nystrom()" in str(widths)
+    assert np.allclose(widths.map(X) @ widths.map(X).T, kernel(X), atol=1e-7)
 
 
 @pytest.mark.slow
-def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away():
-    """Mercer maps have least error of the matrix here, and never reach the far rows: ε tells."""
+def test_the_automatic_method_is_not_wider_than_landmarks_if_few_rows_are_far_away():
+    """Mercer maps have the least error of the matrix here, but a large ε at the far rows."""
     X = np.random.default_rng(0).standard_t(2.5, (900, 2))
-    found, landmarks = (
+    automatic, landmarks = (
         required_features(Gaussian(1.0), method, X, alpha=0.01, random_state=0)
         for method in ("auto", "nystrom")
     )
-    assert found.limit is None
-    assert found.n_features <= 1.2 * landmarks.n_features
+    assert automatic.limit is None
+    assert automatic.n_features <= 1.2 * landmarks.n_features
 
 
-def test_a_tolerance_that_is_not_reached_is_a_warning():
-    """Of rough kernels at a small penalty no number of random features below n is enough."""
+def test_a_tolerance_that_is_not_reached_gives_a_warning():
+    """For a rough kernel at a small penalty, no number of random features below n is sufficient."""
     X = points(200, seed=1)
-    kernel, asked = Matern(0.5), {"n_features": "auto", "random_state": 0}
+    kernel, options = Matern(0.5), {"n_features": "auto", "random_state": 0}
     with pytest.warns(FeatureWarning, match=r"n_features: .*ε ≈ .*, above 0.1 at alpha"):
-        model = bo.KernelRidge(kernel, method="iid", alpha=0.01, **asked).fit(X, X[:, 0])
+        model = bo.KernelRidge(kernel, method="iid", alpha=0.01, **options).fit(X, X[:, 0])
     assert true_epsilon(model.map_, X, 0.01, kernel) > 0.1
 
 
-def test_a_fit_takes_as_many_features_as_its_penalty_needs():
+def test_a_fit_uses_the_features_that_its_penalty_requires():
     X = points(700, seed=2)
     y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(700)
     model = bo.KernelRidge(KERNEL, method="nystrom", n_features="auto", random_state=0).fit(X, y)
@@ -252,11 +252,11 @@ def test_a_fit_takes_as_many_features_as_its_penalty_needs():
     assert loose.fit(X, y).map_.n_features < model.map_.n_features
 
 
-# ---- Kernels of one's own that are no more than their values and one view
+# ---- Kernels of a user that define only their values and one view
 
 
-def own(name, of, **view):
-    """A class of kernels of(size, X, Y), with one view."""
+def user_kernel(name, of, **view):
+    """Return a kernel of a new class with values of(size, X, Y) and one view."""
     values = {"evaluate": lambda k, X, Y: of(k.size, X, Y)}
     values["diagonal"] = lambda k, X: np.diag(of(k.size, X, X))
     fields = {"size": 1.0, "__annotations__": {"size": TunedPositive}, "__module__": __name__}
@@ -269,12 +269,12 @@ def degrees_of_lines(k, d):
 
 
 gaussian_law = lambda k, d: Measure(fixed(), np.full(d, 1 / k.size), of="factor")
-WAVES = own("Waves", lambda size, X, Y: Gaussian(size)(X, Y), spectral=gaussian_law)
+WAVES = user_kernel("Waves", lambda size, X, Y: Gaussian(size)(X, Y), spectral=gaussian_law)
 of_squares = lambda k, d: bo.kernels.PowerSeries((1.0, 0.0, k.size))
-SQUARES = own("Squares", lambda size, X, Y: 1.0 + size * (X @ Y.T) ** 2, series=of_squares)
-LINES = own("Lines", lambda size, X, Y: size * (X @ Y.T), zonal=degrees_of_lines)
+SQUARES = user_kernel("Squares", lambda size, X, Y: 1.0 + size * (X @ Y.T) ** 2, series=of_squares)
+LINES = user_kernel("Lines", lambda size, X, Y: size * (X @ Y.T), zonal=degrees_of_lines)
 few = {"exact": lambda k, d: d, "features": lambda k, X: k.size**0.5 * X * X}
-FEW = own("Few", lambda size, X, Y: size * (X * X) @ (Y * Y).T, **few)
+FEW = user_kernel("Few", lambda size, X, Y: size * (X * X) @ (Y * Y).T, **few)
 SERVED = {
     WAVES: ["iid", "qmc", "structured", "leverage", "grid", bo.LaplacianEigenfunctions()],
     SQUARES: ["mercer", bo.Gegenbauer(), bo.Maclaurin(), bo.TensorSketch(), bo.PolySketch()],
@@ -285,27 +285,27 @@ SERVED = {
 
 @pytest.mark.parametrize("error", [UnsupportedKernel, ZeroDivisionError])
 @pytest.mark.parametrize("method", ["iid", "nystrom"])
-def test_an_error_of_a_part_reaches_the_user(method, error):
-    """It was taken for a refusal of the method, and the message was about parts."""
+def test_an_error_in_a_part_of_a_kernel_reaches_the_user(method, error):
+    """Such an error was once taken for an unsupported method."""
 
-    def torn(*_):
-        raise error("these rows are torn")
+    def fail(*_):
+        raise error("these rows are invalid")
 
-    kernel = 2.0 * (Gaussian() + own("Torn", torn, spectral=torn) * Linear())
+    kernel = 2.0 * (Gaussian() + user_kernel("Torn", fail, spectral=fail) * Linear())
     for call in (draw, lambda k, m, X: bo.KernelRidge(k, method=m).fit(X, X[:, 0])):
-        with pytest.raises(error, match=r"^these rows are torn$"):
+        with pytest.raises(error, match=r"^these rows are invalid$"):
             call(kernel, method, X=X)
 
 
 @pytest.mark.parametrize("kernel", SERVED, ids=repr)
-def test_a_kernel_of_ones_own_is_served_by_the_methods_of_its_view(kernel, tmp_path):
+def test_a_user_kernel_is_served_by_the_methods_of_its_view(kernel, tmp_path):
     X = np.random.default_rng(0).standard_normal((200, 2))
     y, kind = np.sin(X[:, 0]), type(kernel)
-    for whole in (kernel, 2.0 * kernel + 0.5, kernel * Linear()):
-        K = whole(X)
+    for combined in (kernel, 2.0 * kernel + 0.5, kernel * Linear()):
+        K = combined(X)
         for method in (*SERVED[kernel], "nystrom"):
-            phi = draw(whole, method, n_features=256, X=X, random_state=0)
-            assert np.linalg.norm(phi(X) @ phi(X).T - K) < 0.45 * np.linalg.norm(K), (whole, method)
+            phi = draw(combined, method, n_features=256, X=X, random_state=0)
+            assert np.linalg.norm(phi(X) @ phi(X).T - K) < 0.45 * np.linalg.norm(K), method
     if kernel != FEW:
         with pytest.raises(UnsupportedKernel, match=rf"got {kind.__name__}\(size=1.5\)"):
             draw(kernel, bo.Sign(), n_features=256, X=X)

@@ -1,4 +1,4 @@
-"""Ridge regression from the kernel matrix and smoothers on landmarks: refits and densities."""
+"""Ridge regression on the kernel matrix, compared with exact features and with refits."""
 
 from dataclasses import replace
 from functools import partial
@@ -37,12 +37,12 @@ def rows(weights="none", centred=True, t=2):
 
 
 def features_of(problem):
-    """Features whose products are the kernel matrix, and the eigenvalues of their moments."""
+    """Return features whose products are the kernel matrix, their decomposition, centred rows."""
     Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
     moments = Moments.of(Z, problem.y, problem.w)
     moments = moments if problem.centred else moments.about_zero()
-    about = Z - moments.feature_mean, problem.y - moments.target_mean, problem.w
-    return Z, decompose(moments, problem.centred), about
+    centred_rows = Z - moments.feature_mean, problem.y - moments.target_mean, problem.w
+    return Z, decompose(moments, problem.centred), centred_rows
 
 
 both = pytest.mark.parametrize("centred", [True, False])
@@ -51,58 +51,59 @@ weighted = pytest.mark.parametrize("weights", WEIGHTS)
 
 @both
 @weighted
-def test_the_path_is_that_of_exact_features(weights, centred):
-    """All criteria of two targets, at each penalty that was tried; deviations of equal rows."""
+def test_the_path_equals_that_of_exact_features(weights, centred):
+    """All criteria of two targets at each penalty of the path; standard errors without weights."""
     problem = rows(weights, centred)
-    found = solve_kernel(problem, "loo").path
-    _, eigen, about = features_of(problem)
-    along, loo = eigen.at(found.alphas), left_out_path(eigen, [about], found.alphas)
+    path = solve_kernel(problem, "loo").path
+    _, eigen, centred_rows = features_of(problem)
+    along, loo = eigen.at(path.alphas), left_out_path(eigen, [centred_rows], path.alphas)
     values = eigen.values[:, None]
-    assert len(found.alphas) > 1
-    assert_close(found.loo, pool(loo.mean_squares, eigen.power / eigen.weight), factor=1e7)
-    assert_close(found.gcv, pool(gcv(eigen, along), eigen.power), factor=1e7)
-    assert_close(found.effective_dimension, (values / (values + found.alphas)).sum(0), factor=1e7)
-    assert_close(found.evidence, evidence(eigen, along).sum(axis=1), factor=1e8)
+    assert len(path.alphas) > 1
+    assert_close(path.loo, pool(loo.mean_squares, eigen.power / eigen.weight), factor=1e7)
+    assert_close(path.gcv, pool(gcv(eigen, along), eigen.power), factor=1e7)
+    assert_close(path.effective_dimension, (values / (values + path.alphas)).sum(0), factor=1e7)
+    assert_close(path.evidence, evidence(eigen, along).sum(axis=1), factor=1e8)
     if weights == "none":
-        assert_close(found.loo_error, loo.deviation, factor=1e7)
-    assert found.loo_rows == loo.rows == N
+        assert_close(path.loo_error, loo.deviation, factor=1e7)
+    assert path.loo_rows == loo.rows == N
 
 
 @both
 @weighted
-def test_predictions_are_those_of_exact_features(weights, centred):
+def test_predictions_equal_those_of_exact_features(weights, centred):
     problem = rows(weights, centred)
     Z, *_ = features_of(problem)
     model = Ridge(alpha=0.3, fit_intercept=centred, solver="cholesky")
-    found, expected = problem.at(0.3), model.fit(Z, problem.y, problem.w).predict(Z)
-    assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
+    solution, expected = problem.at(0.3), model.fit(Z, problem.y, problem.w).predict(Z)
+    assert_close(problem.K @ solution.coef + solution.intercept, expected, factor=1e6)
     coef, intercept = problem.solve(0.3, 0)[:2]
-    assert_close(coef, found.coef, factor=1e6)
-    assert_close(intercept, found.intercept, factor=1e6)
-    assert_close(found.residuals, problem.y - expected, factor=1e6)
+    assert_close(coef, solution.coef, factor=1e6)
+    assert_close(intercept, solution.intercept, factor=1e6)
+    assert_close(solution.residuals, problem.y - expected, factor=1e6)
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
 @both
 @weighted
-def test_slopes_in_log_alpha_are_those_of_differences(weights, centred, criterion):
+def test_slopes_in_log_alpha_equal_differences(weights, centred, criterion):
     problem, step = rows(weights, centred), 1e-5
     up, down = (problem.at(0.3 * np.exp(h)).criteria[criterion][0] for h in (step, -step))
-    found = problem.at(0.3).criteria[criterion][1]
-    assert np.allclose(found, (up - down) / (2 * step), rtol=1e-6, atol=1e-9)
+    slope = problem.at(0.3).criteria[criterion][1]
+    assert np.allclose(slope, (up - down) / (2 * step), rtol=1e-6, atol=1e-9)
 
 
 @both
 @weighted
 @pytest.mark.parametrize("amplitude", [None, 0.7])
-def test_the_evidence_is_that_of_exact_features(amplitude, weights, centred):
+def test_the_evidence_equals_that_of_exact_features(amplitude, weights, centred):
     problem = rows(weights, centred)
     _, eigen, _ = features_of(problem)
     for alpha in (0.01, 1.0):
-        ours = kernel_evidence(problem, alpha, amplitude=amplitude)
-        given = eigen, eigen.at([alpha]), None, amplitude
-        assert_close(ours.value, -evidence(*given).sum() / problem.count, factor=1e6)
-        assert_close(ours.by_log_alpha, -evidence_slope(*given).sum() / problem.count, factor=1e7)
+        score = kernel_evidence(problem, alpha, amplitude=amplitude)
+        arguments = eigen, eigen.at([alpha]), None, amplitude
+        assert_close(score.value, -evidence(*arguments).sum() / problem.count, factor=1e6)
+        slope = -evidence_slope(*arguments).sum() / problem.count
+        assert_close(score.by_log_alpha, slope, factor=1e7)
 
 
 LAWS = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
@@ -113,48 +114,48 @@ SCORES |= {f"evidence {law}": partial(kernel_evidence, **law) for law in LAWS}
 @both
 @weighted
 @pytest.mark.parametrize("score", SCORES)
-def test_the_gradient_in_the_kernel_matrix_is_that_of_differences(score, weights, centred):
+def test_gradients_in_the_kernel_matrix_equal_differences(score, weights, centred):
     problem, step = rows(weights, centred), 1e-5
     turn = Gaussian(0.3)(table()[0])
     value = lambda h, alpha: SCORES[score](replace(problem, K=problem.K + h * turn), alpha)
-    found = value(0.0, 0.3)
+    result = value(0.0, 0.3)
     along = (value(step, 0.3).value - value(-step, 0.3).value) / (2 * step)
-    assert abs((found.by_kernel * turn).sum() / along - 1) < 1e-6
+    assert abs((result.by_kernel * turn).sum() / along - 1) < 1e-6
     ends = (value(0.0, 0.3 * np.exp(h)).value for h in (step, -step))
-    if score != f"evidence {LAWS[-1]}":  # whose penalty is given
-        assert abs(found.by_log_alpha / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
+    if score != f"evidence {LAWS[-1]}":  # its penalty is given
+        assert abs(result.by_log_alpha / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
 @pytest.mark.parametrize("per_target", [False, True])
-def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
+def test_the_chosen_penalty_is_the_best_of_a_grid(criterion, per_target):
     problem = rows()
-    found = solve_kernel(problem, criterion, per_target=per_target)
-    assert found.outcome is Outcome.SOLVED
+    solution = solve_kernel(problem, criterion, per_target=per_target)
+    assert solution.outcome is Outcome.SOLVED
     grid = np.geomspace(1e-3, 10, 200)
     values = np.array([problem.at(a).criteria[criterion][0] for a in grid])
     power = problem.power if criterion != "evidence" else np.ones(2)
-    for i, alpha in enumerate(np.broadcast_to(found.alpha, 2)):
+    for i, alpha in enumerate(np.broadcast_to(solution.alpha, 2)):
         score = values[:, i] if per_target else values @ (1 / power)
         at = problem.at(alpha).criteria[criterion][0]
-        here = at[i] if per_target else at @ (1 / power)
-        assert here <= score.min() + 1e-4 * abs(score.min())
-    assert len(found.path.alphas) <= 28
+        best = at[i] if per_target else at @ (1 / power)
+        assert best <= score.min() + 1e-4 * abs(score.min())
+    assert len(solution.path.alphas) <= 28
 
 
-def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(monkeypatch):
+def test_many_rows_use_a_subset_for_the_penalty_and_refined_float32_factors(monkeypatch):
     problem, w = rows(), WEIGHTS["shares"]
-    whole = problem.solve(0.3, 0)[:2]
+    exact = problem.solve(0.3, 0)[:2]
     monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
-    for found, expected in zip(problem.solve(0.3, 0)[:2], whole, strict=True):
-        assert_close(found, expected, factor=1e6)
+    for actual, expected in zip(problem.solve(0.3, 0)[:2], exact, strict=True):
+        assert_close(actual, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
-    # below what refinements bring back
+    # refinement does not converge at this penalty
     assert smooth._by_single(1e-12, problem.y, 1e-12, 0.3) is None
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
-    some = solve_kernel(problem, "loo")
-    assert some.path.loo_rows == 30
-    assert_close(some.coef, problem.solve(some.alpha, 0).coef, factor=1e6)
+    subset = solve_kernel(problem, "loo")
+    assert subset.path.loo_rows == 30
+    assert_close(subset.coef, problem.solve(subset.alpha, 0).coef, factor=1e6)
     kernel, (X, y) = 0.5 * Gaussian(0.8) + 0.5 * Linear(), table()
     fit = lambda: bo.KernelRidge(kernel, alpha=0.3).fit(X + 9, y).predict(X + 10)
     expected = fit()
@@ -163,16 +164,15 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     stored = replace(problem, K=kernel(table()[0]), w=w)
     unstored = replace(stored, K=matrix_of(kernel, table()[0]))
     assert isinstance(unstored.K, np.ndarray) == (native.loops() is None)
-    for found, expected in zip(unstored.solve(0.3, 9), stored.solve(0.3, 9), strict=True):
-        assert_close(found, expected, factor=1e6)
+    for actual, expected in zip(unstored.solve(0.3, 9), stored.solve(0.3, 9), strict=True):
+        assert_close(actual, expected, factor=1e6)
     assert_close(solve_kernel(unstored, "loo").coef, solve_kernel(stored, "loo").coef, factor=1e6)
-    each = solve_kernel(problem, "gcv", per_target=True)
-    assert each.alpha.shape == (2,)
-    assert each.criterion == "gcv"
+    separate = solve_kernel(problem, "gcv", per_target=True)
+    assert (separate.alpha.shape, separate.criterion) == ((2,), "gcv")
 
 
-def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothing(monkeypatch):
-    """As that of a class that none of these rows has: float32 and refinements serve all others."""
+def test_a_constant_target_does_not_change_other_targets(monkeypatch):
+    """For example a class without rows: float32 factors and refinements still serve all others."""
     monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10)
     problem = rows()
     constant = replace(problem, y=np.column_stack([problem.y, -np.ones(N)]))
@@ -184,8 +184,8 @@ def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothi
 
 
 @pytest.mark.parametrize("noise", [0.1, 3.0])
-def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatch, noise):
-    """Of 400 rows, 40 see little of a fast wave and take it for noise; of noise 400 see no more."""
+def test_more_rows_lower_the_penalty_only_if_they_resolve_more(monkeypatch, noise):
+    """40 of 400 rows cannot resolve a fast wave and take it for noise; noise stays noise."""
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 40)
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.SETTLED_ROWS", 40)
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", 400)
@@ -195,59 +195,60 @@ def test_the_penalty_falls_where_denser_rows_tell_more_and_else_stays(monkeypatc
     y = np.abs(np.sin(3 * X)) + noise * rng.standard_normal((500, 1))
     problem = KernelRows(Exponential(2.0)(X), y, np.ones(500))
     few, dense = problem.first(40), problem.first(400)
-    first, found = solve_kernel(few, "loo"), solve_kernel(problem, "loo")
-    grid = found.alpha * 3.0 ** np.arange(-2, 3)
+    first, dense_fit = solve_kernel(few, "loo"), solve_kernel(problem, "loo")
+    grid = dense_fit.alpha * 3.0 ** np.arange(-2, 3)
     errors = [np.mean(dense.at(alpha).left_out()[0][-40:] ** 2) for alpha in grid]  # the slow way
     if noise > 1:
-        assert found.alpha == first.alpha
+        assert dense_fit.alpha == first.alpha
     else:
-        assert found.alpha < 0.5 * first.alpha
+        assert dense_fit.alpha < 0.5 * first.alpha
         assert np.argmin(errors) in (1, 2, 3)
-    assert found.alpha in found.path.alphas
-    assert_close(found.coef, problem.solve(found.alpha, 0).coef, factor=1e6)
+    assert dense_fit.alpha in dense_fit.path.alphas
+    assert_close(dense_fit.coef, problem.solve(dense_fit.alpha, 0).coef, factor=1e6)
 
 
 def classes():
-    """Signs of a noisy wave, and what values without each row lose."""
+    """Return rows with signs of a noisy wave as targets, and a log loss of leave-one-out values."""
     noisy = rows(t=1)
 
-    def lost(f, y, w):
+    def log_loss(f, y, w):
         return float(np.average(np.log1p(np.exp(-8 * y * f))[:, 0], weights=w))
 
-    return replace(noisy, y=np.sign(noisy.y - 2)), lost
+    return replace(noisy, y=np.sign(noisy.y - 2)), log_loss
 
 
-def lost_slowly(problem, last, lost, alpha):
+def loss_of_refits(problem, last, loss, alpha):
     f = problem.y - problem.at(alpha).left_out()[0]
-    return lost(f[-last:], problem.y[-last:], problem.w[-last:])
+    return loss(f[-last:], problem.y[-last:], problem.w[-last:])
 
 
 @pytest.mark.parametrize("most", [1024, 20])
-def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
-    """The slow way: what rows lose without themselves at each of many penalties."""
+def test_the_penalty_minimises_a_loss_of_leave_one_out_values(monkeypatch, most):
+    """The loss is computed again at a grid of penalties."""
     for name, value in (("PENALTY_ROWS", most), ("DENSE_FOR_LOSS", N), ("LOSS_ROWS", 25)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
-    signs, lost = classes()
-    found, slow = solve_kernel(signs, "loo", loss=lost), partial(lost_slowly, signs, 25, lost)
-    assert slow(found.alpha) <= 1.01 * min(map(slow, found.alpha * 3.0 ** np.arange(-2, 3)))
-    assert slow(found.alpha) < 0.99 * slow(solve_kernel(signs, "loo").alpha)
-    assert np.isfinite(found.slack).all()
+    signs, log_loss = classes()
+    solution = solve_kernel(signs, "loo", loss=log_loss)
+    slow = partial(loss_of_refits, signs, 25, log_loss)
+    assert slow(solution.alpha) <= 1.01 * min(map(slow, solution.alpha * 3.0 ** np.arange(-2, 3)))
+    assert slow(solution.alpha) < 0.99 * slow(solve_kernel(signs, "loo").alpha)
+    assert np.isfinite(solution.slack).all()
 
 
-def test_all_rows_may_ask_for_a_smaller_penalty(monkeypatch):
-    """Where more rows tell more: each penalty a quarter of the last, while they lose less."""
+def test_all_rows_may_lower_the_penalty(monkeypatch):
+    """The penalty is divided by four while the loss on all rows falls."""
     for name, value in (("PENALTY_ROWS", 10), ("DENSE_FOR_LOSS", 12), ("LOSS_ROWS", 12)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
-    signs, lost = classes()
-    found = solve_kernel(signs, "loo", loss=lost)
-    slow = partial(lost_slowly, signs, 12, lost)
-    assert slow(found.alpha) < 0.998 * slow(4 * found.alpha)
-    assert slow(found.alpha / 4) > 0.998 * slow(found.alpha)
-    assert_close(found.coef, signs.solve(found.alpha, 0).coef, factor=1e6)
-    assert np.isfinite(found.slack[:, 0]).tolist() == [False] * 28 + [True] * 12
+    signs, log_loss = classes()
+    solution = solve_kernel(signs, "loo", loss=log_loss)
+    slow = partial(loss_of_refits, signs, 12, log_loss)
+    assert slow(solution.alpha) < 0.998 * slow(4 * solution.alpha)
+    assert slow(solution.alpha / 4) > 0.998 * slow(solution.alpha)
+    assert_close(solution.coef, signs.solve(solution.alpha, 0).coef, factor=1e6)
+    assert np.isfinite(solution.slack[:, 0]).tolist() == [False] * 28 + [True] * 12
 
 
-def test_edges_are_outcomes():
+def test_penalties_at_an_edge_are_reported_as_outcomes():
     X, _ = table()
     noise = np.random.default_rng(3).standard_normal((N, 1))
     assert solve_kernel(KernelRows(Gaussian(50.0)(X), noise, np.ones(N)), "loo").alpha > 1
@@ -263,21 +264,21 @@ def test_edges_are_outcomes():
 
 
 @pytest.mark.parametrize("start", [-5.0, 0.0, 3.0, 9.0])
-def test_the_walk_finds_the_least_and_stays_in_its_bounds(start):
+def test_line_searches_find_the_minimum_within_their_bounds(start):
     assert abs(least_along(lambda x: ((x - 2) ** 2, 2 * (x - 2)), start, -10, 10) - 2) < 0.05
     assert least_along(lambda x: (x, 1.0), start, -10, 10) == -10
     hidden = lambda x: (np.inf, -np.inf) if x < 1 else ((x - 2) ** 2, 2 * (x - 2))
     assert abs(least_along(hidden, start, -10, 10) - 2) < 0.05
-    tried = []
-    cubic = lambda x: tried.append(x) or (x**3 - 3 * x, 3 * x**2 - 3)
+    calls = []
+    cubic = lambda x: calls.append(x) or (x**3 - 3 * x, 3 * x**2 - 3)
     assert abs(least_along(cubic, 0.3 + start / 9, -0.95, 10) - 1) < 1e-9
-    assert len(tried) == 3
+    assert len(calls) == 3
     assert downhill(lambda k: abs(k - start), 1, (-4, 8), sizes=(3, 1)) == np.clip(start, -4, 8)
 
     def plateau(x):
-        """−1/(1 + e⁻ˣ) + eˣ⁻⁶: level far below its least, as where a fit passes through rows."""
+        """Return −1/(1 + e⁻ˣ) + eˣ⁻⁶ and its slope: flat left of its minimum, like interpolation."""
         risen = 1 / (1 + np.exp(-x))
         return -risen + np.exp(x - 6), -risen * (1 - risen) + np.exp(x - 6)
 
-    known = min(np.linspace(-10, 10, 20_001), key=lambda x: plateau(x)[0])
-    assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - known) < 0.1
+    minimum = min(np.linspace(-10, 10, 20_001), key=lambda x: plateau(x)[0])
+    assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - minimum) < 0.1

@@ -1,4 +1,4 @@
-"""Ridge regression of more features than a Gram matrix is formed of, against the dense solution."""
+"""Ridge regression with too many features for a Gram matrix, compared with the dense solution."""
 
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ PHI = bo.draw(Gaussian(1.0), "orthogonal", n_features=D, n_inputs=3, random_stat
 
 
 def problem(X, y, w, m=400, signs=4):
-    """The problem of a dense twin, as a wide fit makes it."""
+    """Return the WideProblem of the rows, the means, and the centred features."""
     Z, W = PHI(X), w.sum()
     mean, target = w @ Z / W, w @ y / W
     Zc, yc = Z - mean, y - target
@@ -41,11 +41,11 @@ def problem(X, y, w, m=400, signs=4):
         return gram_products(partial(LOCAL.sum, blocks=blocks), PHI.features, V, mean, precision)
 
     power = w @ yc**2
-    drawn = Zc.T @ (np.sqrt(w)[:, None] * row_signs(0, 0, len(w), signs))
-    some = np.random.default_rng(1).permutation(len(w))[:m]
-    sample = SampleRows(Zc[some], yc[some], w[some], W)
+    draws = Zc.T @ (np.sqrt(w)[:, None] * row_signs(0, 0, len(w), signs))
+    sample_rows = np.random.default_rng(1).permutation(len(w))[:m]
+    sample = SampleRows(Zc[sample_rows], yc[sample_rows], w[sample_rows], W)
     cross = Zc.T @ (w[:, None] * yc)
-    return WideProblem(multiply, cross, power, W, len(w), True, drawn, sample), (mean, target), Zc
+    return WideProblem(multiply, cross, power, W, len(w), True, draws, sample), (mean, target), Zc
 
 
 def exact(Zc, w, cross, alpha):
@@ -53,31 +53,30 @@ def exact(Zc, w, cross, alpha):
 
 
 @pytest.mark.parametrize("alpha", [3.0, 0.1])
-def test_a_given_penalty_is_solved_within_what_the_history_says(alpha):
-    """By a preconditioner of some rows; a constant target is that constant."""
+def test_the_history_bounds_the_error_at_a_given_penalty(alpha):
+    """The sample's preconditioner is an exact inverse; a constant target is predicted exactly."""
     X, y, w = table()
     wide, means, Zc = problem(X, y, w)
-    found = solve_wide(wide, np.array([alpha]), False, means)
-    f = Zc @ (found.coef - exact(Zc, w, wide.cross, alpha))
+    solution = solve_wide(wide, np.array([alpha]), False, means)
+    f = Zc @ (solution.coef - exact(Zc, w, wide.cross, alpha))
     rms = np.sqrt(w @ f**2 / w.sum()) / wide.spread
-    bound = float(found.history[-1].split("at most ")[1].split(" of")[0])
-    assert rms.max() <= 1.06 * bound  # one digit is written
-    assert bound <= 1e-3
-    assert found.outcome is Outcome.SOLVED
+    bound = float(solution.history[-1].split("at most ")[1].split(" of")[0])
+    assert rms.max() <= 1.06 * bound <= 1.06e-3  # the history has one digit
+    assert solution.outcome is Outcome.SOLVED
     sample, r = wide.sample, np.random.default_rng(0).standard_normal((D, 1))
     P = w.sum() / sample.w.sum() * sample.Z.T @ (sample.w[:, None] * sample.Z)
     expected = np.linalg.solve(P + alpha * np.eye(D), r)
     scale = np.abs(expected).max()
     assert np.abs(sample.inverse(r, np.array([alpha])) - expected).max() < 1e-7 * scale
-    level = replace(wide, power=np.zeros(2), cross=np.zeros((D, 2)))
-    found = solve_wide(level, "loo", False, (means[0], np.full(2, 7.0)))
-    assert found.outcome is Outcome.CONSTANT_TARGET
-    np.testing.assert_array_equal(found.coef, 0)
-    np.testing.assert_allclose(found.intercept, 7.0)
+    constant = replace(wide, power=np.zeros(2), cross=np.zeros((D, 2)))
+    solution = solve_wide(constant, "loo", False, (means[0], np.full(2, 7.0)))
+    assert solution.outcome is Outcome.CONSTANT_TARGET
+    np.testing.assert_array_equal(solution.coef, 0)
+    np.testing.assert_allclose(solution.intercept, 7.0)
 
 
 def shifted(k=60, seed=0, noise=0.0):
-    """A matrix of falling eigenvalues, two right sides at three penalties, and products."""
+    """Return G with decreasing eigenvalues, systems at three penalties, products and solutions."""
     rng = np.random.default_rng(seed)
     Q, _ = np.linalg.qr(rng.standard_normal((k, k)))
     G = (Q * 10.0 ** -np.linspace(0, 5, k)) @ Q.T
@@ -97,35 +96,36 @@ def shifted(k=60, seed=0, noise=0.0):
     return G, systems, multiply, np.stack(exactly, axis=1), calls
 
 
-def test_one_subspace_solves_for_all_penalties_in_the_passes_of_one():
+def test_one_subspace_solves_the_systems_of_all_penalties():
     G, systems, multiply, exactly, calls = shifted()
     space = GrowingSubspace(multiply, 60, 2, "float64")
-    found = space.solve(systems, np.divide, 1e-6, 100)
-    error = found.u - exactly
-    assert found.converged
-    # the bound is of the error in the norm of G
-    assert np.all(np.einsum("ij,ij->j", error, G @ error) <= found.bound**2 * (1 + 1e-9))
-    left = systems.right - G @ found.u - systems.alphas * found.u
-    np.testing.assert_allclose(found.residual, left, atol=1e-13)
-    assert space.passes == len(calls) == found.iterations <= 32
+    solution = space.solve(systems, np.divide, 1e-6, 100)
+    error = solution.u - exactly
+    assert solution.converged
+    # the bound holds for the error in the norm of G
+    assert np.all(np.einsum("ij,ij->j", error, G @ error) <= solution.bound**2 * (1 + 1e-9))
+    residual = systems.right - G @ solution.u - systems.alphas * solution.u
+    np.testing.assert_allclose(solution.residual, residual, atol=1e-13)
+    assert space.passes == len(calls) == solution.iterations <= 32
     again = space.solve(systems, np.divide, 1e-6, 100)
-    assert again.iterations == found.iterations  # what was learned is kept
+    assert again.iterations == solution.iterations  # the subspace already contains the solutions
 
 
-def test_exact_residuals_correct_what_products_got_wrong():
-    """And passes that are used up are said."""
+def test_exact_residuals_correct_errors_of_products():
+    """After the last pass the solution is returned as not converged."""
     _, systems, multiply, exactly, _ = shifted(noise=1e-4)
     space = GrowingSubspace(multiply, 60, 2, "float32")
     wrong = space.solve(systems, np.divide, 1e-6, 100)
-    left = systems.right - multiply(wrong.u, "float64") - systems.alphas * wrong.u
-    assert systems.bound(left).max() > 1e-6
-    found, first = space.exactly(systems, np.divide, 1e-6, 200)
+    residual = systems.right - multiply(wrong.u, "float64") - systems.alphas * wrong.u
+    assert systems.bound(residual).max() > 1e-6
+    solution, first = space.exactly(systems, np.divide, 1e-6, 200)
     assert first > 1e-6
-    assert found.converged
-    np.testing.assert_allclose(found.u, exactly, atol=1e-6 * 2 / 1e-5**0.5)
-    found, first = GrowingSubspace(multiply, 60, 2, "float64").exactly(systems, np.divide, 1e-12, 5)
-    assert not found.converged
-    assert found.iterations <= 6
+    assert solution.converged
+    np.testing.assert_allclose(solution.u, exactly, atol=1e-6 * 2 / 1e-5**0.5)
+    space = GrowingSubspace(multiply, 60, 2, "float64")
+    solution, first = space.exactly(systems, np.divide, 1e-12, 5)
+    assert not solution.converged
+    assert solution.iterations <= 6
     assert first > 1e-12
 
 
@@ -139,8 +139,8 @@ def test_leave_one_out_errors_and_traces_are_those_of_the_dense_fit():
     for k, alpha in enumerate(path.alphas):
         shrunk = s**2 / (s**2 + alpha)
         hat = U @ (shrunk[:, None] * (U.T @ r))
-        each = (((r - hat) / (1 - U**2 @ shrunk - 1 / N)[:, None]) ** 2).mean(axis=0)
-        loo = (each / wide.power).mean() * wide.power.mean()
+        squares = (((r - hat) / (1 - U**2 @ shrunk - 1 / N)[:, None]) ** 2).mean(axis=0)
+        loo = (squares / wide.power).mean() * wide.power.mean()
         assert abs(path.loo[k] - loo) < 5 * path.loo_error[k]
         # Hutchinson: variance below 2 |H|² / 32
         deviation = np.sqrt(2 * (shrunk**2).sum() / 32)
@@ -148,45 +148,45 @@ def test_leave_one_out_errors_and_traces_are_those_of_the_dense_fit():
     assert np.all(path.loo_error < 0.2 * path.loo)
 
 
-def test_standard_errors_of_left_out_errors_are_those_of_a_jackknife():
-    """Of a sample of one row in fifty, by what comes out without each of its rows in turn."""
+def test_standard_errors_of_leave_one_out_errors_equal_a_jackknife():
+    """A sample of one row in fifty is compared with the jackknife over its rows."""
     m, alpha = 60, 1.0
     X, y, _ = table()
     wide, (_, mean), Zc = problem(X, y, np.ones(N), m=m)
     coef, sample = exact(Zc, np.ones(N), wide.cross, alpha), wide.sample
     H = Zc @ np.linalg.solve(Zc.T @ Zc + alpha * np.eye(D), Zc.T)
-    left = N * ((sample.y - sample.Z @ coef) ** 2).mean(axis=0)
+    rss = N * ((sample.y - sample.Z @ coef) ** 2).mean(axis=0)
 
-    def found(kept):
-        fewer = SampleRows(sample.Z[kept], sample.y[kept], sample.w[kept], sample.weight)
-        return iterative.left_out(replace(wide, sample=fewer), alpha, coef, left, H.trace(), 0.0)
+    def estimate(rows):
+        fewer = SampleRows(sample.Z[rows], sample.y[rows], sample.w[rows], sample.weight)
+        return iterative.left_out(replace(wide, sample=fewer), alpha, coef, rss, H.trace(), 0.0)
 
-    without = np.array([found(np.arange(m) != i)[0] for i in range(m)])
+    without = np.array([estimate(np.arange(m) != i)[0] for i in range(m)])
     jackknife = (m - 1) / m * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
     errors = (y - mean - H @ (y - mean)) / (1 - H.diagonal() - 1 / N)[:, None]
     expected = (1 - m / N) * jackknife + m / N * (errors**2).var(axis=0) / m
-    assert found(np.arange(m))[1] == pytest.approx(np.sqrt(expected), rel=0.15)
+    assert estimate(np.arange(m))[1] == pytest.approx(np.sqrt(expected), rel=0.15)
 
 
 def dense_errors(wide, Zc, y, w, alpha):
-    """Leave-one-out errors of each target, by leverages of all rows."""
+    """Return the mean squared leave-one-out error of each target, from leverages of all rows."""
     A = Zc.T @ (w[:, None] * Zc) + alpha * np.eye(D)
     h = np.einsum("ij,ji->i", Zc, np.linalg.solve(A, Zc.T)) + 1 / w.sum()
     r = y - w @ y / w.sum() - Zc @ np.linalg.solve(A, wide.cross)
     return w @ (r / (1 - np.minimum(w, 1.0) * h)[:, None]) ** 2 / w.sum()
 
 
-def test_each_target_has_the_penalty_of_its_least_error():
+def test_each_target_gets_the_penalty_of_its_smallest_error():
     X, y, w = table(noise=1.0)
     wide, means, Zc = problem(X, y, w)
-    found = solve_wide(wide, "loo", True, means)
+    solution = solve_wide(wide, "loo", True, means)
     grid = [dense_errors(wide, Zc, y, w, alpha) for alpha in np.geomspace(0.03, 30, 13)]
-    ours = [dense_errors(wide, Zc, y, w, alpha)[k] for k, alpha in enumerate(found.alpha)]
-    # a step of the path is left out where it gains less than 0.5 %
-    assert np.all(ours < 1.007 * np.min(grid, axis=0))
+    errors = [dense_errors(wide, Zc, y, w, alpha)[k] for k, alpha in enumerate(solution.alpha)]
+    # the path ends before a step that gains less than 0.5 %
+    assert np.all(errors < 1.007 * np.min(grid, axis=0))
 
 
-def test_a_sample_alone_guesses_the_order_of_the_penalty():
+def test_the_guess_from_a_sample_has_the_order_of_the_best_penalty():
     X, y, w = table(noise=1.0)
     wide, means, _ = problem(X, y, w)
     assert 0.01 < iterative.guess(wide)[0] / solve_wide(wide, "gcv", False, means).alpha < 100
@@ -194,16 +194,17 @@ def test_a_sample_alone_guesses_the_order_of_the_penalty():
 
 @pytest.mark.parametrize("start", [0.0, -10.0])
 @pytest.mark.parametrize("at", [-0.4, 0.0, 0.25])
-def test_the_penalty_lies_where_a_parabola_through_the_least_errors_is_least(at, start):
-    """Errors are a parabola in log alpha; where the least is at an end it is that penalty."""
+def test_the_penalty_is_the_minimum_of_a_parabola_through_the_smallest_errors(at, start):
+    """Errors are a parabola in log alpha; if the smallest is at an end, its penalty is chosen."""
     x = start + np.arange(4.0)
     errors = 2.0 + 3.0 * (x - x[1] - at) ** 2
-    found = lambda errors: np.log(search.least_of_parabola(np.exp(x), errors))
-    assert found(errors) == pytest.approx(x[1] + at, abs=1e-12)
-    assert [found(np.sort(errors)), found(np.sort(errors)[::-1])] == pytest.approx([x[0], x[3]])
+    log_alpha = lambda errors: np.log(search.least_of_parabola(np.exp(x), errors))
+    assert log_alpha(errors) == pytest.approx(x[1] + at, abs=1e-12)
+    ends = [log_alpha(np.sort(errors)), log_alpha(np.sort(errors)[::-1])]
+    assert ends == pytest.approx([x[0], x[3]])
 
 
-ROWS = 8300  # more than are kept of a pass
+ROWS = 8300  # more than the sample that a pass keeps
 SETTINGS = {"method": "orthogonal", "n_features": WIDE, "alpha": 30.0, "random_state": 0}
 learner = maker(bo.KernelRidge, Gaussian(1.0), **SETTINGS)
 
@@ -216,17 +217,17 @@ def rows():
 
 @pytest.fixture(scope="module")
 def model(rows):
-    """A fit of more features than moments are kept of, which here are a tenth as many."""
+    """Return a fit with more features than WIDE, which is lowered here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bochner.models.representations.features.WIDE", WIDE // 10 * 9)
         yield learner().fit(*rows)
 
 
-def test_the_gradient_of_what_is_minimised_vanishes(model, rows, tmp_path):
+def test_the_gradient_of_the_objective_is_zero_at_the_fit(model, rows, tmp_path):
     X, y, w = rows
     beta, r, slope = model.coef_, y - model.predict(X), -30.0 * model.coef_
-    for some in np.array_split(np.arange(ROWS), 20):
-        slope += model.map_(X[some].astype(np.float32)).T @ (w[some] * r[some])
+    for part in np.array_split(np.arange(ROWS), 20):
+        slope += model.map_(X[part].astype(np.float32)).T @ (w[part] * r[part])
     W, spread = w.sum(), np.sqrt(np.cov(y, aweights=w))
     assert abs(w @ r) < 1e-4 * W * spread  # the intercept
     assert np.linalg.norm(slope) / np.sqrt(4 * 30.0 * W) < 1.5e-3 * spread
@@ -239,7 +240,7 @@ def test_the_gradient_of_what_is_minimised_vanishes(model, rows, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_fit_goes_on_to_the_bits_of_other_blocks(model, rows, tmp_path):
+def test_a_killed_fit_resumes_to_the_same_bits(model, rows, tmp_path):
     blocks, stopped = Blocks.from_arrays(*rows).with_rows(1000), []
 
     class Killed(Exception):
@@ -259,8 +260,8 @@ def test_a_killed_fit_goes_on_to_the_bits_of_other_blocks(model, rows, tmp_path)
 
 
 @pytest.mark.parametrize("alpha", ["loo", 0.5])
-def test_rows_are_predicted_without_each(alpha, monkeypatch):
-    """As by moments of the same features, and so intervals and probabilities."""
+def test_leave_one_out_errors_agree_with_those_of_moments(alpha, monkeypatch):
+    """Intervals cover the expected share of new rows, and probabilities agree with the classes."""
     X, y, _ = table(2000)
     y = y[:, 0]
     options = {"n_features": 128, "alpha": alpha}
@@ -268,35 +269,36 @@ def test_rows_are_predicted_without_each(alpha, monkeypatch):
     monkeypatch.setattr("bochner.models.representations.features.WIDE", 8)
     monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 100)
     model = learner(**options).fit(X, y)
-    found = model.fit_.left_out()
-    sample = model.fit_.representation.sample.lowest(len(found.w))
+    left_out = model.fit_.left_out()
+    sample = model.fit_.representation.sample.lowest(len(left_out.w))
     rows = moments.representation
     rows = replace(rows, sums=rows.moments, sample=sample)
-    right = rows.left_out(moments.solution).errors
-    assert (found.errors - right).std() < 0.25 * right.std()  # leverages are of a few hundred rows
+    expected = rows.left_out(moments.solution).errors
+    # leverages are estimated from a hundred rows
+    assert (left_out.errors - expected).std() < 0.25 * expected.std()
     new, target, _ = table(1000, seed=1)
     _, low, high = model.predict_interval(new, 0.9)
-    held = np.mean((low <= target[:, 0]) & (target[:, 0] <= high))
-    # len(found.w) scores decide where the bounds lie
-    assert abs(held - 0.9) < 5 * np.sqrt(0.09 / len(found.w) + 0.09 / 1000)
+    coverage = np.mean((low <= target[:, 0]) & (target[:, 0] <= high))
+    # the bounds are quantiles of len(left_out.w) scores
+    assert abs(coverage - 0.9) < 5 * np.sqrt(0.09 / len(left_out.w) + 0.09 / 1000)
     labels = bo.KernelRidgeClassifier(**model.get_params(deep=False)).fit(X, y > 0)
     assert labels.calibration_.log_loss < 0.6
     np.testing.assert_array_equal(labels.predict_proba(X)[:, 1] > 0.5, labels.predict(X))
 
 
-def test_what_needs_moments_is_refused(model, rows):
+def test_methods_that_need_moments_raise(model, rows):
     X, y, _ = rows
-    more = "a fit with more than 10,000 features"
+    reason = "a fit with more than 10,000 features"
     for call in (lambda: model.partial_fit(X[:5], y[:5]), model.solve_again):
-        with pytest.raises(InvalidInput, match=f"(partial_fit|solve_again): {more}"):
+        with pytest.raises(InvalidInput, match=f"(partial_fit|solve_again): {reason}"):
             call()
-    with pytest.raises(AttributeError, match=f"moments_: {more}"):
+    with pytest.raises(AttributeError, match=f"moments_: {reason}"):
         _ = model.moments_
     with pytest.raises(InvalidInput, match="sample weights must have a sum above"):
         learner().fit(X, y, np.full(ROWS, 1e-95))
 
 
-def test_few_rows_of_more_features_are_decomposed_without_their_gram_matrix(monkeypatch):
+def test_fewer_rows_than_features_are_decomposed_without_a_gram_matrix(monkeypatch):
     monkeypatch.setattr("bochner.models.representations.features.decompose", None)
     X, y, _ = table(400)
     model = learner(Gaussian(2.0), n_features=800, alpha=2.0).fit(X, y)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from inside import with_peak
-from learners import CASES, answers, off
+from learners import CASES, answers, gap
 from safetensors import safe_open
 from safetensors.numpy import save as safetensors_bytes
 from sklearn.base import BaseEstimator
@@ -531,7 +531,7 @@ def skops_io():
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_a_learner_comes_back_from_skops_and_only_where_it_is_trusted(skops_io, case):
     again = skops_io.loads(skops_io.dumps(case.fitted), trusted=bo.export.TRUSTED)
-    assert off(answers(again, case.new), answers(case.fitted, case.new)) == 0
+    assert gap(answers(again, case.new), answers(case.fitted, case.new)) == 0
     assert repr(again.get_params()) == repr(case.fitted.get_params())
     with pytest.raises(skops_io.exceptions.UntrustedTypesFoundException, match="bochner"):
         skops_io.loads(skops_io.dumps(case.fitted))

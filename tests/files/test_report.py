@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse
 from matplotlib import image
 from matplotlib.colors import TwoSlopeNorm
-from pages import drawings, read, whole
+from pages import drawings, read, read_complete
 
 import bochner as bo
 from bochner import Blocks, datasets
@@ -95,7 +95,7 @@ def no_pictures(monkeypatch):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_page_is_whole_has_the_parts_that_apply_and_fetches_nothing(name):
     page, report, target = page_of(name), reported(name), LEARNERS[name][2]
-    reader = whole(page)
+    reader = read_complete(page)
     assert "style" not in dict(reader.attrs)
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "prefers-color-scheme: dark" in page
@@ -267,11 +267,11 @@ def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tm
     model = bo.KernelRidgeClassifier(Gaussian(2.0), n_features=16, random_state=0)
     with pytest.warns(DataWarning, match="left out: 'empty'"):
         model.fit(table, y)
-    whole = table.assign(y=y)
-    whole.to_csv(tmp_path / "rows.csv", index=False)
+    complete = table.assign(y=y)
+    complete.to_csv(tmp_path / "rows.csv", index=False)
     given = {
         "frame": (table, y),
-        "blocks": (Blocks.from_table(whole, target="y", block_rows=30),),
+        "blocks": (Blocks.from_table(complete, target="y", block_rows=30),),
         "file": (Blocks.from_files(tmp_path / "rows.csv", target="y"),),
     }[form]
     report = brief(model, *given)
@@ -437,7 +437,7 @@ def demo(tmp_path_factory):
 
 
 def test_the_demo_is_a_whole_page_that_fetches_and_runs_nothing(demo):
-    reader = whole(demo[2])
+    reader = read_complete(demo[2])
     assert reader.tags.count("table") == 2
     assert "$" not in re.sub(r"\$ bochner demo", "", "".join(reader.text))
     assert len(drawings(demo[2])) == 4  # three maps and the curves

@@ -17,12 +17,12 @@ LONG = "process on a (named|chosen)|svr, C chosen"
 
 @pytest.mark.parametrize("path", frozen.KINDS, ids=lambda path: path.stem)
 def test_answers_are_those_recorded(path):
-    assert frozen.moved(path, f"(?!{LONG})") == []
+    assert frozen.changes(path, f"(?!{LONG})") == []
 
 
 @pytest.mark.slow
 def test_answers_of_long_searches_are_those_recorded():
-    assert frozen.moved(frozen.FITS, LONG) == []
+    assert frozen.changes(frozen.FITS, LONG) == []
 
 
 def test_a_moved_answer_is_named():

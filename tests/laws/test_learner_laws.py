@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
-from learners import ANSWERS, CASES, MAIN, NEW, N, answers, off
+from learners import ANSWERS, CASES, MAIN, NEW, N, answers, gap
 from sklearn.base import clone
 
 import bochner as bo
@@ -55,7 +55,7 @@ def law(name, has="", kind="", asked=False):
 def alike(case, model, other=None, names=OF_FIT):
     """Whether a fit gives what another one does, by default that to the rows of the case."""
     found, expected = (answers(fit, case.new, names) for fit in (model, other or case.fitted))
-    return off(found, expected) <= case.close
+    return gap(found, expected) <= case.close
 
 
 def taken(y, rows):
@@ -81,7 +81,7 @@ def blocks_of_any_size_are_one_fit(case):
 def features_made_anew_in_each_pass_give_the_same_fit(case):
     blocks = bo.Blocks.from_arrays(*case.rows(), block_rows=17)
     model = clone(case.model).fit_blocks(blocks, Local(memory=0))
-    assert off(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-6
+    assert gap(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-6
 
 
 @law("stream")
@@ -91,7 +91,7 @@ def rows_whose_number_is_not_known_give_the_same_fit(case):
     blocks = bo.Blocks.from_iterable(lambda: ((X[rows], *taken(y, rows)) for rows in PIECES))
     assert blocks.n_rows is None
     model = clone(case.model).fit_blocks(blocks)
-    assert off(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-3
+    assert gap(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-3
 
 
 @law("sparse")
@@ -103,8 +103,8 @@ def sparse_rows_are_dense_rows(case):
     for make in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
         model = case.fit(make(X), y)
         found = answers(model, make(new))
-        assert off(answers(model, new), found) <= case.close
-        assert "dense" in case.but or off(found, dense) <= case.close
+        assert gap(answers(model, new), found) <= case.close
+        assert "dense" in case.but or gap(found, dense) <= case.close
 
 
 @law("order", asked=True)
@@ -119,7 +119,7 @@ def rows_of_float32_give_nearly_the_same(case):
     X, y = case.rows()
     found = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
     most = 1e-3 if "metric" in case.name else 1e-4  # a descent of few evaluations amplifies it
-    assert 0 < off(found, answers(case.fitted, case.new, OF_FIT)) < most
+    assert 0 < gap(found, answers(case.fitted, case.new, OF_FIT)) < most
 
 
 @law("libraries")
@@ -131,7 +131,7 @@ def arrays_of_other_libraries_stay_in_them(case):
         for name in ("predict", "transform", "decision_function"):
             if hasattr(model, name) and "class" not in case.kind:
                 assert type(getattr(model, name)(new)) is type(new)
-        assert off(answers(model, case.new), answers(case.fitted, case.new)) <= case.close
+        assert gap(answers(model, case.new), answers(case.fitted, case.new)) <= case.close
 
 
 @law("copies")
@@ -149,7 +149,7 @@ def columns_have_names_and_texts_are_categories(case):
     named = case.fit(pd.DataFrame(X, columns=["east", "north"]), y)
     assert list(named.feature_names_in_) == ["east", "north"]
     new = pd.DataFrame(case.new, columns=["east", "north"])
-    assert off(answers(named, new), answers(case.fitted, case.new)) <= case.close
+    assert gap(answers(named, new), answers(case.fitted, case.new)) <= case.close
     ask = next(iter(ANSWERS[n] for n in ANSWERS if hasattr(named, n)))
     with pytest.raises(ValueError, match="feature names"):
         ask(named, new.set_axis(["east", "west"], axis=1))
@@ -162,12 +162,12 @@ def columns_have_names_and_texts_are_categories(case):
     make = (pd.DataFrame, pl.DataFrame, pa.table)[CASES.index(case) % 3]
     model = case.fit(make(columns), y)
     found = answers(model, make({name: columns[name] for name in ("b", "kind", "a")}))
-    assert off(found, answers(expected, onehot)) <= case.close
+    assert gap(found, answers(expected, onehot)) <= case.close
     with pytest.warns(DataWarning, match="fir"):
         found = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
-    assert off(found, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
+    assert gap(found, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
     again = answers(model.fit(X, y), case.new)  # which forgets the table
-    assert off(again, answers(case.fitted, case.new)) <= case.close
+    assert gap(again, answers(case.fitted, case.new)) <= case.close
     assert not hasattr(model, "feature_names_in_")
     assert model.schema_ is None
 
@@ -217,7 +217,7 @@ def targets_in_another_unit_are_predicted_in_that_unit(case):
     for unit in (2.0**40, *(() if "range" in case.but else (2.0**-300, 2.0**300))):
         found = answers(case.fit(X, unit * y), case.new, names)
         found = {name: value / unit for name, value in found.items()}
-        assert off(found, answers(case.fitted, case.new, names)) <= case.close
+        assert gap(found, answers(case.fitted, case.new, names)) <= case.close
 
 
 @law("offset", kind="number")
@@ -225,7 +225,7 @@ def a_constant_is_added_and_a_constant_target_is_predicted(case):
     (X, y), names = case.rows(), ("predict", "predict_interval")
     found = answers(case.fit(X, y + 1e6), case.new, names)
     found = {name: value - 1e6 for name, value in found.items()}
-    assert off(found, answers(case.fitted, case.new, names)) < 1e-6
+    assert gap(found, answers(case.fitted, case.new, names)) < 1e-6
     assert np.abs(case.fit(X, np.full(N, 7.0)).predict(case.new) - 7.0).max() < 1e-9
 
 
@@ -238,7 +238,7 @@ def several_targets_are_several_fits(case):
     for j in range(2):
         alone, both = (answers(m, case.new, OF_FIT) for m in (case.fit(X, y[:, j]), together))
         both = {name: value[..., j] for name, value in both.items()}
-        assert off(both, alone) <= case.close
+        assert gap(both, alone) <= case.close
     assert case.fit(X, y[:, :1]).predict(X[:5]).shape == (5, 1)
 
 
@@ -305,7 +305,7 @@ def merged_fits_are_one_fit_in_any_order(case):
     for merged in (bo.merge(a, b, c), bo.merge(c, a, b), bo.merge(a, bo.merge(c, b))):
         assert alike(case, merged, whole)
         assert merged.rows_seen_ == N
-    assert off(answers(a, case.new), before) == 0
+    assert gap(answers(a, case.new), before) == 0
     last = parts[2]
     further = bo.merge(a, b).partial_fit(X[last], *taken(y, last), sample_weight=w[last])
     assert alike(case, further, whole)
@@ -318,12 +318,12 @@ def rows_are_predicted_alone_as_among_others(case):
     for name, value in expected.items():
         axis = 1 if name == "predict_interval" else 0
         alone = [answers(model, X[i : i + 1], [name])[name] for i in range(NEW)]
-        assert off({name: np.concatenate(alone, axis=axis)}, {name: value}) <= 1e-12
+        assert gap({name: np.concatenate(alone, axis=axis)}, {name: value}) <= 1e-12
     blocks = bo.Blocks.from_arrays(X, block_rows=7)
     for name in ("predict", "transform"):
         if hasattr(model, f"{name}_blocks"):
             parts = np.concatenate(list(getattr(model, f"{name}_blocks")(blocks)))
-            assert off({name: parts}, {name: expected[name]}) <= 1e-12
+            assert gap({name: parts}, {name: expected[name]}) <= 1e-12
 
 
 # ---- what is kept
@@ -344,7 +344,7 @@ def files_pickles_and_copies_give_the_same_bits(case, folder):
         assert (folder / "again").read_bytes() == (folder / "model").read_bytes()
     kept = loaded, pickle.loads(pickled), copy.deepcopy(model)
     for one in kept:
-        assert off(answers(one, X), expected) == 0
+        assert gap(answers(one, X), expected) == 0
         assert repr(one.get_params()) == repr(model.get_params())
     if hasattr(model, "partial_fit"):
         more = case.rows(40, seed=2)[0] * 0.5, *taken(case.rows()[1], slice(40))
@@ -352,7 +352,7 @@ def files_pickles_and_copies_give_the_same_bits(case, folder):
             more = more[0], np.array(["low", "mid", "top"])[more[1]]
         model.partial_fit(*more)
         for one, names in zip(kept, (ANSWERS, OF_FIT, OF_FIT), strict=True):
-            assert off(answers(one.partial_fit(*more), X, names), answers(model, X, names)) == 0
+            assert gap(answers(one.partial_fit(*more), X, names), answers(model, X, names)) == 0
 
 
 @law("again")
@@ -362,7 +362,7 @@ def a_second_fit_is_as_the_first_and_parameters_stay(case):
     before = repr(model.get_params())
     first = model.fit(0.9 * X_other, y_other)
     assert first is model
-    assert off(answers(first.fit(X, y), case.new), answers(case.fitted, case.new)) == 0
+    assert gap(answers(first.fit(X, y), case.new), answers(case.fitted, case.new)) == 0
     assert repr(model.get_params()) == before == repr(clone(model).get_params())
 
 
@@ -373,7 +373,7 @@ def parameters_set_after_a_fit_change_no_answer(case):
         model.set_params(**{name: BAD[name][0]})
     model.method = case.fitted.method  # which tells the answers that it has
     found, expected = (answers(each, case.new) for each in (model, case.fitted))
-    assert off(found, {name: expected[name] for name in found}) == 0
+    assert gap(found, {name: expected[name] for name in found}) == 0
 
 
 @law("gradient", "gradient")
@@ -383,7 +383,7 @@ def gradients_are_differences_of_predictions(case):
     for model in [case.fitted, *several]:
         f = getattr(model, "decision_function", None) or model.predict
         slopes = [(f(X + e) - f(X - e)) / (2 * step) for e in step * np.eye(X.shape[1])]
-        assert off({"": model.gradient(X)}, {"": np.stack(slopes, axis=1)}) < 1e-5
+        assert gap({"": model.gradient(X)}, {"": np.stack(slopes, axis=1)}) < 1e-5
 
 
 @law("intervals", "predict_interval")
@@ -423,7 +423,7 @@ def graphs_give_what_the_learner_gives(case):
     model, X = case.fitted, case.new.astype("f4").astype("f8")
     expected = answers(model, X, (*OF_FIT, "predict_proba"))
     for output, value in model.outputs(X).items():
-        assert off({OUTPUTS[output]: value}, {OUTPUTS[output]: expected[OUTPUTS[output]]}) <= 1e-12
+        assert gap({OUTPUTS[output]: value}, {OUTPUTS[output]: expected[OUTPUTS[output]]}) <= 1e-12
     for precision, close in (("float32", 2e-5), ("float64", 1e-9)):
         graph = bo.export.to_onnx(model, precision=precision)
         session = onnxruntime.InferenceSession(
@@ -432,7 +432,7 @@ def graphs_give_what_the_learner_gives(case):
         values = session.run(None, {"X": X.astype(precision)})
         for output, value in zip(session.get_outputs(), values, strict=True):
             name = OUTPUTS[output.name]
-            assert off({name: value}, {name: expected[name]}) <= close
+            assert gap({name: value}, {name: expected[name]}) <= close
 
 
 # ---- refusals

@@ -9,7 +9,7 @@ import torch
 from gallery import EXACT, FOURIER, KINDS, POSITIVE, RANDOM_MAPS, rows
 from inside import HAVE_NATIVE
 from layouts import assert_same_in_any_layout, in_library
-from maps import CASES, FAMILIES, afresh, drawn, factor_of, of_maps, rows_of, takes_sparse_rows
+from maps import CASES, FAMILIES, factor_of, map_of, new_map, of_maps, rows_of, takes_sparse_rows
 from tolerance import assert_close, of
 
 import bochner as bo
@@ -26,9 +26,9 @@ DTYPES = ("float32", "float64")
 
 @every_map
 def test_a_map_has_the_shape_it_says(case):
-    phi, X = drawn(case), rows_of(case, 7)
+    phi, X = map_of(case), rows_of(case, 7)
     assert (phi.n_inputs, phi.kernel) == (X.shape[1], case.kernel)
-    most = FAMILIES[case.family].drawn_from if "Auto" in str(case) else 0
+    most = FAMILIES[case.family].n_rows if "Auto" in str(case) else 0
     assert 1 <= phi.n_features <= max(FAMILIES[case.family].width, most)
     for n in (0, 7):
         assert phi(X[:n]).shape == (n, phi.n_features)
@@ -36,7 +36,7 @@ def test_a_map_has_the_shape_it_says(case):
 
 @of_maps(dtype=DTYPES)
 def test_precision_blocks_and_layout_do_not_matter(case, dtype):
-    phi, X, factor = drawn(case), rows_of(case, 50), factor_of(case, dtype)
+    phi, X, factor = map_of(case), rows_of(case, 50), factor_of(case, dtype)
     Z = phi(X)
     if isinstance(phi, NystromMap):  # each precision has a root of its own
         Z = phi(X.astype(dtype))
@@ -46,7 +46,7 @@ def test_precision_blocks_and_layout_do_not_matter(case, dtype):
 
 @of_maps(xp=[torch, array_api_strict], dtype=DTYPES)
 def test_every_array_library_gives_the_features_of_numpy(case, xp, dtype):
-    phi, X = drawn(case), rows_of(case, 9).astype(dtype)
+    phi, X = map_of(case), rows_of(case, 9).astype(dtype)
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=20 * factor_of(case, dtype))
 
 
@@ -54,7 +54,7 @@ def test_every_array_library_gives_the_features_of_numpy(case, xp, dtype):
 def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
     X = rows_of(case, 60)
     X[np.abs(X) < 0.7] = 0
-    maps = (afresh(case, X=form(X)) for form in (np.asarray, scipy.sparse.csr_array))
+    maps = (new_map(case, X=form(X)) for form in (np.asarray, scipy.sparse.csr_array))
     one, other = (phi(X) for phi in maps)
     factor = 1e6 if case.family == "landmarks" else 100 * FAMILIES[case.family].factor
     assert_close(one @ one.T, other @ other.T, factor=factor)
@@ -63,10 +63,10 @@ def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
 @every_map
 def test_seeds_reproduce_a_map_and_differ(case):
     X = rows_of(case, 60)
-    assert (drawn(case, 1)(X) == afresh(case, 1)(X)).all()
-    fixed = isinstance(drawn(case), BasisMap) or "Given" in str(case) or case.kernel in EXACT
+    assert (map_of(case, 1)(X) == new_map(case, 1)(X)).all()
+    fixed = isinstance(map_of(case), BasisMap) or "Given" in str(case) or case.kernel in EXACT
     if FAMILIES[case.family].random and not fixed:
-        assert not np.array_equal(drawn(case, 1)(X), drawn(case, 2)(X))
+        assert not np.array_equal(map_of(case, 1)(X), map_of(case, 2)(X))
 
 
 #: Words of cases whose features all depend on the width.
@@ -84,7 +84,7 @@ def test_a_wider_map_holds_the_features_of_the_narrow_one(case):
     if "PolySketch" in str(case) and "Gaussian" in str(case):
         return
     rows_seen, X, width = rows_of(case, 60), rows_of(case, 40, 5), FAMILIES[case.family].width
-    narrow, wide = (afresh(case, 3, D, rows_seen)(X) for D in (width, 2 * width))
+    narrow, wide = (new_map(case, 3, D, rows_seen)(X) for D in (width, 2 * width))
     lengths = [np.linalg.norm(Z, axis=0) for Z in (narrow, wide)]
     narrow, wide = (Z[:, n > 0] / n[n > 0] for Z, n in zip((narrow, wide), lengths, strict=True))
     assert np.abs(wide.T @ narrow).max(axis=0).min() > 1 - 1e-9
@@ -92,7 +92,7 @@ def test_a_wider_map_holds_the_features_of_the_narrow_one(case):
 
 @of_maps(dtype=DTYPES)
 def test_a_map_from_a_file_has_the_same_bits(case, dtype):
-    phi, X = drawn(case), rows_of(case, 30, seed=2).astype(dtype)
+    phi, X = map_of(case), rows_of(case, 30, seed=2).astype(dtype)
     if any(word in repr(case.kernel) for word in ("function", "weight")):
         return  # functions have no place in a file
     assert decode(*encode(phi))(X).tobytes() == phi(X).tobytes()
@@ -118,7 +118,7 @@ def test_a_map_that_says_so_stays_below_the_kernel_for_rows_seen_or_not(case):
     X = np.concatenate([rows_of(case, 40), rows_of(case, 30, seed=6), 2 * rows_of(case, 9, 7)])
     if case.family == "harmonics":
         X = X[:70]  # beyond all radii seen: tests/laws/test_zonal_map_laws.py
-    maps = [drawn(case, seed) for seed in range(6 if case.family == "sketches" else 2)]
+    maps = [map_of(case, seed) for seed in range(6 if case.family == "sketches" else 2)]
     if maps[0].below_kernel:
         slack = len(X) * interpolated(case, maps[0])
         assert lowest(maps[0], X) > -1e-9 - slack
@@ -129,7 +129,7 @@ def test_a_map_that_says_so_stays_below_the_kernel_for_rows_seen_or_not(case):
 
 @of_maps(lambda case: case.family in ("landmarks", "harmonics", "products"))
 def test_the_residual_bounds_every_error_of_the_kernel(case):
-    phi, X, Y = drawn(case), rows(50, seed=8), 1.5 * rows(40, seed=9)
+    phi, X, Y = map_of(case), rows(50, seed=8), 1.5 * rows(40, seed=9)
     if not (phi.below_kernel and hasattr(phi, "residual")):
         return
     e, f, diag = phi.residual(X), phi.residual(Y), phi.kernel.diag(X)
@@ -162,7 +162,7 @@ def first_sketch(case):
 @of_maps(is_random, main=first_sketch)
 def test_features_are_unbiased(case):
     """Rows are short, so that products of many factors are not far from normal."""
-    maps = (afresh(case, seed, 48) for seed in range(40 if "QMC" in str(case) else 100))
+    maps = (new_map(case, seed, 48) for seed in range(40 if "QMC" in str(case) else 100))
     X = (0.5 if case.family == "sketches" else 0.7) * rows(5, seed=3)[:4]
     assert tolerance.bias(case.kernel(X), [phi(X) for phi in maps], comparisons=6000) < 1
 

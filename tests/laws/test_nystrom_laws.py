@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import LANDMARKS, rows, small_matrix
-from inside import seen_by
+from inside import record_calls
 from naive import pivot_law
 from scipy.stats import binomtest
 from sklearn.cluster import KMeans as SklearnKMeans
@@ -84,7 +84,7 @@ def test_few_rows_are_all_taken_once(method):
 @pytest.mark.parametrize("learner", [bo.KernelRidge, bo.LogisticRegression])
 def test_landmarks_are_factored_once_for_all_passes_and_answers(learner, monkeypatch):
     """It was twice in a pass: L depends on the landmarks and the precision alone."""
-    factored = seen_by(monkeypatch, "bochner.features.nystrom.raised_factor")
+    factored = record_calls(monkeypatch, "bochner.features.nystrom.raised_factor")
     X, given = rows(200), {"n_features": D, "precision": "float64", "random_state": 0}
     blocks = bo.Blocks.from_arrays(X, np.sign(X[:, 0]), block_rows=30)
     model = learner(Gaussian(), method="uniform", **given).fit_blocks(blocks)

@@ -264,7 +264,7 @@ SLOW = (bo.PolySketch, bo.Projected)  # Widths of theirs are bounded by large nu
 @pytest.mark.parametrize("case", [c for c in maps.CASES if not isinstance(c.method, SLOW)], ids=str)
 def test_a_map_is_refused_before_it_is_drawn_or_takes_what_there_is_to_take(case):
     try:
-        found = maps.afresh(case, width=TOO_MANY).n_features
+        found = maps.new_map(case, width=TOO_MANY).n_features
     except InvalidInput as error:
         found = str(error)
     assert re.search(TAKES, found) if isinstance(found, str) else found < 10_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gallery import maker, table
-from inside import seen_by
+from inside import record_calls
 from scipy.special import erf
 from scipy.stats import norm
 from sklearn.base import clone
@@ -185,7 +185,7 @@ def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypat
     """The slow route: refits by hand, all scores sorted; a row and its copy are in one fold."""
     X, y = table(60, t=t)
     X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
-    calls = seen_by(monkeypatch, "bochner.models.gaussian_process.law.ProcessLaw.refit")
+    calls = record_calls(monkeypatch, "bochner.models.gaussian_process.law.ProcessLaw.refit")
     ours = model(Gaussian(0.8)).fit(X, y, w)
     new = np.vstack([table(7, seed=5)[0], FAR])
     mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))

@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 from gallery import maker, sectors, table
-from inside import seen_by
+from inside import record_calls
 from sklearn.kernel_ridge import KernelRidge as Exact
 from sklearn.linear_model import RidgeClassifier
 from tolerance import assert_close
@@ -137,7 +137,7 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
 
 @pytest.mark.main_cases(1)
 def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
-    sweeps = seen_by(monkeypatch, "bochner.selection.choices.Choices.add_up")
+    sweeps = record_calls(monkeypatch, "bochner.selection.choices.Choices.add_up")
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
     y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)

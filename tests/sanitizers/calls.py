@@ -1,8 +1,8 @@
 """``python tests/sanitizers/calls.py CALLS``: random calls of every compiled function.
 
-Half of them have right arguments, which must be taken, and write nothing beside `out`; the others
-have one or two that are spoilt, which are taken or refused by an exception. Neither may do
-anything that a sanitizer sees; without one this only looks for crashes.
+Half of the calls have valid arguments: they must succeed and write only to `out`. The others have
+one or two invalid arguments: they succeed or raise an exception. No call may cause a report of a
+sanitizer; without sanitizers only crashes are detected.
 """
 
 import sys
@@ -18,18 +18,18 @@ PROFILES = [
     *("gaussian", "exponential", "matern32", "matern52"),
     *("rational_quadratic", "laplace", "cauchy"),
 ]
-GUARD = 7.25  # what lies beside `out`
+GUARD = 7.25  # value of memory around `out`
 MAX = np.iinfo(np.int32).max
 
 
 class Draw:
-    """Right arguments of one dtype, and the arrays around those that are written."""
+    """Valid random arguments of one dtype, and the arrays that contain the outputs."""
 
     def __init__(self, rng, dtype):
         self.rng, self.dtype, self.rooms = rng, dtype, []
 
     def size(self, least=0, most=513):
-        """A size, twice as often a small one as a large one."""
+        """Return a size; small ones are more probable than large ones."""
         sizes = [s for s in SIZES if least <= s <= most]
         return int(self.rng.choice(sizes[: len(sizes) // 2 or 1] * 2 + sizes))
 
@@ -43,7 +43,7 @@ class Draw:
         return self.rng.integers(low, high, shape, dtype=np.int32)
 
     def out(self, n, m, dtype=None):
-        """Room for a result, alone or within a wider array."""
+        """Return an array for a result, sometimes a part of a wider array."""
         top, left, right = self.rng.integers(0, 3, 3) * self.rng.integers(0, 2)
         room = np.full((n + 2 * top, left + m + right), GUARD, dtype or self.dtype)
         inner = slice(top, top + n), slice(left, left + m)
@@ -57,7 +57,7 @@ class Draw:
         return float(self.rng.choice([1.0, 0.3, -2.0, 0.0, np.nan, np.inf, 1e300]))
 
     def untouched(self):
-        """Whether all that lies beside the results is as it was."""
+        """Return whether the memory around all results is unchanged."""
         for room, inner in self.rooms:
             room[inner] = GUARD
         return all((room == GUARD).all() for room, _ in self.rooms)
@@ -133,7 +133,7 @@ def set_level(draw):
 FUNCTIONS = (waves, radial, radial_product, hadamard, chains, polynomials, harmonics)
 FUNCTIONS += (set_level,)
 
-# ---- arguments spoilt
+# ---- invalid arguments
 
 
 def read_only(A):
@@ -143,28 +143,28 @@ def read_only(A):
 
 
 def between_bytes(A):
-    """The same numbers, one byte off where such numbers may lie."""
-    moved = np.frombuffer(bytearray(A.nbytes + 1), A.dtype, offset=1, count=A.size)
-    moved = moved.reshape(A.shape)
-    moved[...] = A
-    return moved
+    """Return a copy whose memory is not aligned: one byte off."""
+    copy = np.frombuffer(bytearray(A.nbytes + 1), A.dtype, offset=1, count=A.size)
+    copy = copy.reshape(A.shape)
+    copy[...] = A
+    return copy
 
 
 def packed(A):
-    """The same numbers, apart by a distance that no whole number of them fills."""
+    """Return a copy with strides that are no multiple of the size of a number."""
     rows = np.zeros(A.shape, [("number", A.dtype), ("byte", "u1")])
     rows["number"] = A
     return rows["number"]
 
 
 def edges(A, rng):
-    """Numbers at the ends of the dtype."""
+    """Return random extreme values of the dtype."""
     limits = np.finfo(A.dtype) if A.dtype.kind == "f" else np.iinfo(A.dtype)
     return rng.choice(np.array([limits.min, limits.max, 0, 1], A.dtype), A.shape)
 
 
 def reshaped(A, rng):
-    """Another shape: one size is another, or there is one more or one less."""
+    """Return ones of another shape: one size changed, one axis more, or fewer axes."""
     shape = list(A.shape) or [1]
     at = int(rng.integers(len(shape)))
     shape[at] = max(0, shape[at] + int(rng.choice([-1, 1, 16, -shape[at]])))
@@ -173,7 +173,7 @@ def reshaped(A, rng):
 
 
 def huge(A, rng):
-    """As large as an array without memory of its own can be."""
+    """Return an array of huge shape that takes no memory."""
     if rng.random() < 0.5:
         return np.broadcast_to(np.ones((), A.dtype), [1 << 18] * A.ndim)
     shape = [0] * A.ndim
@@ -207,8 +207,8 @@ SPOILERS = (
 OTHERS = (None, "", "text", "x" * 100_000, -1, 0, 3, 1 << 31, 1 << 63, 1 << 64, 1e308, np.nan)
 
 
-def spoilt(value, rng):
-    """Something that may be wrong in the place of a right argument."""
+def corrupt(value, rng):
+    """Return a value, probably invalid, to replace a valid argument."""
     if isinstance(value, np.ndarray) and value.ndim and rng.random() < 0.9:
         with np.errstate(all="ignore"):
             return SPOILERS[rng.integers(len(SPOILERS))](value, rng)
@@ -216,11 +216,11 @@ def spoilt(value, rng):
 
 
 def call(function, rng, dtype, *, right):
-    """Call once; return whether the arguments were refused."""
+    """Call a function once; return whether it raised an exception."""
     draw = Draw(rng, dtype)
     arguments = function(draw)
     for at in () if right else rng.permutation(len(arguments))[: rng.integers(1, 3)]:
-        arguments[at] = spoilt(arguments[at], rng)
+        arguments[at] = corrupt(arguments[at], rng)
     if not right and rng.random() < 0.05:
         arguments = arguments[:-1]
     try:
@@ -230,12 +230,12 @@ def call(function, rng, dtype, *, right):
             raise
         return True
     finally:
-        assert draw.untouched(), "something beside out was written"
+        assert draw.untouched(), "memory around out was written"
     return False
 
 
 def main(calls):
-    """Call every function, and say how often."""
+    """Call every function, and print the number of calls and of exceptions."""
     level = _native.get_level()
     for number, function in enumerate(FUNCTIONS):
         refused = 0

@@ -1,9 +1,9 @@
-"""``python tests/sanitizers/run.py``: the compiled loops under the sanitizers of the compiler.
+"""``python tests/sanitizers/run.py``: run the compiled loops with the sanitizers of the compiler.
 
-The module that `make test-sanitizers` built stops the process at the first access outside an
-array and at the first undefined operation. Tests of the loops, then random calls, run in it once
-for each instruction set of this processor. It takes GCC on Linux, whose sanitizers a Python
-without them can load.
+The module built by `make test-sanitizers` stops the process at the first access outside an array
+and at the first undefined operation. Random calls, then tests of the loops, run with it, once for
+each instruction set of this processor. GCC on Linux is required, whose sanitizers can be loaded
+into an ordinary Python.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BUILT = Path("out/sanitizers/bochner")
 
-#: Tests that go through every loop; their own instruction sets are added to that of the run.
+#: Tests that run every loop, with the instruction set of the run and those of their fixtures.
 TESTS = (
     "tests/facts/test_native.py",
     "tests/facts/test_hadamard.py",
@@ -22,11 +22,11 @@ TESTS = (
     "tests/facts/test_zonal_kernels.py",
     "tests/laws/test_random_feature_laws.py",
 )
-CALLS = 1500  # of each function, of either dtype
+CALLS = 1500  # per function and dtype
 
 
 def library(name: str) -> str:
-    """Return the path of one of the compiler's libraries."""
+    """Return the path of a library of the compiler."""
     command = [os.environ.get("CXX", "g++"), f"-print-file-name={name}"]
     path = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     if not Path(path).is_absolute():
@@ -35,20 +35,20 @@ def library(name: str) -> str:
 
 
 def module() -> Path:
-    """Return the module that was built, which has to have the sanitizers."""
-    found = list(BUILT.glob("_native*.so"))
-    if not found or b"__asan_report" not in found[0].read_bytes():
+    """Return the path of the compiled module; exit if it has no sanitizers."""
+    files = list(BUILT.glob("_native*.so"))
+    if not files or b"__asan_report" not in files[0].read_bytes():
         sys.exit("sanitizers: a build with sanitizers is required; run `make test-sanitizers`.")
-    return found[0].resolve()
+    return files[0].resolve()
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of all processes.
+    """Return the environment variables of all processes.
 
-    What throws exceptions is loaded beside the sanitizer, which would not see them otherwise.
-    Python frees little when it ends: leaks are not looked for.
+    The C++ library is loaded with the sanitizer, which would miss its exceptions otherwise. Leaks
+    are not detected, because Python frees little memory at its end.
     """
-    asked = {
+    variables = {
         "BOCHNER_SANITIZED": str(module()),
         "BOCHNER_PURE_PYTHON": "",
         "PYTHONPATH": str(HERE.resolve()),
@@ -56,22 +56,22 @@ def environment() -> dict[str, str]:
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     }
-    return os.environ | asked
+    return os.environ | variables
 
 
 def levels(variables: dict[str, str]) -> list[str]:
-    """Return the instruction sets, or end where processes load another module."""
+    """Return the instruction sets; exit if processes load another module."""
     program = "from bochner import _native; print(_native.__file__, *_native.levels())"
     command = [sys.executable, "-c", program]
-    said = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
-    loaded, *found = said.stdout.split()
+    output = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
+    loaded, *names = output.stdout.split()
     if loaded != variables["BOCHNER_SANITIZED"]:
         sys.exit(f"sanitizers: Python must load the module with sanitizers; got {loaded}.")
-    return found
+    return names
 
 
 def main() -> None:
-    """Run all, and fail if one did."""
+    """Run calls and tests at each level; exit with an error if one fails."""
     variables, wrong = environment(), []
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     calls = [sys.executable, str(HERE / "calls.py"), str(CALLS)]

@@ -1,6 +1,6 @@
-"""Let every Python process of ``make test-sanitizers`` load the loops built with sanitizers.
+"""Load the loops built with sanitizers in every Python process of ``make test-sanitizers``.
 
-Python imports this module by itself, in child processes too, where its folder is on the path.
+Python imports this module at its start, in child processes too, if its folder is on the path.
 """
 
 import os
@@ -9,7 +9,7 @@ from importlib.util import spec_from_file_location
 
 
 class Sanitized:
-    """Finds the compiled module that a variable names, before that of the installed package."""
+    """Finder of the compiled module that an environment variable names."""
 
     @staticmethod
     def find_spec(name, *_):
