@@ -145,7 +145,7 @@ def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
     auto = bo.KernelRidge(**options).fit(X, y)
     assert [precision for _, _, precision, *_ in sweeps] == ["float32", "float64"]
     assert auto.solution_.outcome is Outcome.REFINED
-    assert "again in float64" in str(auto.solution_.outcome)
+    assert "repeated in float64" in str(auto.solution_.outcome)
     double = bo.KernelRidge(**options, precision="float64").fit(X, y)
     assert double.solution_.outcome is Outcome.SOLVED
     new = rng.uniform(-1, 1, (1000, 2))
