@@ -1,4 +1,4 @@
-"""Engines and devices give the bits of one process; tables that engines hold bring them."""
+"""Engines and devices give the same bits as one process; tables stored on clusters."""
 
 import itertools
 import logging
@@ -51,7 +51,7 @@ def blocks(y=Y, w=None):
 
 
 def ridge(where, rows=None, **changes):
-    """Return a fit to these rows, or to all, there."""
+    """Return a fit to these rows, or to all rows, by the engine ``where``."""
     model = bo.KernelRidge(**OPTIONS | changes)
     return model.fit_blocks(blocks() if rows is None else rows, where=where)
 
@@ -68,7 +68,7 @@ def dask(dask_client):
 
 @pytest.fixture(params=["dask", "ray", "spark"])
 def engine(request):
-    """The engine, with its workers started."""
+    """Return each engine, with its workers started."""
     if request.param == "dask":
         return request.getfixturevalue("dask")
     started = request.getfixturevalue({"ray": "ray_here", "spark": "spark_session"}[request.param])
@@ -76,7 +76,7 @@ def engine(request):
 
 
 coef = lambda m: m.solution_.coef
-#: Learners, their target, and their numbers.
+#: Learners, their targets, and functions that return their coefficients.
 LEARNERS = {
     "ridge": (bo.KernelRidge(), Y, lambda m: m.coef_),
     "classifier": (bo.KernelRidgeClassifier(), LABELS, lambda m: m.coef_),
@@ -96,7 +96,7 @@ LEARNERS = {
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", LEARNERS)
-def test_an_engine_gives_the_bits_of_one_process(dask, name):
+def test_an_engine_gives_the_same_bits_as_one_process(dask, name):
     model, y, bits = LEARNERS[name]
     rows = blocks(y, W if name in ("ridge", "svc") else None)
     here, there = (
@@ -106,13 +106,13 @@ def test_an_engine_gives_the_bits_of_one_process(dask, name):
 
 
 @pytest.mark.main_cases(1)
-def test_what_is_open_is_chosen_on_the_engine(engine):
+def test_a_kernel_by_name_is_chosen_by_the_engine(engine):
     here, there = (ridge(where, kernel="gaussian") for where in (HERE, engine))
     assert there.kernel_ == here.kernel_
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-def test_files_are_read_by_workers_and_text_here(dask, tmp_path):
+def test_workers_read_parquet_files_and_this_process_reads_text(dask, tmp_path):
     table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y})
     for i, (start, stop) in enumerate(((0, 90_001), (90_001, N))):
         rows = table.slice(start, stop - start)
@@ -126,14 +126,14 @@ def test_files_are_read_by_workers_and_text_here(dask, tmp_path):
 
 @pytest.mark.main_cases(1)
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
-def test_a_table_as_it_comes_is_fitted_by_an_engine(engine):
+def test_an_engine_fits_a_raw_table(engine):
     rows = bo.Blocks.from_table(raw_table(70_000), target="y")
     here, there = (ridge(where, rows, kernel=Gaussian(3.0)) for where in (HERE, engine))
     assert there.schema_ == here.schema_
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-def test_a_worker_that_is_killed_changes_no_bits(dask):
+def test_a_killed_worker_does_not_change_the_bits(dask):
     pids = dask.client.run(os.getpid)
     killer = threading.Timer(0.05, os.kill, (next(iter(pids.values())), signal.SIGKILL))
     killer.start()
@@ -143,42 +143,42 @@ def test_a_worker_that_is_killed_changes_no_bits(dask):
     dask.client.wait_for_workers(2, timeout=60)
 
 
-# ---- watching
+# ---- transfers and interrupts
 
 
 def _sent(dask_worker):
-    """Bytes that a worker gave to others so far, by key."""
+    """Return (key, bytes) of the transfers from a worker to others."""
     log = dask_worker.transfer_outgoing_log
     return [(key, size) for entry in log for key, size in entry["keys"].items()]
 
 
 @pytest.mark.slow
-def test_a_map_and_sums_of_parts_travel_and_no_rows(dask_client, tmp_path, monkeypatch):
-    """Files are read by workers: one map comes in, for each part one sum goes out, 8 D² bytes."""
+def test_workers_exchange_a_map_and_sums_but_no_rows(dask_client, tmp_path, monkeypatch):
+    """Workers read the files: one map comes in, and one sum of 8 D² bytes per part goes out."""
     pickle = pytest.importorskip("cloudpickle")
     wide, file = 128, tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y}), file)
-    submit, handed, before = dask_client.submit, [], dask_client.run(_sent)
+    submit, sizes, before = dask_client.submit, [], dask_client.run(_sent)
 
-    def noted(function, *args, key, **options):
-        own = [a for a in args if type(a).__name__ != "Future"]
-        handed.append((key.split("-")[1], len(pickle.dumps((function, own)))))
+    def record(function, *args, key, **options):
+        values = [a for a in args if type(a).__name__ != "Future"]
+        sizes.append((key.split("-")[1], len(pickle.dumps((function, values)))))
         return submit(function, *args, key=key, **options)
 
-    monkeypatch.setattr(dask_client, "submit", noted)
+    monkeypatch.setattr(dask_client, "submit", record)
     there = bo.engines.Dask(dask_client)
     ridge(there, bo.Blocks.from_files(file, target="y"), n_features=wide, alpha=0.1)
-    maps, rows, merges = ([n for k, n in handed if k == it] for it in ("share", "rows", "merge"))
-    one_sum, one_map = 8 * wide**2, 8 * wide  # of wide / 2 frequencies in two columns
-    assert sum(size > one_map for size in maps) >= 1
-    assert max(rows) < 20_000  # where rows are, whatever D
-    assert 2 <= len(rows) - len(merges) <= len(rows) / 2  # passes, each of two parts or more
+    maps, rows, merges = ([n for k, n in sizes if k == kind] for kind in ("share", "rows", "merge"))
+    sum_size, map_size = 8 * wide**2, 8 * wide  # wide / 2 frequencies in two columns
+    assert sum(size > map_size for size in maps) >= 1
+    assert max(rows) < 20_000  # places of rows, independent of D
+    assert 2 <= len(rows) - len(merges) <= len(rows) / 2  # passes, each of at least two parts
     assert max(merges) < 20_000
     after = dask_client.run(_sent)
-    sent = [one for worker in after for one in after[worker][len(before.get(worker, ())) :]]
+    sent = [pair for worker in after for pair in after[worker][len(before.get(worker, ())) :]]
     sums = [size for key, size in sent if "-share-" not in key]
-    assert len(sums) <= len(rows) + len(merges)  # a sum goes to one worker or here, once
-    assert max(sums) < 1.1 * one_sum + 10_000
+    assert len(sums) <= len(rows) + len(merges)  # each sum is sent once
+    assert max(sums) < 1.1 * sum_size + 10_000
     assert len([key for key, _ in sent if "-share-" in key]) <= 2 * len(maps)
 
 
@@ -189,11 +189,11 @@ import bochner as bo
 from bochner.kernels import Gaussian
 
 X = np.random.default_rng(0).standard_normal((1_000_000, 2))
-said = []
+calls = []
 
 def say(rows):
-    if not said:
-        said.append(rows)
+    if not calls:
+        calls.append(rows)
         print("reading", flush=True)
 
 blocks = bo.Blocks.from_arrays(X, X[:, 0]).watch(say)
@@ -203,26 +203,26 @@ model.fit_blocks(blocks, where=bo.engines.Dask(sys.argv[1]))
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_fit_by_workers_and_leaves_them_nothing_to_do(dask_client):
+def test_ctrl_c_ends_a_fit_and_cancels_the_tasks_of_its_workers(dask_client):
     command = [sys.executable, "-c", INTERRUPTED, dask_client.scheduler.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while process.stdout.readline() != b"reading\n":
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert b"KeyboardInterrupt" in process.communicate(timeout=60)[1]
-    left = lambda dask_scheduler: [k for k in dask_scheduler.tasks if k.startswith("bochner-rows")]
+    tasks = lambda dask_scheduler: [k for k in dask_scheduler.tasks if k.startswith("bochner-rows")]
     for _ in range(50):
-        if not dask_client.run_on_scheduler(left):
+        if not dask_client.run_on_scheduler(tasks):
             return
         time.sleep(0.1)
-    raise AssertionError("tasks of a fit that was ended are still to be done")
+    raise AssertionError("tasks of the interrupted fit are still queued")
 
 
-# ---- refusals
+# ---- errors
 
 
 @pytest.mark.main_cases(1)
-def test_values_that_cannot_be_are_refused_with_their_row(engine):
+def test_invalid_values_raise_with_their_row(engine):
     there = X.copy()
     there[100_000, 1] = np.nan
     with pytest.raises(InvalidInput, match=r"column 1 of X must hold finite.*row 100000") as caught:
@@ -230,25 +230,25 @@ def test_values_that_cannot_be_are_refused_with_their_row(engine):
     assert "Rows 65,536 to 131,071" in str(caught.value)
 
 
-def test_what_fails_on_a_worker_is_told_with_its_rows(dask):
+def test_an_error_on_a_worker_states_its_rows(dask):
     with pytest.raises(InvalidInput, match="at least one row must have a weight above zero"):
         ridge(dask, blocks(Y, 0 * W))
 
-    def lost(_):  # of this test, so that workers need not import this file
+    def fail(_):  # local, so that workers need not import this file
         raise OSError("the disk is gone")
 
-    rows = blocks().recode(lost)
-    told = r"rows \d+,?\d* to .* of arrays.*OSError: the disk is gone"
-    with dask.passes("", rows) as executor, pytest.raises(EngineError, match=told):
+    rows = blocks().recode(fail)
+    message = r"rows \d+,?\d* to .* of arrays.*OSError: the disk is gone"
+    with dask.passes("", rows) as executor, pytest.raises(EngineError, match=message):
         executor.sum(sample_of(0), rows)
 
 
-# A lambda is sent as it is: workers cannot import this module
-broken = lambda _: (each for each in ()).throw(OSError("the disk is gone"))
+# A lambda is pickled by value: workers cannot import this module
+broken = lambda _: (item for item in ()).throw(OSError("the disk is gone"))
 
 
-class Lacking:
-    """A change of y that comes out of a package which no worker has."""
+class Unavailable:
+    """A function of y from a package that no worker has."""
 
     def __call__(self, y):
         return y
@@ -258,19 +258,19 @@ class Lacking:
 
 
 @pytest.mark.main_cases(1)
-def test_what_workers_lack_is_named(engine, monkeypatch):
+def test_a_package_that_workers_lack_is_named(engine, monkeypatch):
     monkeypatch.setattr("bochner.engines.clusters.TRIES", 1)
     lacks = r"able to add up rows .* (No module named 'package_of|.*deseriali).*Install on"
     with pytest.raises(EngineError, match=lacks):
-        ridge(engine, blocks().recode(Lacking()))
+        ridge(engine, blocks().recode(Unavailable()))
 
 
 @pytest.mark.main_cases(1)
-def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
-    """What a machine without memory for them does."""
+def test_rows_whose_workers_always_die_are_named(engine, monkeypatch):
+    """Workers die like this on a machine without enough memory."""
     here, first = os.getpid(), Y[1 << 16]
 
-    def dies(y):
+    def exit_worker(y):
         if os.getpid() != here and y[0] == first:
             os._exit(1)
         return y
@@ -281,14 +281,14 @@ def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
         once = lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
         engine.client.run_on_scheduler(once)
     with pytest.raises(EngineError, match=r"rows [\d,]+ to [\d,]+.* memory"):
-        ridge(engine, blocks().recode(dies))
+        ridge(engine, blocks().recode(exit_worker))
     if isinstance(engine, bo.engines.Dask):
         engine.client.wait_for_workers(2, timeout=60)
     np.testing.assert_array_equal(ridge(engine).coef_, coef_here())
 
 
-@pytest.mark.filterwarnings("ignore")  # of dask, about ports and what it closes
-def test_a_scheduler_that_is_lost_in_a_fit_is_told():
+@pytest.mark.filterwarnings("ignore")  # warnings of dask about ports and connections
+def test_the_loss_of_the_scheduler_during_a_fit_raises():
     distributed = pytest.importorskip("distributed")
     options = dict(processes=False, dashboard_address=None, silence_logs=logging.CRITICAL)
     with (
@@ -302,7 +302,7 @@ def test_a_scheduler_that_is_lost_in_a_fit_is_told():
             ridge(bo.engines.Dask(client, timeout=1))
 
 
-def test_what_must_go_in_order_is_refused(dask):
+def test_fits_that_need_all_rows_in_order_raise_on_a_cluster(dask):
     for model, message in (
         (bo.KernelSGDRegressor(Gaussian(1.0)), "takes steps in sequence"),
         (bo.KernelRidge(Gaussian(1.0), method="exact"), "compares each row with all"),
@@ -319,7 +319,7 @@ def test_what_must_go_in_order_is_refused(dask):
         ("Spark", "spark://127.0.0.1:1", "the cluster at spark://127.* must answer within 2 sec"),
     ],
 )
-def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, name, address, sentence):
+def test_a_cluster_that_does_not_answer_raises_in_time(monkeypatch, name, address, sentence):
     package = pytest.importorskip({"Dask": "distributed", "Ray": "ray", "Spark": "pyspark"}[name])
     if name == "Ray":
         monkeypatch.setattr(package, "is_initialized", lambda: False)
@@ -329,7 +329,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, name, addre
     assert time.monotonic() - began < 20
 
 
-def test_an_engine_that_is_not_installed_says_how(monkeypatch):
+def test_an_engine_that_is_not_installed_names_its_extra(monkeypatch):
     for make, package, extra in (
         (lambda: bo.engines.Dask("tcp://127.0.0.1:1"), "distributed", "dask"),
         (bo.engines.Ray, "ray", "ray"),
@@ -343,7 +343,7 @@ def test_an_engine_that_is_not_installed_says_how(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_session_of_spark_that_is_active_is_taken_and_one_begun_at_an_address(spark_session):
+def test_spark_uses_the_active_session_or_starts_one_at_an_address(spark_session):
     for where in (bo.engines.Spark(), bo.engines.Spark("local[2]")):
         np.testing.assert_array_equal(ridge(where).coef_, coef_here())
 
@@ -352,40 +352,40 @@ STOPPED = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None, defaultParalle
 
 
 @pytest.mark.parametrize("named", [None, "another"])
-def test_workers_of_spark_on_this_machine_have_the_python_of_this_process(monkeypatch, named):
-    sql, asked = pytest.importorskip("pyspark.sql"), []
+def test_spark_workers_on_this_machine_use_the_python_of_this_process(monkeypatch, named):
+    sql, interpreters = pytest.importorskip("pyspark.sql"), []
     monkeypatch.setenv("PYSPARK_PYTHON", named or "")
     if named is None:
         monkeypatch.delenv("PYSPARK_PYTHON")
-    begin = lambda builder: asked.append(os.environ["PYSPARK_PYTHON"]) or STOPPED
-    monkeypatch.setattr(sql.SparkSession.Builder, "getOrCreate", begin)
+    record = lambda builder: interpreters.append(os.environ["PYSPARK_PYTHON"]) or STOPPED
+    monkeypatch.setattr(sql.SparkSession.Builder, "getOrCreate", record)
     with pytest.raises(EngineError, match="the session must be there"):
         ridge(bo.engines.Spark("local[2]"))
-    assert asked == [named or sys.executable]
+    assert interpreters == [named or sys.executable]
 
 
-def test_a_session_of_spark_that_was_stopped_cannot_begin_or_is_none_is_told(monkeypatch):
+def test_an_invalid_session_of_spark_raises(monkeypatch):
     sql = pytest.importorskip("pyspark.sql")
     with pytest.raises(EngineError, match=r"Spark: the session must be there .* it was stopped"):
         ridge(bo.engines.Spark(STOPPED))
-    told = r"session must be a pyspark.sql.SparkSession or .*t int"
-    with pytest.raises(bo.errors.InvalidType, match=told):
+    message = r"session must be a pyspark.sql.SparkSession or .*t int"
+    with pytest.raises(bo.errors.InvalidType, match=message):
         bo.engines.Spark(2)
     monkeypatch.setattr(sql.SparkSession.Builder, "getOrCreate", broken)
     with pytest.raises(EngineError, match=r"session at local\[2\] must begin.*Java 17"):
         ridge(bo.engines.Spark("local[2]"))
 
 
-# ---- tables that an engine holds: fits have the bits of one process, predictions stay there
+# ---- tables stored on a cluster: fits have the bits of one process, predictions stay there
 
-CUTS = [0, 1_000, 1_000, 70_001, N]  # an empty partition, and none that ends where a part does
+CUTS = [0, 1_000, 1_000, 70_001, N]  # one partition is empty; none ends at the end of a part
 TABLE = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "town": rng.choice(["Bonn", "Köln"], N)})
 TABLE["fare"] = Y + (TABLE.town == "Bonn")
 ROWS = TABLE.drop(columns="fare")
 
 
 def partitions(parts, meta=None, enforce=True):
-    """Return a table of dask made of these parts."""
+    """Return a dask DataFrame with these partitions."""
     dd = pytest.importorskip("dask.dataframe")
     meta = parts[0].iloc[:0] if meta is None else meta
     places = [*range(len(parts))]
@@ -396,13 +396,13 @@ def table_here(**changes):
     return ridge(HERE, bo.Blocks.from_table(TABLE, target="fare"), **changes)
 
 
-def fit(*given, **more):
-    return bo.KernelRidge(**OPTIONS).fit(*given, **more)
+def fit(*args, **options):
+    return bo.KernelRidge(**OPTIONS).fit(*args, **options)
 
 
 @pytest.fixture
 def cluster(dask_client):
-    """The cluster, as dask's own."""
+    """Return the client, as the default client of dask."""
     with dask_client.as_current():
         yield dask_client
 
@@ -425,7 +425,7 @@ def spark_frame(spark_session):
 
 
 @pytest.mark.slow
-def test_a_dask_table_is_fitted_on_its_cluster_with_the_bits_of_one_process(cluster, ddf):
+def test_a_dask_table_fitted_on_its_cluster_gives_the_bits_of_one_process(cluster, ddf):
     there = fit(ddf.drop(columns="fare"), ddf["fare"])
     np.testing.assert_array_equal(there.coef_, table_here().coef_)
     assert there.schema_.columns == ("a", "b", "town")
@@ -433,14 +433,14 @@ def test_a_dask_table_is_fitted_on_its_cluster_with_the_bits_of_one_process(clus
 
 def test_predictions_of_a_dask_table_are_lazy_and_have_its_index(cluster, ddf):
     model = fit(ddf.drop(columns="fare"), ddf["fare"])
-    found = model.predict(ddf)
-    assert (type(found).__name__, found.npartitions) == ("Series", 4)
+    predictions = model.predict(ddf)
+    assert (type(predictions).__name__, predictions.npartitions) == ("Series", 4)
     expected = pd.Series(model.predict(TABLE), name="prediction")
-    pd.testing.assert_series_equal(found.compute(), expected, rtol=1e-9)
+    pd.testing.assert_series_equal(predictions.compute(), expected, rtol=1e-9)
 
 
 @pytest.mark.slow
-def test_classes_and_their_probabilities_are_found_on_the_cluster(cluster, ddf):
+def test_classes_and_probabilities_are_computed_on_the_cluster(cluster, ddf):
     X, y = ddf[["a", "b"]], ddf["fare"] > 0.5
     there = bo.LogisticRegression(C=1.0, **OPTIONS).fit(X, y)
     assert list(there.classes_) == [0, 1]
@@ -450,13 +450,13 @@ def test_classes_and_their_probabilities_are_found_on_the_cluster(cluster, ddf):
     np.testing.assert_allclose(shares.compute()[:500], expected, atol=1e-9)
 
 
-def test_weights_and_several_targets_come_beside_a_dask_table(cluster, ddf):
-    both = ddf.assign(other=2 * ddf["fare"], w=ddf["a"] ** 2)
-    there = fit(both[["a", "b"]], both[["fare", "other"]], sample_weight=both["w"])
+def test_weights_and_several_targets_may_be_dask_tables(cluster, ddf):
+    wide = ddf.assign(other=2 * ddf["fare"], w=ddf["a"] ** 2)
+    there = fit(wide[["a", "b"]], wide[["fare", "other"]], sample_weight=wide["w"])
     table = TABLE[["a", "b", "fare"]].assign(other=2 * TABLE.fare, w=TABLE.a**2)
     rows = bo.Blocks.from_table(table, target=["fare", "other"], weight="w")
     np.testing.assert_array_equal(there.coef_, ridge(HERE, rows).coef_)
-    assert list(there.predict(both[["a", "b"]]).columns) == ["prediction_0", "prediction_1"]
+    assert list(there.predict(wide[["a", "b"]]).columns) == ["prediction_0", "prediction_1"]
 
 
 def test_dask_arrays_are_fitted_and_predicted_chunk_by_chunk(cluster):
@@ -464,9 +464,9 @@ def test_dask_arrays_are_fitted_and_predicted_chunk_by_chunk(cluster):
     dX, dy = da.from_array(X, chunks=(30_000, 1)), da.from_array(Y, chunks=50_000)
     there = fit(dX, dy)
     np.testing.assert_array_equal(there.coef_, coef_here())
-    found = there.predict(dX)
-    assert isinstance(found, da.Array)
-    np.testing.assert_allclose(found.compute(), there.predict(X), rtol=1e-9)
+    predictions = there.predict(dX)
+    assert isinstance(predictions, da.Array)
+    np.testing.assert_allclose(predictions.compute(), there.predict(X), rtol=1e-9)
     components = bo.KernelPCA(2, **OPTIONS).fit(dX).transform(dX)
     assert components.shape == (N, 2)
     assert components[:10].compute().shape == (10, 2)
@@ -476,22 +476,22 @@ def test_dask_arrays_are_fitted_and_predicted_chunk_by_chunk(cluster):
         fit(dX, dX[:, 0])
 
 
-def test_without_a_cluster_a_dask_table_is_read_here_partition_by_partition(ddf):
+def test_without_a_cluster_this_process_reads_a_dask_table_by_partitions(ddf):
     there, here = fit(ddf[["a", "b"]], ddf["fare"]), fit(TABLE[["a", "b"]], TABLE.fare)
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataset", "spark_frame"])
-def test_a_table_of_ray_or_spark_is_fitted_where_its_parts_are(name, request):
+def test_a_table_of_ray_or_spark_is_fitted_on_its_cluster(name, request):
     table, here = request.getfixturevalue(name), table_here()
     there = fit(table, "fare")
     np.testing.assert_array_equal(there.coef_, here.coef_)
-    found = there.predict(table.limit(2_000))
-    assert type(found).__module__.startswith(("ray.data", "pyspark.sql"))
-    values = found.to_pandas() if name == "dataset" else found.toPandas()
+    predictions = there.predict(table.limit(2_000))
+    assert type(predictions).__module__.startswith(("ray.data", "pyspark.sql"))
+    values = predictions.to_pandas() if name == "dataset" else predictions.toPandas()
     if name == "spark_frame":
-        assert found.columns == [*ROWS.columns, "fare", "prediction"]
+        assert predictions.columns == [*ROWS.columns, "fare", "prediction"]
     rows = TABLE.iloc[:2_000] if name == "dataset" else values[ROWS.columns]
     np.testing.assert_allclose(values.prediction, here.predict(rows), rtol=1e-9)
 
@@ -506,7 +506,7 @@ NO_FARE = (
 
 
 @pytest.mark.parametrize("engine", ["dask", "dask workers", "ray", "spark"])
-def test_rows_without_a_target_are_left_out_with_one_warning(engine, request):
+def test_rows_without_a_target_are_dropped_with_one_warning(engine, request):
     parts = [GAPS.iloc[a:b] for a, b in itertools.pairwise([0, 1_000, 1_000, 3_000])]
     if engine == "ray":
         request.getfixturevalue("ray_here")
@@ -516,14 +516,14 @@ def test_rows_without_a_target_are_left_out_with_one_warning(engine, request):
     else:
         request.getfixturevalue("cluster") if engine == "dask workers" else None
         table = partitions(parts)
-    with pytest.warns(DataWarning, match=NO_FARE) as told:
+    with pytest.warns(DataWarning, match=NO_FARE) as caught:
         there = fit(table, "fare")
-    assert len([one for one in told if issubclass(one.category, DataWarning)]) == 1
-    known = bo.Blocks.from_table(GAPS.dropna(), target="fare")
-    np.testing.assert_array_equal(there.coef_, ridge(HERE, known).coef_)
+    assert len([warning for warning in caught if issubclass(warning.category, DataWarning)]) == 1
+    complete = bo.Blocks.from_table(GAPS.dropna(), target="fare")
+    np.testing.assert_array_equal(there.coef_, ridge(HERE, complete).coef_)
 
 
-# ---- refusals
+# ---- errors of tables
 
 FIRST, SECOND = TABLE[["a", "b", "fare"]].iloc[:100], TABLE[["a", "b", "fare"]].iloc[100:200]
 TIMES, LISTS = pd.Timestamp("2020-01-01"), pd.Series([[1]] * 100, SECOND.index)
@@ -531,20 +531,20 @@ ODD = [
     (FIRST, SECOND.rename(columns={"b": "c"}), r".*must have the col.*no column 'b'"),
     (FIRST, SECOND.assign(b="many"), "column 'b' .*got 'many'.* row 0 of"),
     (FIRST, SECOND.assign(b=TIMES), "column 'b' must hold numbers, .* holds timestamp"),
-    (FIRST, SECOND.assign(b=LISTS), "column 'b' must hold numbers"),  # dask may make text of them
+    (FIRST, SECOND.assign(b=LISTS), "column 'b' must hold numbers"),  # dask may make them text
     (FIRST.assign(b=TIMES), SECOND, "column 'b' must hold times, .* on it holds double"),
 ]
 
 
 @pytest.mark.parametrize(("first", "second", "match"), ODD, ids=range(5))
-def test_a_partition_of_other_columns_or_kinds_is_named(first, second, match):
+def test_a_partition_with_other_columns_or_types_is_named(first, second, match):
     with pytest.raises(InvalidInput, match=match) as caught:
         fit(partitions([first, second], enforce=False), "fare")
     assert "partition 1 of the dask DataFrame" in str(caught.value)
 
 
 def with_disk(folder):
-    """A table whose second partition can be computed while there is a file in a folder."""
+    """Return a table whose second partition can be computed only if the folder has a file."""
     dd = pytest.importorskip("dask.dataframe")
 
     def make(i):
@@ -559,7 +559,7 @@ GONE = r"^Blocks: partition 1 of the dask DataFrame must be .*disk is gone\)"
 
 
 @pytest.mark.parametrize("on_workers", [False, True], ids=["here", "on workers"])
-def test_a_partition_that_is_lost_before_or_between_passes_is_named(dask, tmp_path, on_workers):
+def test_a_partition_that_cannot_be_computed_is_named(dask, tmp_path, on_workers):
     with pytest.raises(DataFileError, match=GONE):
         bo.Blocks.from_table(with_disk(tmp_path), target="fare")
     (tmp_path / "disk").touch()
@@ -570,21 +570,21 @@ def test_a_partition_that_is_lost_before_or_between_passes_is_named(dask, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_ray_dataset_that_cannot_be_computed_is_told(dataset):
+def test_a_ray_dataset_that_cannot_be_computed_raises(dataset):
     with pytest.raises(DataFileError, match=r"the ray Dataset must be .*OSError: the disk is gone"):
         fit(dataset.map_batches(broken), "fare")
 
 
 @pytest.mark.slow
-def test_a_spark_table_that_cannot_be_computed_or_has_no_rows_is_told(spark_frame):
-    lost = spark_frame.mapInArrow(broken, spark_frame.schema)
+def test_a_spark_table_that_cannot_be_computed_or_is_empty_raises(spark_frame):
+    broken_frame = spark_frame.mapInArrow(broken, spark_frame.schema)
     with pytest.raises(DataFileError, match=r"the pyspark DataFrame must .*OSError: the disk is g"):
-        fit(lost, "fare")
+        fit(broken_frame, "fare")
     with pytest.raises(InvalidInput, match=r"at least one row; the pyspark DataFrame has none"):
         fit(spark_frame.filter("a > 100"), "fare")
 
 
-def test_rows_that_change_between_passes_are_refused(tmp_path):
+def test_rows_that_change_between_passes_raise(tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     rows = TABLE[["a", "fare"]]
 
@@ -597,7 +597,7 @@ def test_rows_that_change_between_passes_are_refused(tmp_path):
         list(changing)
 
 
-def test_a_target_that_does_not_belong_to_a_table_is_refused(ddf):
+def test_a_target_that_does_not_match_the_table_raises(ddf):
     for take, match in (
         (lambda d: (d[["a", "b"]].partitions[1], d["fare"].partitions[1]), "at least one row"),
         (lambda d: (d[["a", "b"]], TABLE.fare), r"a dask Series with the partitions of X \(4\)"),
@@ -607,7 +607,7 @@ def test_a_target_that_does_not_belong_to_a_table_is_refused(ddf):
             fit(*take(ddf))
 
 
-def test_several_arrays_at_once_are_refused(ddf):
+def test_predictions_of_several_arrays_raise(ddf):
     model = bo.GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS)
     model.fit(TABLE[["a", "b"]].iloc[:500], TABLE.fare.iloc[:500])
     with pytest.raises(InvalidInput, match="return one array; got several"):
@@ -615,7 +615,7 @@ def test_several_arrays_at_once_are_refused(ddf):
 
 
 @pytest.mark.slow
-def test_the_command_fits_by_workers_of_any_engine(engine, tmp_path):
+def test_the_command_line_fits_with_each_engine(engine, tmp_path):
     TABLE[["a", "b", "fare"]].to_parquet(tmp_path / "rows.parquet", row_group_size=50_000)
     name = type(engine).__name__.lower()
     where = f" --engine {name}"
@@ -628,7 +628,7 @@ def test_the_command_fits_by_workers_of_any_engine(engine, tmp_path):
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-# ---- features made on devices of torch: the bits of torch's own arrays, any number of devices
+# ---- features on devices of torch: the bits of torch's arrays, with any number of devices
 
 X32 = X.astype(np.float32)
 ROWS32 = bo.Blocks.from_arrays(X32, Y, W)
@@ -642,25 +642,25 @@ def on(device, rows=ROWS32, **changes):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_rows_that_are_moved_give_the_bits_of_rows_that_are_there(device, monkeypatch):
-    monkeypatch.setattr("bochner.engines.device.ROWS", 4096)  # as blocks of rows that are there
+def test_rows_copied_to_a_device_give_the_bits_of_rows_stored_there(device, monkeypatch):
+    monkeypatch.setattr("bochner.engines.device.ROWS", 4096)  # the block size of rows stored there
     model = bo.KernelRidge(**OPTIONS | {"kernel": Gaussian(2.0), "n_features": 16})
     expected = model.fit(*(torch.from_numpy(a).to(device) for a in (X32, Y, W))).coef_
-    moved = on(device)
-    np.testing.assert_array_equal(moved.coef_, expected)
-    assert type(moved.predict(X32[:5])) is np.ndarray
-    # Products of float32, whose errors the smallest eigenvalue and the penalty divide.
+    copied = on(device)
+    np.testing.assert_array_equal(copied.coef_, expected)
+    assert type(copied.predict(X32[:5])) is np.ndarray
+    # Errors of float32 products, divided by the smallest eigenvalue plus the penalty.
     here = model.fit(X32, Y, W).predict(X32[:500])
-    np.testing.assert_allclose(moved.predict(X32[:500]), here, atol=1e-3)
+    np.testing.assert_allclose(copied.predict(X32[:500]), here, atol=1e-3)
 
 
 @pytest.mark.parametrize("devices", [("cpu",) * 2, ["cpu"] * 3], ids=["two", "three"])
-def test_several_devices_give_the_bits_of_one(devices):
+def test_several_devices_give_the_same_bits_as_one(devices):
     np.testing.assert_array_equal(on(devices).coef_, on("cpu").coef_)
 
 
 @pytest.mark.parametrize(
-    ("model", "y", "found"),
+    ("model", "y", "values"),
     [
         (bo.KernelRidgeClassifier(), LABELS, lambda m: m.coef_),
         (bo.GaussianProcessRegressor(), Y, lambda m: m.predict(X32[:50])),
@@ -669,56 +669,56 @@ def test_several_devices_give_the_bits_of_one(devices):
     ],
     ids=["classifier", "process", "logistic", "pca"],
 )
-def test_every_learner_takes_a_device(model, y, found):
+def test_learners_on_a_device_agree_with_numpy(model, y, values):
     model = model.set_params(**OPTIONS | {"kernel": Gaussian(2.0)})
     rows = bo.Blocks.from_arrays(X32[:9000], y[:9000])
-    there = found(clone(model).fit_blocks(rows, where=bo.engines.Local(device="cpu")))
-    np.testing.assert_allclose(there, found(model.fit_blocks(rows)), rtol=2e-2, atol=2e-3)
+    there = values(clone(model).fit_blocks(rows, where=bo.engines.Local(device="cpu")))
+    np.testing.assert_allclose(there, values(model.fit_blocks(rows)), rtol=2e-2, atol=2e-3)
 
 
-def test_large_decompositions_are_made_on_the_device_and_others_here(monkeypatch):
-    made, plain = [], torch.linalg.eigh
-    monkeypatch.setattr(torch.linalg, "eigh", lambda A: made.append(len(A)) or plain(A))
+def test_large_decompositions_run_on_the_device_and_small_ones_on_the_cpu(monkeypatch):
+    sizes, plain = [], torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda A: sizes.append(len(A)) or plain(A))
     rows = bo.Blocks.from_arrays(X[:3000], Y[:3000])
     wide = {"kernel": Gaussian(2.0), "n_features": 1024, "alpha": 1.0}
     there = on("cpu", rows, **wide).predict(X[:50])
-    assert made == [1024]
+    assert sizes == [1024]
     np.testing.assert_allclose(there, on(None, rows, **wide).predict(X[:50]), atol=1e-3)
     on("cpu", rows)
-    assert made == [1024]
+    assert sizes == [1024]
 
 
 def test_rows_are_counted_and_passes_are_logged(caplog):
-    seen = []
+    counts = []
     with caplog.at_level(logging.INFO, logger="bochner.engines"):
-        on(("cpu", "cpu"), ROWS32.watch(seen.append), alpha=1.0)
-    assert sum(seen) % N == 0
+        on(("cpu", "cpu"), ROWS32.watch(counts.append), alpha=1.0)
+    assert sum(counts) % N == 0
     assert "device=('cpu', 'cpu')" in caplog.text
 
 
-def test_sparse_rows_stay_where_they_are():
+def test_sparse_rows_stay_in_memory():
     rows = scipy.sparse.random_array((6000, 20), density=0.2, rng=1, format="csr")
     blocks = bo.Blocks.from_arrays(rows, rows.sum(axis=1))
-    found, expected = on("cpu", blocks, alpha=1.0), on(None, blocks, alpha=1.0)
-    # Blocks of other sizes: rounding of the sums, which the penalty divides.
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6, atol=1e-9)
+    model, expected = on("cpu", blocks, alpha=1.0), on(None, blocks, alpha=1.0)
+    # Blocks have other sizes: the rounding errors of sums are divided by the penalty.
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6, atol=1e-9)
 
 
-def test_a_device_without_float64_is_refused(monkeypatch):
-    """As those of Apple."""
-    made = torch.empty
+def test_a_device_without_float64_raises(monkeypatch):
+    """For example Apple's devices."""
+    make_empty = torch.empty
 
     def empty(*size, dtype=torch.float32, **options):
         if dtype == torch.float64:
             raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
-        return made(*size, dtype=dtype, **options)
+        return make_empty(*size, dtype=dtype, **options)
 
     monkeypatch.setattr(torch, "empty", empty)
     with pytest.raises(InvalidInput, match=r"with float64; got cpu \(Cannot convert a MPS"):
         on("cpu")
 
 
-def test_torch_that_is_not_installed_is_named(monkeypatch):
+def test_a_missing_torch_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BochnerError, match=r"device= needs the package torch.*pip install torch"):
         on("cpu")

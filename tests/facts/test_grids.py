@@ -1,4 +1,4 @@
-"""Fourier grids, harmonics and the globe: modes, sums, fits and plans, each by a slow route too."""
+"""Fourier grids, harmonics and the globe: modes, sums, fits and plans, by two routes each."""
 
 import math
 import sys
@@ -36,7 +36,7 @@ GLOBE = {"kernel": OnSphere("gaussian", 40.0), "method": bo.SphericalHarmonics(1
 
 
 def places(n=80, d=2, seed=0):
-    """Rows in the unit cube, with its corners, and a wave along the last column with noise."""
+    """Return rows in the unit cube, with two corners, and a noisy wave along the last column."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 1, (n, d))
     X[:2] = [[0.0] * d, [1.0] * d]
@@ -53,13 +53,13 @@ def process(kernel, method, X, y, w=None, **options):
     return bo.GaussianProcessRegressor(kernel, method=method, **options).fit(X, y, w)
 
 
-@pytest.mark.parametrize("given", [GRID, GLOBE], ids=["grid", "globe"])
-def test_rows_at_one_place_are_one_row_of_more_weight(given):
+@pytest.mark.parametrize("options", [GRID, GLOBE], ids=["grid", "globe"])
+def test_equal_rows_are_one_row_of_more_weight(options):
     X, y = places()
-    twice = bo.KernelRidge(**given, alpha=0.5).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
-    once = bo.KernelRidge(**given, alpha=0.5).fit(X, y, np.full(80, 2.0))
+    twice = bo.KernelRidge(**options, alpha=0.5).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    once = bo.KernelRidge(**options, alpha=0.5).fit(X, y, np.full(80, 2.0))
     np.testing.assert_allclose(twice.predict(X), once.predict(X), atol=1e-6)
-    model = process(**given, X=np.vstack([X, X[:1]]), y=np.append(y, y[0] + 1), noise=0.1)
+    model = process(**options, X=np.vstack([X, X[:1]]), y=np.append(y, y[0] + 1), noise=0.1)
     assert np.isfinite(model.predict(X, return_std=True)).all()
 
 
@@ -68,8 +68,8 @@ UNIT = ((0.0, 1.0), (0.0, 1.0))
 
 
 @pytest.mark.parametrize("options", [{"noise": 0.1}, {"amplitude": 1.0}, {}], ids=str)
-def test_one_row_is_a_process_that_passes_near_it(options):
-    """Of one row that is its own mean nothing is left: no degree of freedom, and no amplitude."""
+def test_a_process_of_one_row_is_finite(options):
+    """The row is its own mean: no degree of freedom is left, and the amplitude is zero."""
     model = process(Gaussian(0.4), bo.FourierGrid(1e-6, UNIT), ONE, np.array([2.5]), **options)
     mean, std = model.predict(NEAR, return_std=True)
     np.testing.assert_allclose(mean, 2.5)
@@ -77,16 +77,16 @@ def test_one_row_is_a_process_that_passes_near_it(options):
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.5])
-def test_one_row_about_a_known_mean_is_the_exact_law(noise):
-    """f(x) given y at x' is normal of mean a² k y/(a² + σ²) and variance a² − a⁴ k²/(a² + σ²)."""
-    given = Gaussian(0.4), bo.FourierGrid(1e-8, UNIT), ONE, np.array([2.5])
-    model = process(*given, noise=noise, amplitude=2.0, fit_intercept=False)
+def test_a_process_of_one_row_with_known_mean_is_exact(noise):
+    """f(x) given y at x' has mean a² k y/(a² + σ²) and variance a² − a⁴ k²/(a² + σ²)."""
+    arguments = Gaussian(0.4), bo.FourierGrid(1e-8, UNIT), ONE, np.array([2.5])
+    model = process(*arguments, noise=noise, amplitude=2.0, fit_intercept=False)
     mean, std = model.predict(NEAR, return_std=True)
     k = Gaussian(0.4)(NEAR, ONE)[:, 0]
     np.testing.assert_allclose(mean, 2 * k * 2.5 / (2 + noise), atol=1e-6)
     np.testing.assert_allclose(std**2, 2 - 4 * k**2 / (2 + noise), atol=1e-6)
-    open_ = process(*given, fit_intercept=False)
-    assert open_.amplitude_ + open_.noise_variance_ == pytest.approx(2.5**2, rel=1e-3)
+    chosen = process(*arguments, fit_intercept=False)
+    assert chosen.amplitude_ + chosen.noise_variance_ == pytest.approx(2.5**2, rel=1e-3)
 
 
 @pytest.mark.main_cases(2)
@@ -95,33 +95,33 @@ def test_one_row_about_a_known_mean_is_the_exact_law(noise):
     [(2, Matern(2.5, 0.2)), (2, RationalQuadratic(2.0, 0.2)), (1, Matern(0.5, 0.1))],
     ids=["plane", "long tails", "rough"],
 )
-def test_deviations_have_what_waves_leave_out(d, kernel):
-    """At a tolerance of two hundredths, those of modes alone would be off by more."""
+def test_deviations_include_the_variance_of_omitted_modes(d, kernel):
+    """At a tolerance of 0.02, deviations of the modes would have a larger error."""
     (X, y), (new, _) = places(1000, d), places(100, d, 1)
     options = dict(noise=0.09, amplitude=1.0, fit_intercept=False)
     model = process(kernel, bo.FourierGrid(0.02), X, y, **options)
     _, std = model.predict(new, return_std=True)
     K, k = kernel(X) + 0.09 * np.eye(1000), kernel(new, X)
     exact = np.sqrt(1 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T)))
-    off = lambda found: np.sqrt(np.mean((found / exact - 1) ** 2))
-    assert off(std) < 0.02
-    assert off(np.sqrt(std**2 - (1 - model.map_.variances.sum()))) > 2 * off(std)
+    error = lambda deviation: np.sqrt(np.mean((deviation / exact - 1) ** 2))
+    assert error(std) < 0.02
+    assert error(np.sqrt(std**2 - (1 - model.map_.variances.sum()))) > 2 * error(std)
     _, cov = model.predict(new[:10], return_cov=True)
     np.testing.assert_allclose(np.diag(cov), std[:10] ** 2, rtol=1e-3)
 
 
-def test_open_noise_gives_what_waves_leave_out_to_the_function():
+def test_chosen_noise_excludes_the_variance_of_omitted_modes():
     X, y = places(300, 1)
     model = process(Matern(0.5, 0.3), bo.FourierGrid(0.05), X, y)
-    left_out = model.amplitude_ * (1 - model.map_.variances.sum())
-    assert model.noise_variance_ == pytest.approx(max(model.evidence_.noise[0] - left_out, 0.0))
-    assert left_out > 0
+    omitted = model.amplitude_ * (1 - model.map_.variances.sum())
+    assert model.noise_variance_ == pytest.approx(max(model.evidence_.noise[0] - omitted, 0.0))
+    assert omitted > 0
     _, of_new = model.predict(X[:5], return_std=True, include_noise=True)
     _, of_f = model.predict(X[:5], return_std=True)
     np.testing.assert_allclose(of_new**2 - of_f**2, model.noise_variance_, atol=1e-12)
 
 
-# ==== Periodic kernels on Fourier grids: alone, times kernels that decay, beside them; exact twins.
+# ==== Periodic kernels on Fourier grids, their products and sums with others; exact twins.
 
 SEASON, DAY, LONG = Periodic(0.31, 0.8), Periodic(0.1, 0.7), Periodic(7.0, 1.0)
 
@@ -144,7 +144,7 @@ KERNELS = {
     "periods of both": (2, Periodic((0.1, 0.31), (1.0, 0.6)), 1e-8),
 }
 
-#: Kernels, rows and tolerances at W/alpha = 10⁴, where truncation alone would miss the tolerance.
+#: Dimension, kernel and tolerance at W/alpha = 10⁴, where truncation would miss the tolerance.
 HELD = [(1, Matern(0.5, 0.3), 1e-2), (1, Matern(1.5, 0.1), 1e-8), (2, Matern(1.5, 0.4), 1e-4)]
 HELD += [(1, RationalQuadratic(0.7, 0.1), 10.0**-k) for k in (3, 6, 9)]
 HELD += [(2, RationalQuadratic(2.0, 0.4), 10.0**-k) for k in (3, 6, 9)]
@@ -153,7 +153,7 @@ HELD += [(2, Matern(2.5, 0.6), 1e-2), (3, Gaussian(0.6), 1e-2), (3, Gaussian(0.6
 
 
 def exact(kernel, X, Y, new, alpha, w=1.0, intercept=True):
-    """Predictions of ridge regression by a dense solve."""
+    """Return predictions of ridge regression by a dense solve."""
     w = np.broadcast_to(w, len(X))
     coef, b = naive.dual(kernel(X), Y, alpha, w, intercept)
     return kernel(new, X) @ coef + b
@@ -172,19 +172,19 @@ RIDGES = {
 
 @pytest.mark.main_cases(24)
 @pytest.mark.parametrize(("kernel", "method", "X", "tolerance"), RIDGES.values(), ids=RIDGES)
-def test_ridge_regression_is_the_exact_one(kernel, method, X, tolerance):
-    """Of two targets that are draws of the process, with weights or without an intercept."""
+def test_ridge_regression_on_modes_is_within_the_tolerance(kernel, method, X, tolerance):
+    """Two targets are draws of the process; once with weights and without an intercept."""
     rng, (X, new) = np.random.default_rng(2), np.split(X, [len(X) - 60])
     L = np.linalg.cholesky(kernel(X) + 1e-9 * np.eye(len(X)))
     Y = L @ rng.standard_normal((len(X), 2)) + 0.08**0.5 * rng.standard_normal((len(X), 2))
     for w, intercept in ((np.ones(len(X)), True), (rng.uniform(0.5, 2, len(X)), False)):
         model = bo.KernelRidge(kernel, method=method, alpha=0.08, fit_intercept=intercept)
-        found = model.fit(X, Y, w).predict(new)
-        assert apart(found, exact(kernel, X, Y, new, 0.08, w, intercept)) <= tolerance
+        predictions = model.fit(X, Y, w).predict(new)
+        assert apart(predictions, exact(kernel, X, Y, new, 0.08, w, intercept)) <= tolerance
 
 
 def exact_process(kernel, X, y, new, noise, amplitude):
-    """Mean, deviation and log evidence with an unknown mean of flat prior (universal kriging)."""
+    """Return mean, deviation and log evidence with a mean of flat prior (universal kriging)."""
     n, K, k = len(y), amplitude * kernel(X) + noise * np.eye(len(y)), amplitude * kernel(new, X)
     mean, deviation, b, precision = naive.kriging(K, y, k, amplitude * kernel.diag(new))
     power = (y - b) @ np.linalg.solve(K, y - b) + np.log(precision).item() - np.log(n)
@@ -196,12 +196,12 @@ WEATHER = SKY * TIME
 
 
 def times_and_places(n, seed=0):
-    """Rows of (time, latitude, longitude)."""
+    """Return rows of (time, latitude, longitude), and a target."""
     X, y = globe(n, seed)
     return np.column_stack([np.random.default_rng(seed).uniform(0, 10, n), X]), y
 
 
-#: Kernel, method, rows, tolerance of means and relative one of deviations.
+#: Kernel, method, rows, tolerance of means and relative tolerance of deviations.
 PROCESSES = {
     "grid": (Gaussian(0.5), bo.FourierGrid(1e-9), places(380), 1e-6, 1e-4),
     "periods": (Matern(2.5, 0.3) + 0.5 * DAY, bo.FourierGrid(1e-5), places(580, 1), 1e-3, 1e-2),
@@ -229,58 +229,58 @@ PROCESSES = {
 
 @pytest.mark.main_cases(6)
 @pytest.mark.parametrize("name", PROCESSES)
-def test_processes_are_the_exact_ones(name):
-    """With all rows as neighbours; systems of condition 1e4 at most."""
+def test_processes_agree_with_exact_ones(name):
+    """All rows are neighbours; condition numbers are at most 1e4."""
     kernel, method, (X, y), mean, deviation = PROCESSES[name]
     law, new = {"noise": 0.04, "amplitude": 2.0}, X[-80:]
     X, y = X[:-80], y[:-80]
     model = process(kernel, method, X, y, **law)
     expected = exact_process(kernel, X, y, new, **law)
-    found = model.predict(new, return_std=True)
-    np.testing.assert_allclose(found[0], expected[0], atol=mean)
-    np.testing.assert_allclose(found[1], expected[1], rtol=deviation)
+    predictions = model.predict(new, return_std=True)
+    np.testing.assert_allclose(predictions[0], expected[0], atol=mean)
+    np.testing.assert_allclose(predictions[1], expected[1], rtol=deviation)
     if "neighbours" not in name:
         assert model.log_marginal_likelihood_value_ == pytest.approx(expected[2], abs=0.05)
         _, cov = model.predict(new[:9], return_cov=True)
-        np.testing.assert_allclose(np.diag(cov), found[1][:9] ** 2, rtol=1e-4)
+        np.testing.assert_allclose(np.diag(cov), predictions[1][:9] ** 2, rtol=1e-4)
 
 
-def test_open_noise_and_amplitude_have_the_largest_evidence():
-    (X, y), given = places(300), (Gaussian(0.5), bo.FourierGrid(1e-6))
-    best = process(*given, X, y)
+def test_chosen_noise_and_amplitude_have_the_largest_evidence():
+    (X, y), arguments = places(300), (Gaussian(0.5), bo.FourierGrid(1e-6))
+    best = process(*arguments, X, y)
     for noise, amplitude in ((0.8, 1), (1.25, 1), (1, 0.7), (1, 1.4)):
         law = {"noise": noise * best.noise_variance_, "amplitude": amplitude * best.amplitude_}
-        less = process(*given, X, y, **law).log_marginal_likelihood_value_
-        assert less < best.log_marginal_likelihood_value_
-        assert less == pytest.approx(exact_process(given[0], X, y, X[:2], **law)[2], abs=0.05)
+        value = process(*arguments, X, y, **law).log_marginal_likelihood_value_
+        assert value < best.log_marginal_likelihood_value_
+        assert value == pytest.approx(exact_process(arguments[0], X, y, X[:2], **law)[2], abs=0.05)
 
 
 def whole_map(kernel, X, tolerance):
-    """All modes that a tolerance takes."""
+    """Return the map of all modes that a tolerance requires."""
     return bo.draw(kernel, bo.FourierGrid(tolerance), n_features=1 << 20, X=X)
 
 
 @pytest.mark.parametrize("name", ["periodic", "beside a Matern", "two periods", "another column"])
-def test_periods_go_on_beyond_the_box(name):
-    """Where the rest is forgotten: a kernel that decays is below a hundredth there, and not zero."""
+def test_periodic_parts_continue_beyond_the_box(name):
+    """Kernels that decay are below a hundredth there, but not zero."""
     d, kernel, tolerance = KERNELS[name]
     (X, y), (new, _) = places(300, d), places(40, d, 5)
     new[:, -1] += np.where(np.arange(40) % 2, 23.0, -11.0)
     mean = exact(kernel, X, y[:, None], new, 0.08, intercept=False)[:, 0]
-    found = ridge(kernel, tolerance, X, y, alpha=0.08, fit_intercept=False).predict(new)
-    assert apart(found, mean) <= (tolerance if name in ("periodic", "another column") else 0.03)
+    values = ridge(kernel, tolerance, X, y, alpha=0.08, fit_intercept=False).predict(new)
+    assert apart(values, mean) <= (tolerance if name in ("periodic", "another column") else 0.03)
 
 
-def test_rows_of_any_cycle_may_come_where_a_kernel_is_periodic_alone():
+def test_a_periodic_kernel_takes_rows_of_any_cycle():
     (X, y), (new, _) = places(300, 1), places(50, 1, 5)
     late = X + 0.31 * np.arange(300)[:, None]
-    whole = ridge(SEASON, 1e-6, np.concatenate([X, late]), np.concatenate([y, y]))
+    together = ridge(SEASON, 1e-6, np.concatenate([X, late]), np.concatenate([y, y]))
     first = ridge(SEASON, 1e-6, X, y).partial_fit(late, y)
-    np.testing.assert_allclose(first.predict(new), whole.predict(new), atol=1e-5)
+    np.testing.assert_allclose(first.predict(new), together.predict(new), atol=1e-5)
     assert first.map_.n_features < 40
 
 
-def test_other_lengthscales_keep_periods():
+def test_maps_for_other_lengthscales_keep_the_periods():
     (X, y), kernel = places(300, 1), Matern(1.5, 0.3) + 0.5 * DAY
     phi = ridge(kernel, 1e-3, X, y).map_
     np.testing.assert_allclose(phi.variances_of(kernel), phi.variances, atol=1e-15)
@@ -288,7 +288,7 @@ def test_other_lengthscales_keep_periods():
     np.testing.assert_allclose(phi(new) @ phi(X).T, phi.matrix(np.vstack([new, X]), 1e-9)[:2, 2:])
 
 
-def test_the_common_period_is_the_least_one():
+def test_the_common_period_is_the_least_common_multiple():
     X, _ = places(50, 1)
     for periods, common in (((0.25, 1.0), 1.0), ((4.0, 6.0), 12.0), ((365.25, 7.0), 10227.0)):
         phi = whole_map(Periodic(periods[0]) + Periodic(periods[1]), X, 1e-6)
@@ -298,10 +298,10 @@ def test_the_common_period_is_the_least_one():
 KERNEL, TOLERANCE = Matern(1.5, 0.1), 1e-3
 
 
-def both(X, y, w=None, **given):
-    given["random_state"] = 0
+def both(X, y, w=None, **options):
+    options["random_state"] = 0
     grid, exact = (
-        process(KERNEL, m, X, y, w, **given) for m in (bo.FourierGrid(TOLERANCE), "exact")
+        process(KERNEL, m, X, y, w, **options) for m in (bo.FourierGrid(TOLERANCE), "exact")
     )
     assert grid.map_.n_features > 20_000
     return grid, exact
@@ -309,8 +309,8 @@ def both(X, y, w=None, **given):
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("noise", [0.02, 0.5])
-def test_deviations_are_those_of_the_exact_process_by_rows(noise, centred):
-    """By rows where noise is small and modes would take long, and where modes solve."""
+def test_deviations_equal_those_of_the_exact_process(noise, centred):
+    """By rows if noise is small and modes would take long, otherwise by modes."""
     X, y = table(300, noise=noise)
     new, _ = table(50, seed=1)
     grid, exact = both(X, y, noise=noise**2, amplitude=0.5, fit_intercept=centred)
@@ -318,14 +318,14 @@ def test_deviations_are_those_of_the_exact_process_by_rows(noise, centred):
     assert apart(mean, true) < TOLERANCE
     np.testing.assert_allclose(std, deviation, rtol=1e-6)
     many, _ = table(200, seed=2)
-    found, asked = (m.predict(many, return_std=True)[1] for m in (grid, exact))
-    np.testing.assert_allclose(found, asked, rtol=1e-6)
+    deviations, expected = (m.predict(many, return_std=True)[1] for m in (grid, exact))
+    np.testing.assert_allclose(deviations, expected, rtol=1e-6)
     covariance = [m.predict(new, return_cov=True)[1] for m in (grid, exact)]
     np.testing.assert_allclose(*covariance, atol=1e-6 * covariance[1].max())
 
 
-def test_noise_and_amplitude_are_those_of_the_largest_evidence():
-    """Of all targets, with weights: the same numbers as the exact process, and the same means."""
+def test_noise_and_amplitude_equal_those_of_the_exact_process():
+    """For two targets with weights; the means agree too."""
     X, y = table(300, noise=0.02)
     Y = np.stack([y, X[:, 0] - y**2], axis=1)
     grid, exact = both(X, Y, np.random.default_rng(1).uniform(0.5, 2, len(y)), noise="evidence")
@@ -346,47 +346,47 @@ def sums_modes(model):
 
 @pytest.fixture
 def few(monkeypatch):
-    """More than 250 rows are many."""
+    """Treat more than 250 rows as many."""
     monkeypatch.setattr("bochner.models.route.most_at_once", lambda _: 250)
     monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.selection.modes.FEWEST_ROWS", 251)
 
 
-def test_few_columns_and_many_rows_have_a_grid():
+def test_many_rows_of_few_columns_get_a_grid():
     X, _ = table(500)
-    found = modes_for(KERNEL_GRIDDED, X, 100_000)
-    assert found.method == bo.FourierGrid(1e-3)
-    assert found.map.error <= 1e-3
-    assert f"{found.map.n_features:,} Fourier modes" in found.reason
-    worst = np.abs(found.map.matrix(X, 1e-9) - KERNEL_GRIDDED(X)).max()
-    assert found.map.error == pytest.approx(worst, 2)
+    choice = modes_for(KERNEL_GRIDDED, X, 100_000)
+    assert choice.method == bo.FourierGrid(1e-3)
+    assert choice.map.error <= 1e-3
+    assert f"{choice.map.n_features:,} Fourier modes" in choice.reason
+    worst = np.abs(choice.map.matrix(X, 1e-9) - KERNEL_GRIDDED(X)).max()
+    assert choice.map.error == pytest.approx(worst, 2)
 
 
 @pytest.mark.parametrize("n", [200_000, 10**6])
-def test_rough_kernels_have_a_coarser_grid_of_so_many_rows_or_none(n):
+def test_rough_kernels_get_a_coarser_grid_or_none(n):
     X, lengths = table(500)[0], np.geomspace(0.5, 0.005, 12)
-    found = [modes_for(Matern(1.5, length), X, n) for length in lengths]
-    tolerances = [choice.method.tolerance if choice else 1.0 for choice in found]
+    choices = [modes_for(Matern(1.5, length), X, n) for length in lengths]
+    tolerances = [choice.method.tolerance if choice else 1.0 for choice in choices]
     assert tolerances == sorted(tolerances)
     assert {1e-3, 1e-2} < {*tolerances} <= {1e-3, 1e-2, 3e-2, 1.0}
-    assert all(c.map.n_features <= most_modes(n) for c in found if c)
+    assert all(c.map.n_features <= most_modes(n) for c in choices if c)
 
 
-def test_kernels_of_the_globe_have_harmonics():
+def test_kernels_of_the_globe_get_harmonics():
     X, y = globe()
     for method in ("exact", bo.SphericalHarmonics(12)):
         fit = bo.KernelRidge(OnSphere(lengthscale="auto"), method=method, random_state=0).fit(X, y)
-        assert 30 < fit.kernel_.kernel.lengthscale < 2000  # degrees, of a smooth function
-    found = modes_for(OnSphere("matern32", 20.0), X, 200_000)
-    assert isinstance(found.method, bo.SphericalHarmonics)
-    assert found.map.error <= 1e-3
-    coarser = bo.SphericalHarmonics(found.method.degree - 1)
+        assert 30 < fit.kernel_.kernel.lengthscale < 2000  # in degrees; the function is smooth
+    choice = modes_for(OnSphere("matern32", 20.0), X, 200_000)
+    assert isinstance(choice.method, bo.SphericalHarmonics)
+    assert choice.map.error <= 1e-3
+    coarser = bo.SphericalHarmonics(choice.method.degree - 1)
     assert bo.draw(OnSphere("matern32", 20.0), coarser, n_features=10**6, X=X).error > 1e-3
-    assert "rows of the globe are summed as" in found.reason
+    assert "rows of the globe are summed as" in choice.reason
     assert modes_for(OnSphere("exponential", 0.5), X, 100_000) is None
 
 
-def test_what_has_features():
+def test_other_kernels_and_rows_get_no_modes():
     for kernel, X, n in (
         (KERNEL_GRIDDED, table(300)[0], 8192),
         (KERNEL_GRIDDED, table(300, 4)[0], 10**5),
@@ -398,7 +398,7 @@ def test_what_has_features():
         assert modes_for(kernel, X, n) is None
 
 
-def test_without_finufft_there_are_features(monkeypatch):
+def test_without_finufft_no_modes_are_chosen(monkeypatch):
     monkeypatch.setattr("bochner.selection.modes.find_spec", lambda _: None)
     assert modes_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
     monkeypatch.setitem(sys.modules, "finufft", None)
@@ -407,54 +407,54 @@ def test_without_finufft_there_are_features(monkeypatch):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_defaults_are_those_of_the_kernel_itself(few, d):
+def test_default_fits_on_modes_agree_with_the_kernel(few, d):
     (X, y), (new, _) = table(400, d), table(60, d, 1)
     model = bo.KernelRidge(KERNEL_GRIDDED, alpha=0.3, random_state=0).fit(X, y)
     assert model.choice_.method == bo.FourierGrid(1e-3 if d < 3 else 3e-2)
-    by_hand = exact(KERNEL_GRIDDED, X, y[:, None], new, 0.3)[:, 0]
-    assert apart(model.predict(new), by_hand) < 3 * model.choice_.method.tolerance
-    given = bo.KernelRidge(KERNEL_GRIDDED, method=model.choice_.method, alpha=0.3, random_state=0)
-    np.testing.assert_allclose(model.predict(new), given.fit(X, y).predict(new), rtol=1e-12)
+    expected = exact(KERNEL_GRIDDED, X, y[:, None], new, 0.3)[:, 0]
+    assert apart(model.predict(new), expected) < 3 * model.choice_.method.tolerance
+    again = bo.KernelRidge(KERNEL_GRIDDED, method=model.choice_.method, alpha=0.3, random_state=0)
+    np.testing.assert_allclose(model.predict(new), again.fit(X, y).predict(new), rtol=1e-12)
     law = {"noise": 0.01, "amplitude": 2.0}
     model = bo.GaussianProcessRegressor(KERNEL_GRIDDED, random_state=0, **law).fit(X, y)
     assert sums_modes(model)
     mean, std, _ = exact_process(KERNEL_GRIDDED, X, y, new, **law)
-    found = model.predict(new, return_std=True)
-    np.testing.assert_allclose(found[0], mean, atol=0.02 if d < 3 else 0.2)
-    np.testing.assert_allclose(found[1], std, rtol=0.05 if d < 3 else 0.5)
+    predictions = model.predict(new, return_std=True)
+    np.testing.assert_allclose(predictions[0], mean, atol=0.02 if d < 3 else 0.2)
+    np.testing.assert_allclose(predictions[1], std, rtol=0.05 if d < 3 else 0.5)
 
 
-def test_what_is_asked_of_features_is_given(few):
-    """To rows that come in pieces too."""
+def test_options_of_features_are_respected(few):
+    """So are partial fits."""
     X, y = table()
     linear = {"kernel": bo.kernels.Linear()}
-    for asked in ({"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, linear):
-        options = {"kernel": KERNEL_GRIDDED, "random_state": 0} | asked
+    for changes in ({"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, linear):
+        options = {"kernel": KERNEL_GRIDDED, "random_state": 0} | changes
         assert not sums_modes(bo.KernelRidge(**options).fit(X, y))
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
         assert not sums_modes(Learner(KERNEL_GRIDDED, random_state=0).partial_fit(X, y))
 
 
-def test_blocks_choose_as_arrays_do(few):
+def test_blocks_and_arrays_give_the_same_choice(few):
     X, y = table()
     blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
-        found = [Learner(KERNEL_GRIDDED, random_state=0).fit(X, y)]
-        found.append(Learner(KERNEL_GRIDDED, random_state=0).fit_blocks(blocks))
-        assert found[0].choice_.reason == found[1].choice_.reason
-        np.testing.assert_allclose(found[0].predict(X), found[1].predict(X), rtol=1e-8, atol=1e-8)
+        fits = [Learner(KERNEL_GRIDDED, random_state=0).fit(X, y)]
+        fits.append(Learner(KERNEL_GRIDDED, random_state=0).fit_blocks(blocks))
+        assert fits[0].choice_.reason == fits[1].choice_.reason
+        np.testing.assert_allclose(fits[0].predict(X), fits[1].predict(X), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("alpha", ["loo", "evidence", 0.1])
-def test_a_constant_beside_a_target_has_no_say_in_the_outcome(alpha):
+def test_a_constant_target_does_not_change_the_outcome(alpha):
     (X, y), model = table(), bo.KernelRidge(alpha=alpha, alpha_per_target=True, **GRID)
-    one, both, constant = (model.fit(X, np.outer(y, t)).solution_ for t in ([1], [1, 0], [0]))
-    assert both.outcome is one.outcome
+    varying, both, constant = (model.fit(X, np.outer(y, t)).solution_ for t in ([1], [1, 0], [0]))
+    assert both.outcome is varying.outcome
     assert constant.alpha == alpha or isinstance(alpha, str)
 
 
-def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
-    """Root mean squares of 256 rows have a deviation of 1/√512; 3.4 of them, 1 in 1,500."""
+def test_a_plan_lists_modes_with_their_error(monkeypatch):
+    """The root mean square of 256 rows has deviation 1/√512: 15 % are 3.4 of them, 1 in 1,500."""
     monkeypatch.setattr("bochner.selection.modes.FEWEST_ROWS", 251)
     X, y = table(600, noise=0.3)
     plan = bo.plan(X, y, KERNEL_GRIDDED, widths=[16, 64], random_state=0)
@@ -462,11 +462,11 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     model = bo.KernelRidge(KERNEL_GRIDDED, method=modes.method, random_state=0).fit(X, y)
     assert modes.n_features == model.map_.n_features
     assert modes.kernel_error < 1e-3
-    one = np.full((600, 600), 1 / 600)  # leave-one-out errors by hand
-    centred = (np.eye(600) - one) @ KERNEL_GRIDDED(X) @ (np.eye(600) - one)
-    H = one + centred @ np.linalg.inv(centred + model.alpha_ * np.eye(600))
-    left_out = (y - H @ y) / (1 - np.diag(H))
-    assert modes.error == pytest.approx(np.sqrt(np.mean(left_out**2)), rel=0.15)
+    average = np.full((600, 600), 1 / 600)  # leave-one-out errors by hand
+    centred = (np.eye(600) - average) @ KERNEL_GRIDDED(X) @ (np.eye(600) - average)
+    H = average + centred @ np.linalg.inv(centred + model.alpha_ * np.eye(600))
+    errors = (y - H @ y) / (1 - np.diag(H))
+    assert modes.error == pytest.approx(np.sqrt(np.mean(errors**2)), rel=0.15)
     assert modes.name == f"{modes.n_features:,} Fourier modes of FourierGrid(tolerance=0.001)"
     assert sums_modes(plan.estimator(modes).fit(X, y))
 
@@ -477,15 +477,15 @@ EXTENTS = [(6,), (3, 4), (2, 1, 2), (3, 0)]
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
-def test_sums_of_waves_are_those_of_the_definition(extent):
+def test_sums_of_modes_follow_their_definition(extent):
     rng = np.random.default_rng(0)
     angles = rng.uniform(-np.pi, np.pi, (50, len(extent)))
     values = rng.standard_normal((2, 50)) + 1j * rng.standard_normal((2, 50))
     k = np.stack(np.meshgrid(*[np.arange(-m, m + 1) for m in extent], indexing="ij"), -1)
     modes = np.exp(1j * np.tensordot(k, angles, (-1, 1)))
-    found = nufft(angles, values, 1e-12, extent)
-    np.testing.assert_allclose(found, np.tensordot(values, modes.conj(), (1, -1)), atol=1e-9)
-    coef = rng.standard_normal(found.shape)
+    sums = nufft(angles, values, 1e-12, extent)
+    np.testing.assert_allclose(sums, np.tensordot(values, modes.conj(), (1, -1)), atol=1e-9)
+    coef = rng.standard_normal(sums.shape)
     back = np.tensordot(coef, modes, (tuple(range(1, coef.ndim)), tuple(range(modes.ndim - 1))))
     np.testing.assert_allclose(nufft(angles, coef, 1e-12), back, atol=1e-9)
 
@@ -521,17 +521,17 @@ CASES = [
     [(d, kernel, tolerance) for d, kernel, many in CASES for tolerance in many],
     ids=str,
 )
-def test_the_kernel_is_met_within_the_tolerance(d, kernel, tolerance):
+def test_modes_approximate_the_kernel_within_the_tolerance(d, kernel, tolerance):
     X, _ = places(60, d)
     phi = equispaced_map(kernel, np.zeros(d), np.ones(d), tolerance)
     Z, K = phi(X), kernel(X)
     assert Z.shape[1] == phi.n_features
     worst = np.abs(Z @ Z.T - K).max() / K[0, 0]
     assert worst <= tolerance
-    assert worst >= 1e-5 * tolerance  # not by far more modes than it takes
+    assert worst >= 1e-5 * tolerance  # the number of modes is not far too large
 
 
-#: Highest modes along each column that a tolerance took when they were counted from the spectrum.
+#: Highest mode of each column for a tolerance, as counted from the spectrum.
 HIGHEST = [
     (Gaussian(0.1), 1e-2, [11]),
     (Matern(1.5, 0.1), 1e-5, [670]),
@@ -546,7 +546,7 @@ HIGHEST = [
 
 
 @pytest.mark.parametrize(("kernel", "tolerance", "highest"), HIGHEST, ids=str)
-def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest):
+def test_a_tolerance_requires_a_known_number_of_modes(kernel, tolerance, highest):
     d = len(highest)
     assert equispaced_map(kernel, np.zeros(d), np.ones(d), tolerance).extent.tolist() == highest
 
@@ -555,7 +555,7 @@ def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest
 
 
 def sums_of(places, extent, X, y, w, centred):
-    """Sums of rows as modes, of two parts; about the mean of the targets where it is taken away."""
+    """Return sums of modes of two parts, about the mean of the targets if centred."""
     third = len(X) // 3
     slices = slice(third), slice(third, None)
     parts = (Block(X[rows], y[rows], w[rows], rows.start or 0) for rows in slices)
@@ -565,7 +565,7 @@ def sums_of(places, extent, X, y, w, centred):
 
 
 def problem_of(extent, centred, n=150):
-    """The problem of rows in a box, the features of the same rows, targets and weights."""
+    """Return the ModeProblem of rows in a box, their features, targets and weights."""
     rng, d = np.random.default_rng(1), len(extent)
     X, w = rng.uniform(-1, 1, (n, d)), rng.uniform(0, 2, n)
     y = rng.standard_normal((n, 3)) + 2
@@ -583,7 +583,7 @@ def problem_of(extent, centred, n=150):
 
 
 def problem_of_globe(degree, centred, X=None):
-    """The problem of places on the globe."""
+    """Return the same of places on the globe."""
     rng, X = np.random.default_rng(1), globe(200)[0] if X is None else X
     n = len(X)
     w, y = rng.uniform(0, 2, n) if n == 200 else np.ones(n), rng.standard_normal((n, 3)) + 2
@@ -596,24 +596,24 @@ def problem_of_globe(degree, centred, X=None):
 
 
 def matrices(Z, y, w, centred):
-    """Gram matrix and cross products of weighted rows, about their means where asked."""
+    """Return Gram matrix, cross products and squares of weighted rows, centred or not."""
     Zc, yc = (A - (w @ A / w.sum()) * centred for A in (Z, y))
     return Zc.T @ (w[:, None] * Zc), Zc.T @ (w[:, None] * yc), w @ yc**2
 
 
 def assert_preconditioner(M, problem, G, c):
-    """Roots and their product are inverse, and iterations end at the solution of penalty 0.5."""
+    """Check roots and solutions of M; return the number of products at penalty 0.5."""
     np.testing.assert_allclose(M.root(M.inverse_root(c)), c, atol=1e-9)
     by_roots = M.inverse_root(M.inverse_root(c), transposed=True)
     np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-9)
-    found = conjugate_gradients(M, problem.b, 1e-11)
+    steps = conjugate_gradients(M, problem.b, 1e-11)
     expected = np.linalg.solve(G + 0.5 * np.eye(len(G)), problem.b.T)
-    np.testing.assert_allclose(found.solution.T, expected, atol=1e-7)
-    return found.products
+    np.testing.assert_allclose(steps.solution.T, expected, atol=1e-7)
+    return steps.products
 
 
 def assert_inverse(M, A):
-    """The trace of the inverse of a matrix, and its determinant."""
+    """Check the trace of the inverse and the determinant of a matrix."""
     assert M.inverse_diagonal.sum() == pytest.approx(np.trace(np.linalg.inv(A)))
     assert M.log_determinant() == pytest.approx(np.linalg.slogdet(A)[1])
 
@@ -623,7 +623,7 @@ GLOBE_DEGREE = 6
 
 @pytest.mark.parametrize("extent", [*EXTENTS, "globe"])
 @pytest.mark.parametrize("centred", [True, False])
-def test_solutions_are_those_of_the_matrix(extent, centred):
+def test_products_and_solutions_equal_those_of_the_dense_matrix(extent, centred):
     on_globe = extent == "globe"
     make, size = (problem_of_globe, GLOBE_DEGREE) if on_globe else (problem_of, extent)
     problem, *rows = make(size, centred)
@@ -645,8 +645,8 @@ def test_solutions_are_those_of_the_matrix(extent, centred):
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_rows_on_parallels_have_a_block_for_each_order(centred):
-    """On whole parallels of more than 2L rows each that is G itself."""
+def test_rows_on_parallels_give_one_block_per_order(centred):
+    """With more than 2L rows on each parallel, the blocks are G itself."""
     lat, lon = np.meshgrid(np.linspace(-80, 60, 9), np.arange(14) * 360 / 14, indexing="ij")
     problem, *rows = problem_of_globe(5, centred, np.stack([lat.ravel(), lon.ravel()], axis=1))
     assert problem.gram.by_order
@@ -658,23 +658,23 @@ def test_rows_on_parallels_have_a_block_for_each_order(centred):
     assert assert_preconditioner(M, problem, G, c) <= 2
 
 
-@pytest.mark.parametrize("given", [(None, None), (0.3, None), (None, 2.5)], ids=str)
-def test_slopes_of_the_evidence_are_its_differences(given):
-    """Central differences in log α err by h²/6 of a third derivative that is about the slope."""
+@pytest.mark.parametrize("law", [(None, None), (0.3, None), (None, 2.5)], ids=str)
+def test_slopes_of_the_evidence_equal_differences(law):
+    """Central differences in log α have an error of h²/6 times a third derivative."""
     problem, *_ = problem_of((4, 3), True)
     h = 1e-3
     for alpha in (0.1, 0.7, 5.0):
         below, at, above = (problem.at(alpha * np.exp(s * h), 1e-12) for s in (-1, 0, 1))
-        rise = (evidence(above.problem, above, *given) - evidence(below.problem, below, *given)) / (
+        rise = (evidence(above.problem, above, *law) - evidence(below.problem, below, *law)) / (
             2 * h
         )
-        np.testing.assert_allclose(at.slope(*given), rise, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(at.slope(*law), rise, rtol=1e-4, atol=1e-4)
 
 
 # --- Learners ------------------------------------------------------------------------------------
 
 
-def test_tapered_kernels_keep_their_weights_for_other_lengthscales():
+def test_tapered_kernels_approximate_other_lengthscales():
     X, y = places(300, 1)
     model = ridge(RationalQuadratic(1.0, 0.1), 1e-6, X, y)
     phi, near = model.map_, RationalQuadratic(1.0, 0.11)
@@ -682,20 +682,20 @@ def test_tapered_kernels_keep_their_weights_for_other_lengthscales():
     np.testing.assert_array_equal(phi.variances, phi.variances_of(phi.kernel))
     t = np.linspace(-1, 1, 50) * 2 * phi.half
     k = np.arange(-phi.extent[0], phi.extent[0] + 1)
-    found = np.cos(t[:, None] * k * phi.spacing) @ phi.variances_of(near)
-    np.testing.assert_allclose(found, near(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
+    values = np.cos(t[:, None] * k * phi.spacing) @ phi.variances_of(near)
+    np.testing.assert_allclose(values, near(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
     np.testing.assert_allclose(phi(np.array([[9.0], [-7.0]])) @ phi(X).T, 0, atol=1e-6)
 
 
 @pytest.mark.statistical
 def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
-    """128 draws beside 40 modes that are solved for: below 2 % where draws alone have 6 %."""
+    """With 128 draws and 40 solved modes the error is below 2 %; draws alone have 6 %."""
     X, y = places(400, 1)
     new, options = np.linspace(0, 1, 200)[:, None], dict(noise=0.04, amplitude=1.0)
     process = bo.GaussianProcessRegressor(Matern(1.5, 0.3), method=bo.FourierGrid(1e-3), **options)
     _, exact = process.fit(X, y).predict(new, return_std=True)
-    for where in (process_grid, modes):
-        monkeypatch.setattr(where, "MOST_EXACT", 10)
+    for module in (process_grid, modes):
+        monkeypatch.setattr(module, "MOST_EXACT", 10)
     monkeypatch.setattr(process_grid, "MOST_FOR_VARIANCE", 40)
     _, few = process.fit(X, y).predict(new[:10], return_std=True)
     np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
@@ -703,7 +703,7 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     assert 1e-4 < np.sqrt(np.mean((many / exact - 1) ** 2)) < 0.02
 
 
-def test_the_certificate_says_what_the_tolerance_met():
+def test_the_certificate_measures_the_error_of_the_modes():
     X, y = places(300, 2)
     model = bo.KernelRidge(Gaussian(0.3), method=bo.FourierGrid(1e-3), alpha=1.0).fit(X, y)
     Z, K = model.map_(X), Gaussian(0.3)(X)
@@ -713,8 +713,8 @@ def test_the_certificate_says_what_the_tolerance_met():
 
 
 @pytest.mark.parametrize("method", [bo.FourierGrid(1e-3), bo.NearestNeighbours(10), None])
-def test_a_grid_of_places_is_predicted_with_its_coordinates(method, monkeypatch):
-    """By each law, after derivatives are told too, and without factoring a matrix again."""
+def test_predict_grid_returns_predictions_with_coordinates(method, monkeypatch):
+    """For each representation, also after derivatives are observed; no matrix is factored again."""
     X, y = places(200, 2)
     model = bo.GaussianProcessRegressor(Gaussian(0.3), method=method, noise=0.1).fit(X, y)
     if method is None:
@@ -734,7 +734,7 @@ def test_a_grid_of_places_is_predicted_with_its_coordinates(method, monkeypatch)
     np.testing.assert_array_equal(mean["u"], a)
 
 
-def test_maps_of_one_column_are_curves_with_bands():
+def test_maps_of_one_column_are_plotted_as_curves_with_bands():
     (X, y), t = places(100, 1), np.linspace(0, 1, 9)
     model = bo.GaussianProcessRegressor(Gaussian(0.3), method=bo.FourierGrid(1e-3)).fit(X, y)
     ax = model.plot_map(t=t)
@@ -745,7 +745,7 @@ def test_maps_of_one_column_are_curves_with_bands():
 
 @pytest.mark.parametrize("kernel", [Matern(1.5, 0.1), RationalQuadratic(0.7, 0.1)], ids=repr)
 @pytest.mark.parametrize("upper", [[0.5], [0.5, 0.4]], ids=len)
-def test_a_multiple_has_the_grid_of_the_kernel(kernel, upper):
+def test_a_multiple_of_a_kernel_has_the_same_grid(kernel, upper):
     X = np.array([[0.0] * len(upper), upper])
     one, many = (whole_map(c * kernel, X, 1e-3) for c in (1.0, 7.0))
     assert one.tapered == many.tapered
@@ -755,7 +755,7 @@ def test_a_multiple_has_the_grid_of_the_kernel(kernel, upper):
     assert many.error == pytest.approx(one.error, rel=1e-6)
 
 
-# ==== The globe: its kernels, harmonics, lengthscales and nearest neighbours, each by a slow route too.
+# ==== The globe: kernels, harmonics, lengthscales and nearest neighbours, by two routes each.
 
 SPHERICAL = [
     OnSphere("gaussian", 30.0),
@@ -767,20 +767,20 @@ SPHERICAL = [
 
 
 def in_turns(n, seed=0):
-    """Places that are uniform on the sphere, longitudes in any turn."""
+    """Return uniform places on the sphere; longitudes may exceed one turn."""
     X, turns = globe(n, seed)[0], np.random.default_rng(seed).integers(-1, 2, n)
     return X + np.outer(360 * turns, [0, 1])
 
 
 def angle(X, Y):
-    """Great-circle angles, by the haversine formula."""
+    """Return great-circle angles by the haversine formula, in radians."""
     (a, b), (c, d) = (np.deg2rad(Z).T[:, :, None] for Z in (X, Y))
     c, d = c.T, d.T
     half = np.sin((a - c) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((b - d) / 2) ** 2
     return 2 * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
 
 
-def test_the_kernel_is_one_of_the_chord():
+def test_kernels_on_the_sphere_depend_on_the_chord():
     X, Y = in_turns(20), in_turns(15, 1)
     chord = 2 * np.sin(angle(X, Y) / 2) / np.deg2rad(7.0)
     expected = (1 + np.sqrt(3) * chord) * np.exp(-np.sqrt(3) * chord)
@@ -789,33 +789,33 @@ def test_the_kernel_is_one_of_the_chord():
 
 
 @pytest.mark.parametrize("kernel", SPHERICAL, ids=repr)
-def test_degree_variances_are_those_of_the_integral(kernel):
-    """By quadrature of k on a meridian; degrees above 200 hold k(x, x) less the sum, at most."""
-    found = degree_variances(kernel, 200)
+def test_degree_variances_equal_the_integral(kernel):
+    """By quadrature of k on a meridian; the sum over degrees above 200 is at most the remainder."""
+    variances = degree_variances(kernel, 200)
     meridian = lambda t: kernel([[90.0, 0.0]], [[90.0 - np.rad2deg(t), 0.0]])[0, 0]
     for l in (0, 1, 2, 7):
         integrand = lambda t, l=l: meridian(t) * eval_legendre(l, np.cos(t)) * np.sin(t) / 2
         value, error = quad(integrand, 0, np.pi, limit=200, points=[0.05, 0.3])
-        assert found[l] == pytest.approx(value, abs=error + 1e-9)
+        assert variances[l] == pytest.approx(value, abs=error + 1e-9)
     X = in_turns(40)
-    rest = kernel.diag(X[:1])[0] - (2 * np.arange(201) + 1) @ found
-    assert np.abs(of_degrees(found, X) - kernel(X)).max() <= rest + 1e-9
+    remainder = kernel.diag(X[:1])[0] - (2 * np.arange(201) + 1) @ variances
+    assert np.abs(of_degrees(variances, X) - kernel(X)).max() <= remainder + 1e-9
 
 
-def test_gradients_in_degrees_are_those_of_differences():
+def test_gradients_in_degrees_equal_differences():
     X, Y = in_turns(6), in_turns(4, 1)
     C = np.random.default_rng(2).standard_normal((6, 4))
     k, step = OnSphere("matern52", 40.0), 1e-4
-    found = k.pullback(X, Y, C)
+    gradient = k.pullback(X, Y, C)
     for a in range(2):
         h = step * np.eye(2)[a]
         slope = ((k(X + h, Y) - k(X - h, Y)) / (2 * step) * C).sum(axis=1)
-        np.testing.assert_allclose(found[:, a], slope, atol=1e-7)
+        np.testing.assert_allclose(gradient[:, a], slope, atol=1e-7)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 7, 12])
-def test_waves_are_the_harmonics_of_the_features_and_from_waves_is_the_adjoint(degree):
-    """Features are polynomials of points in space, by another recurrence."""
+def test_modes_of_harmonics_equal_features_and_from_modes_is_the_adjoint(degree):
+    """Features are polynomials of points in space, from another recurrence."""
     X, D = in_turns(30), (degree + 1) ** 2
     coef = np.random.default_rng(1).standard_normal((D, 3))
     zonal = OnSphere(Zonal(tuple(2.0 * np.arange(degree + 1) + 1), power=0))  # a_l = 1
@@ -842,15 +842,15 @@ def test_waves_are_the_harmonics_of_the_features_and_from_waves_is_the_adjoint(d
     ],
     ids=["grid", "globe"],
 )
-def test_lengthscales_of_all_rows_have_a_larger_evidence(kernel, method, X, truth):
+def test_chosen_lengthscales_have_a_larger_evidence(kernel, method, X, truth):
     rng, n = np.random.default_rng(0), len(X)
     root = np.linalg.cholesky(kernel(truth)(X) + 1e-8 * np.eye(n))
     y = root @ rng.standard_normal(n) + 0.1 * rng.standard_normal(n)
-    best, *given = (
+    best, *others = (
         process(kernel(share * truth), method, X, y, random_state=0, **options)
         for share, options in ((0.75, {"lengthscale": "evidence"}), (0.6, {}), (1.5, {}))
     )
-    values = [fit.log_marginal_likelihood_value_ for fit in given]
+    values = [fit.log_marginal_likelihood_value_ for fit in others]
     assert best.log_marginal_likelihood_value_ > max(values)
 
 
@@ -863,25 +863,25 @@ def points(X):
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
 
 
-def test_columns_of_columns_are_those_of_the_rows():
+def test_columns_of_columns_select_the_right_columns():
     X, y = times_and_places(60)
-    beside = np.hstack([np.ones((60, 1)), X])
-    found = near(Columns(WEATHER, (1, 2, 3)), 12, beside, y).predict(beside)
-    np.testing.assert_allclose(found, near(WEATHER, 12, X, y).predict(X), atol=1e-9)
+    wider = np.hstack([np.ones((60, 1)), X])
+    predictions = near(Columns(WEATHER, (1, 2, 3)), 12, wider, y).predict(wider)
+    np.testing.assert_allclose(predictions, near(WEATHER, 12, X, y).predict(X), atol=1e-9)
 
 
-def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
+def test_neighbours_are_nearest_in_lengthscales_of_place_and_time():
     (X, y), (new, _) = times_and_places(300), times_and_places(8, 1)
     new[0, 2] = 179.9  # longitude wraps
-    found = near(WEATHER, 12, X, y).predict(new, return_std=True)
+    predictions = near(WEATHER, 12, X, y).predict(new, return_std=True)
     for i, row in enumerate(new):
-        apart = np.linalg.norm(points(X) - points(row[None]), axis=1) / np.deg2rad(25.0)
-        rows = np.argsort(np.hypot(apart, (X[:, 0] - row[0]) / 4.0))[:12]
+        chords = np.linalg.norm(points(X) - points(row[None]), axis=1) / np.deg2rad(25.0)
+        rows = np.argsort(np.hypot(chords, (X[:, 0] - row[0]) / 4.0))[:12]
         twin = near(WEATHER, 12, X[rows], y[rows]).predict(row[None], return_std=True)
-        np.testing.assert_allclose([part[i] for part in found], np.ravel(twin), atol=1e-9)
+        np.testing.assert_allclose([part[i] for part in predictions], np.ravel(twin), atol=1e-9)
 
 
-def test_lengthscales_on_waves_are_those_of_the_largest_evidence():
+def test_lengthscales_on_modes_have_the_largest_evidence():
     rng = np.random.default_rng(1)
     X = rng.uniform(0, 1, (3000, 1))
     y = np.sin(9 * X[:, 0]) + 0.5 * np.cos(23 * X[:, 0]) + 0.2 * rng.standard_normal(3000)
@@ -890,14 +890,14 @@ def test_lengthscales_on_waves_are_those_of_the_largest_evidence():
         options = dict(method=bo.FourierGrid(), lengthscale=how, random_state=0)
         return bo.GaussianProcessRegressor(RationalQuadratic(1.0, length), **options).fit(X, y)
 
-    found = fitted(0.1, "evidence")
-    best, length = found.log_marginal_likelihood_value_, found.kernel_.lengthscale
+    model = fitted(0.1, "evidence")
+    best, length = model.log_marginal_likelihood_value_, model.kernel_.lengthscale
     for other in (1.3 * length, length / 1.3):
         assert fitted(other, "loo").log_marginal_likelihood_value_ < best
 
 
-def test_weights_above_one_leave_the_kernel_on_waves_as_it_is():
-    """Copies of a row that is left out made the lengthscale, and so the grid, follow the noise."""
+def test_weights_above_one_do_not_change_the_kernel_on_modes():
+    """Otherwise copies of an omitted row would let the lengthscale follow the noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (200, 1))
     y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(200)

@@ -1,4 +1,4 @@
-"""The Walsh-Hadamard transform and chains of it, against matrices of Sylvester and their twins."""
+"""The Walsh-Hadamard transform and its chains, compared with Sylvester's matrices and twins."""
 
 import array_api_strict
 import numpy as np
@@ -17,7 +17,7 @@ DTYPES = [np.float32, np.float64]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024])
-def test_the_transform_is_the_product_with_the_matrix(p, dtype, level):
+def test_the_transform_equals_a_product_with_the_matrix(p, dtype, level):
     X = rows(5, p, dtype)
     expected = X.astype(np.float64) @ sylvester(p)
     bound = (1 + p.bit_length()) * np.finfo(dtype).eps * np.abs(X).sum(axis=1, keepdims=True)
@@ -28,14 +28,14 @@ def test_the_transform_is_the_product_with_the_matrix(p, dtype, level):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [2**k for k in range(15)])
-def test_every_level_and_the_twin_give_the_same_bits(p, dtype, level):
+def test_each_instruction_set_gives_the_bits_of_the_twin(p, dtype, level):
     X = rows(3, p, dtype)
     assert native.hadamard(X).tobytes() == walsh(X).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [4, 64, 2048])
-def test_in_place_and_into_a_wider_array(p, dtype, level):
+def test_the_transform_works_in_place_and_into_a_wider_array(p, dtype, level):
     X = rows(7, p, dtype)
     expected, here, wide = native.hadamard(X), np.array(X), np.full((7, p + 5), 9, dtype)
     assert native.hadamard(here, out=here) is here
@@ -46,14 +46,14 @@ def test_in_place_and_into_a_wider_array(p, dtype, level):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bits_do_not_depend_on_rows_beside_or_threads(dtype, level):
+def test_bits_do_not_depend_on_other_rows_or_threads(dtype, level):
     X = rows(1500, 1024, dtype)
-    whole, alone = with_threads(lambda: native.hadamard(X), 3, 1)
-    assert (alone == whole).all()
-    assert (native.hadamard(X[700:701]) == whole[700]).all()
+    parallel, serial = with_threads(lambda: native.hadamard(X), 3, 1)
+    assert (serial == parallel).all()
+    assert (native.hadamard(X[700:701]) == parallel[700]).all()
 
 
-SHAPES = [  # d, p, blocks, m, transforms, orders: alone, odd, cut, within and beyond a vector
+SHAPES = [  # d, p, blocks, m, transforms, orders: sizes below and above a vector register
     (1, 1, 2, 2, 2, False),
     (3, 4, 3, 10, 3, True),
     (5, 8, 2, 13, 3, False),
@@ -70,8 +70,8 @@ def chains_like(d, p, blocks, m, transforms, ordered, dtype):
     return Chains(diagonals.astype(dtype), np.array(orders, np.int32), m)
 
 
-def formed(chains, d):
-    """The frequencies in turns, (d, m), from matrices."""
+def frequencies_of(chains, d):
+    """Return the frequencies in turns, (d, m), from dense matrices."""
     H, columns = sylvester(chains.diagonals.shape[2]).astype(float), []
     for b, diagonals in enumerate(chains.diagonals.astype(float)):
         A = np.diag(diagonals[0])
@@ -86,13 +86,13 @@ def formed(chains, d):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("phases", [False, True])
-def test_waves_of_chains_are_those_of_their_matrices(shape, phases, dtype, level):
+def test_waves_of_chains_equal_those_of_their_matrices(shape, phases, dtype, level):
     d, m = shape[0], shape[3]
     chains, X = chains_like(*shape, dtype), rows(20, d, dtype)
     b = np.random.default_rng(1).random(m).astype(dtype) if phases else None
-    T = X.astype(np.float64) @ formed(chains, d) + (0 if b is None else b)
-    both = [np.cos(2 * np.pi * T), np.sin(2 * np.pi * T)]
-    expected = 0.5 * np.concatenate(both if b is None else both[:1], axis=1)
+    T = X.astype(np.float64) @ frequencies_of(chains, d) + (0 if b is None else b)
+    columns = [np.cos(2 * np.pi * T), np.sin(2 * np.pi * T)]
+    expected = 0.5 * np.concatenate(columns if b is None else columns[:1], axis=1)
     Z = waves(X, chains, 0.5, b)
     assert Z.dtype == dtype
     assert np.abs(Z - expected).max() <= of(dtype) * (1 + np.linalg.norm(X, axis=1).max())
@@ -100,19 +100,19 @@ def test_waves_of_chains_are_those_of_their_matrices(shape, phases, dtype, level
 
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_chains_are_the_same_in_every_library(shape, xp):
+def test_chains_are_equal_in_each_array_library(shape, xp):
     chains, X = chains_like(*shape, np.float64), rows(6, shape[0], np.float64)
-    given, expected = xp.asarray(np.array(X)), turns(X, chains)
-    T = turns(given, chains)
-    assert type(T) is type(given)
+    rows_of_library, expected = xp.asarray(np.array(X)), turns(X, chains)
+    T = turns(rows_of_library, chains)
+    assert type(T) is type(rows_of_library)
     np.testing.assert_allclose(np.from_dlpack(T), expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(expected, X @ formed(chains, shape[0]), atol=1e-11)
+    np.testing.assert_allclose(expected, X @ frequencies_of(chains, shape[0]), atol=1e-11)
     for phases in (None, np.random.default_rng(1).random(shape[3])):
-        Z = np.from_dlpack(waves(given, chains, 1.0, phases))
+        Z = np.from_dlpack(waves(rows_of_library, chains, 1.0, phases))
         np.testing.assert_allclose(Z, waves(X, chains, 1.0, phases), atol=1e-9)
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="what the compiled function refuses")
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="errors of the compiled function")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -123,15 +123,15 @@ def test_chains_are_the_same_in_every_library(shape, xp):
         ({"orders": np.full((2, 8), 8, np.int32)}, "orders are out of range"),
     ],
 )
-def test_chains_that_do_not_fit_are_refused(change, message):
+def test_chains_with_inconsistent_shapes_raise(change, message):
     chains = chains_like(*SHAPES[2], np.float64)._replace(**change)
     with pytest.raises(ValueError, match=message):
         waves(rows(4, 5, np.float64), chains, 1.0)
 
 
 @pytest.mark.parametrize("d", [3, 100, 784])
-def test_phases_cost_one_rounding_whatever_the_columns(d, level):
-    """Rows near zero: with the phase in front, each of d sums would round a number near one."""
+def test_phases_add_one_rounding_for_any_number_of_columns(d, level):
+    """Rows are near zero: with the phase added first, d sums would round a number near one."""
     rng = np.random.default_rng(d)
     X = (0.01 * rng.standard_normal((50, d))).astype(np.float32)
     T = (rng.standard_normal((d, 70)) / 6).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Kernels and spectral densities at thirty digits, and the errors of sampling these."""
+"""Kernels and spectral densities to thirty digits, and errors of sampled frequencies."""
 
 import math
 from itertools import product
@@ -28,8 +28,8 @@ RADIAL += [*map(Matern, (0.8, 1.5, 2.5, 3.5, 3.7, 7.3, 40.0))]
 
 
 @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
-def test_spectral_mixture_gives_the_kernel(kernel):
-    """Quadrature over quantiles of the one factor that multiplies the Gaussian vector."""
+def test_a_mixture_of_gaussians_over_its_spectrum_is_the_kernel(kernel):
+    """By quadrature over quantiles of the factor of the Gaussian vector."""
     mixing = kernel.spectral(1).law
     # The integrand falls to zero in a corner at u = 1, where the factor is unbounded.
     options = dict(epsabs=1e-12, limit=200, points=1 - np.logspace(-8, -1, 8))
@@ -39,8 +39,8 @@ def test_spectral_mixture_gives_the_kernel(kernel):
 
 
 @pytest.mark.parametrize("kernel", [Laplace(), Cauchy(), SkewedChi2()], ids=repr)
-def test_spectral_law_of_a_coordinate_gives_the_kernel(kernel):
-    """The cosine transform of the density, by quadrature; and quantiles invert the density."""
+def test_the_transform_of_a_coordinate_density_is_the_kernel(kernel):
+    """By quadrature; quantiles invert the distribution function."""
     law = getattr(kernel, "spectral_of_logs", kernel.spectral)(1).law
     density = lambda t: math.exp(law.log_density(np.float64(t)))
     for r in DISTANCES:
@@ -57,7 +57,7 @@ def test_spectral_law_of_a_coordinate_gives_the_kernel(kernel):
 
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
-def test_spectral_density_is_that_of_the_mixture(kernel, d):
+def test_the_spectral_density_is_the_mixture_of_gaussians(kernel, d):
     """p(ω) = E (2πs²)^(−d/2) exp(−|ω|²/(2s²)), by quadrature over quantiles of s²."""
     measure = kernel.spectral(d)
     q = 1.7
@@ -71,7 +71,7 @@ def test_spectral_density_is_that_of_the_mixture(kernel, d):
     assert density == pytest.approx(expected, abs=1e-8)
 
 
-def test_second_moments():
+def test_second_moments_of_spectra_have_their_known_values():
     assert Gaussian((1.0, 2.0)).spectral(2).second_moment == 1.25
     assert Matern(1.5).spectral(4).second_moment == pytest.approx(12.0)
     assert Matern(1.0).spectral(4).second_moment == math.inf
@@ -81,12 +81,12 @@ def test_second_moments():
 
 
 SMOOTH = [0.1, 0.3, 0.5, 1.0, 2.0, 6.5, 7.5, 20.0, 29.9, 30.1, 50.0, 100.0]
-SMOOTH += [3.0, 4.5, 5.0, 5.5, 7.0, 9.0, 11.0, 13.0]  # no closed form is of whole ones
+SMOOTH += [3.0, 4.5, 5.0, 5.5, 7.0, 9.0, 11.0, 13.0]  # closed forms exist only for half-integers
 
 
 @pytest.mark.parametrize("kernel", [*map(Matern, SMOOTH), *RADIAL, Cauchy(), Laplace()], ids=repr)
 def test_values_are_accurate_at_any_distance(kernel):
-    """Each branch (closed forms, Bessel function, Debye's expansion) against fifty digits."""
+    """Closed forms, Bessel functions and Debye's expansion are compared with fifty digits."""
     r = np.concatenate([[0.0, 1e-100, 1e-12, 1e-6], np.geomspace(1e-4, 40.0, 12)])[:, None]
     zero = np.zeros((1, 1))
     with mpmath.workdps(50):
@@ -96,12 +96,12 @@ def test_values_are_accurate_at_any_distance(kernel):
 
 @pytest.mark.parametrize("n", [40, 512, 700])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_matrix_of_a_sum_in_bands_is_that_of_one_call(n, dtype):
+def test_the_matrix_of_a_sum_in_bands_equals_one_call(n, dtype):
     X = np.random.default_rng(0).standard_normal((n, 3)).astype(dtype)
     total = Gaussian(0.7) + 0.5 * bo.kernels.Linear()
     lines = (0,), ((-1.0, 0.0, 2.0),), ((0.0, 1.0, 2.0),)
-    bent = bo.kernels.Monotone(bo.kernels.Columns(total, (0, 2)), *lines)
-    for kernel, rows in product((total, bent), (X, csr_array(X))):
+    warped = bo.kernels.Monotone(bo.kernels.Columns(total, (0, 2)), *lines)
+    for kernel, rows in product((total, warped), (X, csr_array(X))):
         K = in_bands(kernel, rows)
         assert K.dtype == dtype
         assert K.flags.c_contiguous
@@ -111,24 +111,24 @@ def test_the_matrix_of_a_sum_in_bands_is_that_of_one_call(n, dtype):
 
 
 @pytest.mark.parametrize("share", [2.0**-7, 2.0**-9, 2.0**-12, 2.0**-20, 2.0**-40])
-def test_distances_of_near_rows_keep_their_digits_in_every_library(share):
-    """Of |x − y|² a share of |x|² + |y|²: by products it has no more than share/ε of its digits.
+def test_distances_of_near_rows_are_accurate_in_each_library(share):
+    """``share`` is |x − y|²/(|x|² + |y|²): by products, share/ε of its digits remain.
 
-    From 2^−8 on these are 256 roundings, nearer rows are subtracted; k = exp(−r/ℓ) with r = ℓ.
+    Below 2^−8 (256 roundings) rows are subtracted; k = exp(−r/ℓ) with r = ℓ.
     """
     rng, d = np.random.default_rng(0), 20
     X = rng.standard_normal((30, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     steps = rng.standard_normal((30, d))
     steps *= math.sqrt(2 * share) / np.linalg.norm(steps, axis=1, keepdims=True)
-    Y = np.concatenate([X + steps, -X - steps])  # of mean zero, about which rows are taken
+    Y = np.concatenate([X + steps, -X - steps])  # the mean is zero, so centring changes nothing
     r = np.linalg.norm(X - Y[:30], axis=1)
     scale = math.sqrt(2 * share)
     K = bo.kernels.Exponential(scale)(torch.asarray(X), torch.asarray(Y)).numpy()
-    found = np.diag(K[:, :30])
-    rounded = np.spacing(1.0) / scale  # of x itself, in units of r
-    allowed = 2 * rounded + 600 * np.finfo(float).eps
-    np.testing.assert_allclose(found, np.exp(-r / scale), rtol=allowed)
+    values = np.diag(K[:, :30])
+    rounding = np.spacing(1.0) / scale  # rounding error of x in units of r
+    allowed = 2 * rounding + 600 * np.finfo(float).eps
+    np.testing.assert_allclose(values, np.exp(-r / scale), rtol=allowed)
 
 
 def at(kernel, r):
@@ -138,12 +138,12 @@ def at(kernel, r):
 @pytest.mark.parametrize("lengthscale", [0.05, 0.8, 20.0])
 def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
     law = harmonic_law((1 / lengthscale**2,))
-    whole = np.arange(-400.0, 401.0)
-    weights = np.exp(law.log_density(whole))
+    harmonics = np.arange(-400.0, 401.0)
+    weights = np.exp(law.log_density(harmonics))
     for x in (0.0, 0.37, 1.4):
-        series = (weights * np.cos(2 * np.pi * whole * x / 1.5)).sum()
+        series = (weights * np.cos(2 * np.pi * harmonics * x / 1.5)).sum()
         assert series == pytest.approx(at(bo.kernels.Periodic(1.5, lengthscale), x), abs=1e-13)
-    assert (weights * whole**2).sum() == pytest.approx(law.second_moment[0], rel=1e-10)
+    assert (weights * harmonics**2).sum() == pytest.approx(law.second_moment[0], rel=1e-10)
     assert law.log_density(np.array([0.5]))[0] == -math.inf
 
 
@@ -151,17 +151,17 @@ def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
 @pytest.mark.parametrize("concentration", [0.01, 1.5, 300.0])
 def test_samples_and_quantiles_of_a_harmonic_law_have_its_weights(concentration):
     law, m = harmonic_law((concentration,)), 20_000
-    drawn = law.sample(np.random.default_rng(0), m)
-    placed = law.quantile((np.arange(m)[:, None] + 0.5) / m)
+    sample = law.sample(np.random.default_rng(0), m)
+    quantiles = law.quantile((np.arange(m)[:, None] + 0.5) / m)
     for k in (0, 1, 2, 15):
         p = math.exp(law.log_density(np.array([float(k)]))[0])
-        assert abs((drawn == k).mean() - p) < bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)
-        assert abs((placed == k).mean() - p) < 2 / m
+        assert abs((sample == k).mean() - p) < bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)
+        assert abs((quantiles == k).mean() - p) < 2 / m
 
 
 PERIODS = (1e-2, 1e-4, 1e-7, (3e-3, 5.0))
 FAST = [bo.kernels.Periodic(p, lengthscale) for p in PERIODS for lengthscale in (0.3, 1.0, 5.0)]
-"""Rows are hundreds, or millions, of periods apart."""
+"""Kernels whose rows are hundreds or millions of periods apart."""
 
 PEAKS = [
     bo.kernels.SpectralMixture((1.0, 2.0), (0.0, 2 * math.pi / p), (1.0, 0.1)) for p in (1e-2, 1e-4)
@@ -174,7 +174,7 @@ def spread(n, dtype, size=3.0):
 
 @pytest.mark.parametrize("kernel", FAST + PEAKS, ids=repr)
 @pytest.mark.parametrize("offset", [0.0, 1e3])
-def test_float32_rows_many_periods_apart_have_the_kernel_of_float64(kernel, offset):
+def test_float32_is_accurate_for_rows_many_periods_apart(kernel, offset):
     X, Y = (spread(n, np.float32) + np.float32(offset) for n in (20, 11))
     K = kernel(X, Y)
     assert K.dtype == np.float32
@@ -185,8 +185,8 @@ def test_float32_rows_many_periods_apart_have_the_kernel_of_float64(kernel, offs
 
 
 @pytest.mark.parametrize("kernel", FAST, ids=repr)
-def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
-    """2π ε/ℓ from phases within a period, however many lie between: no digit is lost by them."""
+def test_a_periodic_kernel_is_accurate_over_many_periods(kernel):
+    """The error is 2π ε/ℓ of a phase, however many periods are between the rows."""
     X, Y = spread(6, np.float64, 1e6), spread(5, np.float64, 1e6)
     with mpmath.workdps(60):
         expected = [[float(naive.value(kernel, x, y)) for y in Y.tolist()] for x in X.tolist()]
@@ -194,7 +194,7 @@ def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
 
 
 @pytest.mark.parametrize("r", [0.0, 0.7, 2.0])
-def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
+def test_the_transform_of_a_mixture_density_is_the_kernel(r):
     kernel = bo.kernels.SpectralMixture((2.0, 1.0), (0.5, 3.0), (0.5, 1.5))
     measure = kernel.spectral(1)
 
@@ -209,7 +209,7 @@ ADDITIVE = [bo.kernels.AdditiveChi2(), bo.kernels.Intersection(), bo.kernels.Jen
 
 
 def shares(n, d=3, seed=0):
-    """Rows that sum to one, with zeros."""
+    """Return rows that sum to one, with zeros."""
     X = np.random.default_rng(seed).gamma(0.5, size=(n, d))
     X *= np.arange(n * d).reshape(n, d) % 7 > 0
     return X / X.sum(axis=1, keepdims=True)
@@ -217,7 +217,7 @@ def shares(n, d=3, seed=0):
 
 @pytest.mark.parametrize("kernel", ADDITIVE, ids=repr)
 @pytest.mark.parametrize("t", [0.0, 0.5, 3.0])
-def test_spectrum_is_the_transform_of_the_signature(kernel, t):
+def test_the_spectrum_is_the_transform_of_the_signature(kernel, t):
     weight = dict(weight="cos", wvar=t) if t else {}
     half, _ = quad(kernel.spectrum, 0, np.inf, **weight)
     assert 2 * half == pytest.approx(float(kernel.term(np.exp(-t / 2), np.exp(t / 2))), abs=1e-7)
@@ -225,19 +225,19 @@ def test_spectrum_is_the_transform_of_the_signature(kernel, t):
 
 @pytest.mark.parametrize("kernel", ADDITIVE, ids=repr)
 @pytest.mark.parametrize("width", [3, 9, 17, 60])
-def test_features_err_by_the_bound_at_most(kernel, width):
+def test_errors_of_features_are_within_the_bound(kernel, width):
     X = shares(40)
     phi = draw(kernel, HistogramSampling(), n_features=width, n_inputs=3)
     assert width - 6 < phi.n_features <= width
     bound = sampling_error(kernel, phi.terms, phi.step) * np.maximum(X[:, None], X[None]).sum(2)
-    far = 2 * math.exp(-0.5 * 12.5)  # log y/x up to 12.5 is looked at
+    far = 2 * math.exp(-0.5 * 12.5)  # the bound covers |log y/x| up to 12.5
     assert (np.abs(phi(X) @ phi(X).T - kernel(X)) <= 1.01 * bound + far).all()
 
 
 @pytest.mark.parametrize(
     ("terms", "published", "largest"), [(1, 0.8, 0.032), (2, 0.5, 0.013), (3, 0.4, 0.006)]
 )
-def test_the_step_is_the_best_and_better_than_the_published_one(terms, published, largest):
+def test_the_sampling_step_is_optimal_and_better_than_the_published_one(terms, published, largest):
     kernel = bo.kernels.AdditiveChi2()
     error = sampling_error(kernel, terms, best_step(kernel, terms))
     others = np.geomspace(0.05, 3, 500)
@@ -248,15 +248,15 @@ def test_the_step_is_the_best_and_better_than_the_published_one(terms, published
 @pytest.mark.statistical
 @pytest.mark.parametrize("method", [Fourier(IID()), Fourier(QMC())], ids=repr)
 def test_features_of_the_skewed_kernel_are_unbiased(method):
-    """A mean of 40,000 cosines is in Bernstein's bar; the planted fault is another skew."""
+    """The limit is Bernstein's for 40,000 cosines; the planted fault is another skew."""
     X, kernel, m = shares(6), SkewedChi2(0.2), 40_000
     Z = draw(kernel, method, n_features=2 * m, n_inputs=3, random_state=0)(X)
     bar = bernstein_bar(36 * 3, 1.0, 2.0, m)
     assert np.abs(Z @ Z.T - kernel(X)).max() < bar < np.abs(Z @ Z.T - SkewedChi2(0.4)(X)).max()
 
 
-def test_the_skew_that_is_tuned_is_as_good_as_the_best_of_a_grid():
-    """Waves of log(x + 0.05): errors of a grid are 0.08 to 1.2, and 0.4 at the default of 1."""
+def test_the_tuned_skew_is_as_good_as_the_best_of_a_grid():
+    """For waves of log(x + 0.05), errors on the grid are 0.08 to 1.2; the default of 1 has 0.4."""
     rng, X, new = np.random.default_rng(0), shares(200, 4), shares(500, 4, seed=1)
     y, truth = (np.sin(2 * np.log(Z + 0.05)).sum(axis=1) for Z in (X, new))
     y += 0.1 * rng.standard_normal(200)

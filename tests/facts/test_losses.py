@@ -1,4 +1,4 @@
-"""Losses: printed formulas, derivatives, and fits against brute force and each other."""
+"""Losses: formulas and derivatives, and fits compared with brute force and with each other."""
 
 from dataclasses import replace
 from functools import partial
@@ -25,11 +25,11 @@ from bochner.solvers.convex.problem import (
 )
 from bochner.solvers.sgd import as_loss
 
-# ==== Each loss against its printed formula, and its derivatives against those of the formula.
+# ==== Each loss and its derivatives, compared with the published formula.
 
 
 def ramp(width):
-    """max(0, m), and its smooth form: of least sum with a square over 2δ."""
+    """Return max(0, m), or its smooth form of width δ."""
 
     def at(m):
         if m <= 0:
@@ -40,7 +40,7 @@ def ramp(width):
 
 
 def two_slopes(low, high, width=0):
-    """max(low r, high r); smooth: q r − δq²/2, q = r/δ between low and high."""
+    """Return max(low r, high r), or smoothed q r − δq²/2 with q = r/δ between low and high."""
 
     def at(r):
         if not width:
@@ -61,7 +61,7 @@ def huber(c):
 
 ONE, TWO = mpmath.mpf(1) / 5, mpmath.mpf(3) / 10
 
-#: Of y = −1 or 1.
+#: Losses and formulas of y = −1 or 1.
 OF_CLASSES = [
     (losses.Hinge(0.0), lambda y, f: ramp(0)(1 - y * f)),
     (losses.Hinge(0.2), lambda y, f: ramp(ONE)(1 - y * f)),
@@ -71,7 +71,7 @@ OF_CLASSES = [
     (as_loss("perceptron"), lambda y, f: max(0, -y * f)),
 ]
 
-#: Of numbers, here above zero.
+#: Losses and formulas of numbers, here above zero.
 OF_NUMBERS = [
     (losses.Squared(), lambda y, f: (y - f) ** 2 / 2),
     (Huber(0.3), huber(TWO)),
@@ -96,31 +96,31 @@ AT = (-2.3, -1.06, -0.93, -0.25, -0.12, 0.03, 0.11, 0.37, 0.55, 0.73, 0.87, 1.08
 
 
 @pytest.mark.parametrize(("loss", "formula", "targets"), LOSSES, ids=[repr(c[0]) for c in LOSSES])
-def test_values_slopes_and_curvatures_are_those_of_the_printed_formula(loss, formula, targets):
+def test_values_slopes_and_curvatures_equal_the_published_formula(loss, formula, targets):
     for y in targets:
         f = np.array([AT])
-        known = np.full_like(f, y)
-        for order, found in enumerate((loss.value, loss.slope, loss.curvature)):
-            by_hand = [
+        target = np.full_like(f, y)
+        for order, function in enumerate((loss.value, loss.slope, loss.curvature)):
+            expected = [
                 float(mpmath.diff(lambda x, y=y: formula(mpmath.mpf(y), x), at, order, h=1e-9))
                 for at in AT
             ]
-            np.testing.assert_allclose(found(known, f)[0], by_hand, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(function(target, f)[0], expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [l for l, _, _ in LOSSES if l.degree and not l.width], ids=repr)
-def test_a_loss_in_other_units_is_a_power_of_the_units_times_the_loss(loss):
-    """s⁻ᵖ ℓ(y, f) is the loss in these units of y/s and f/s."""
+def test_a_loss_in_other_units_is_scaled_by_a_power_of_them(loss):
+    """s⁻ᵖ ℓ(y, f) is the loss of y/s and f/s in these units."""
     rng, units = np.random.default_rng(0), np.array([3.0, 0.25])
     y, f = rng.standard_normal((2, 50, 2))
-    found = loss.in_units(units).value(y / units, f / units)
-    np.testing.assert_allclose(found, loss.value(y, f) / units**loss.degree, rtol=1e-12)
-    alike = loss.in_units(np.array([2.0, 2.0]))
+    values = loss.in_units(units).value(y / units, f / units)
+    np.testing.assert_allclose(values, loss.value(y, f) / units**loss.degree, rtol=1e-12)
+    halved = loss.in_units(np.array([2.0, 2.0]))
     expected = loss.slope(y, f) * 2.0 ** (1 - loss.degree)
-    np.testing.assert_allclose(alike.slope(y / 2, f / 2), expected)
+    np.testing.assert_allclose(halved.slope(y / 2, f / 2), expected)
 
 
-# ==== Nonsmooth losses and others: against brute force, and against each other.
+# ==== Minima of nonsmooth and smooth losses, compared with brute force and with each other.
 
 NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3, 0.0), losses.BelowZero()]
 SMOOTH = [losses.Squared(), Huber(0.4), PoissonDeviance(), losses.GammaDeviance()]
@@ -154,13 +154,13 @@ def minimise(p, tol):
 
 
 def objective(p, theta, target=0):
-    """The objective of one target, from its formula."""
+    """Return the objective of one target, from its formula."""
     value = p.loss.value(p.y[:, [target]], (p.rows.Z @ theta[:-1] + theta[-1])[:, None])
     return (p.w * value).sum() + 0.5 * p.alpha * theta[:-1] @ theta[:-1] + p.drift * theta[-1]
 
 
-def least(p, at, target=0):
-    """Whether no small change of the point lowers the objective, as far as rounding tells."""
+def is_minimum(p, at, target=0):
+    """Return whether no small random change of the point lowers the objective."""
     rng = np.random.default_rng(1)
     here = objective(p, at, target)
     moves = (size * rng.normal(size=D + 1) for size in np.repeat([1e-1, 1e-3, 1e-5], 60))
@@ -174,25 +174,25 @@ def least(p, at, target=0):
     "alpha", [0.5, *(pytest.param(a, marks=pytest.mark.slow) for a in (1e-3, 50.0))]
 )
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
-def test_the_minimum_is_that_of_a_general_purpose_minimiser(loss, alpha, intercept):
+def test_the_minimum_equals_that_of_a_general_minimiser(loss, alpha, intercept):
     p = problem(loss, alpha, fit_intercept=intercept)
-    found = minimise(p, tol=1e-12)
-    at = np.append(found.coef[:, 0], found.intercept)
-    assert found.outcome.good
-    assert least(p, at)
+    optimum_of_features = minimise(p, tol=1e-12)
+    at = np.append(optimum_of_features.coef[:, 0], optimum_of_features.intercept)
+    assert optimum_of_features.outcome.good
+    assert is_minimum(p, at)
     rough = minimize(lambda theta: objective(p, theta * [*np.ones(D), intercept]), 0.9 * at + 0.01)
-    assert found.objective <= rough.fun * (1 + 1e-10)
-    assert_close(found.objective, objective(p, at), factor=100)
-    # Features are rows with the kernel matrix Z Zᵀ, whose coefficients are not unique
+    assert optimum_of_features.objective <= rough.fun * (1 + 1e-10)
+    assert_close(optimum_of_features.objective, objective(p, at), factor=100)
+    # With the kernel matrix Z Zᵀ the function is the same, but coefficients are not unique
     matrix = replace(p, rows=KernelMatrix(p.rows.Z @ p.rows.Z.T))
-    same = newton.minimise(matrix, tol=1e-9, max_iter=500)
-    fitted = p.rows.Z @ found.coef + found.intercept
-    assert same.value.sum() == pytest.approx(found.objective, rel=1e-7)
-    assert_allclose(same.fitted, fitted, atol=1e-3 * np.ptp(fitted))
+    on_kernel = newton.minimise(matrix, tol=1e-9, max_iter=500)
+    fitted = p.rows.Z @ optimum_of_features.coef + optimum_of_features.intercept
+    assert on_kernel.value.sum() == pytest.approx(optimum_of_features.objective, rel=1e-7)
+    assert_allclose(on_kernel.fitted, fitted, atol=1e-3 * np.ptp(fitted))
 
 
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
-def test_the_best_constant_is_best(loss):
+def test_the_best_constant_minimises_the_loss(loss):
     p = problem(loss)
     b = best_constant(loss, p.y, p.w)
     here = (p.w * loss.value(p.y, np.full_like(p.y, b))).sum()
@@ -200,8 +200,8 @@ def test_the_best_constant_is_best(loss):
         assert (p.w * loss.value(p.y, np.full_like(p.y, b + step))).sum() >= here - 1e-10
 
 
-def test_the_best_constants_of_a_joint_loss_are_best_together():
-    """Shares have their weighted means, by softmax; distances what a search without slopes finds."""
+def test_the_best_constants_of_a_joint_loss_minimise_it():
+    """Shares give their weighted means by softmax; distances agree with Nelder-Mead."""
     rng = np.random.default_rng(0)
     y, w = rng.dirichlet([1, 2, 4], N), rng.uniform(0, 2, (N, 1))
     b = best_constant(losses.Multinomial(), y, w)
@@ -215,7 +215,7 @@ def test_the_best_constants_of_a_joint_loss_are_best_together():
     assert_allclose(ROUNDED_DISTANCE.diagonal(state), state.reshape(N, 3, 3)[:, range(3), range(3)])
 
 
-def test_lengths_are_found_far_and_near_and_through_overflow():
+def test_line_searches_find_long_and_short_steps_and_survive_overflow():
     def slope(t):
         with np.errstate(over="ignore"):
             return np.array([t[0] - 300.0, np.exp(np.minimum(1e4 * t[1], 800)) - 2, t[2] + 1])
@@ -227,19 +227,19 @@ def test_lengths_are_found_far_and_near_and_through_overflow():
 
 
 @pytest.mark.parametrize("at", [1e-2, 3e-5, 1e-7])
-def test_a_length_is_found_before_a_jump_of_many_powers_of_ten(at):
+def test_line_searches_end_before_a_jump_of_many_powers_of_ten(at):
     first = -1e-4
     slope = lambda length: np.where(length < at, first, first + 1e6 * (length - at))
-    (found,) = best_length(slope, 1)
-    assert abs(slope(found)) <= 0.1 * abs(first)
+    (length,) = best_length(slope, 1)
+    assert abs(slope(length)) <= 0.1 * abs(first)
 
 
-def test_thresholds_and_levels_are_those_of_their_columns():
+def test_parameters_per_column_apply_to_their_columns():
     y, f = np.random.default_rng(0).normal(size=(2, 50, 2))
-    both, c = Huber().of([0.3, 1.0]), (Huber(0.3), Huber(1.0))
+    loss, c = Huber().of([0.3, 1.0]), (Huber(0.3), Huber(1.0))
     for part in ("value", "slope", "curvature"):
         columns = [getattr(c[j], part)(y[:, j], f[:, j]) for j in (0, 1)]
-        assert_close(getattr(both, part)(y, f), np.stack(columns, axis=1))
+        assert_close(getattr(loss, part)(y, f), np.stack(columns, axis=1))
     assert Huber().of([0.3]) == Huber(0.3)
     twice = np.array([0, 1, 0, 1])
     assert Quantile((0.1, 0.9)).at(twice) == Quantile((0.1, 0.9, 0.1, 0.9))
@@ -251,7 +251,7 @@ def test_thresholds_and_levels_are_those_of_their_columns():
     assert_close((w * np.minimum((r / sigma) ** 2, 1.35**2)).sum() / w.sum(), 1.0, factor=100)
 
 
-def test_slopes_at_jumps_lie_between_both_sides_and_no_exponent_is_too_large():
+def test_slopes_at_jumps_are_between_both_sides_and_exponents_are_bounded():
     y, f = np.array([[1.0, -1.0]]), np.zeros((1, 2))
     assert np.all(np.abs(as_loss("perceptron").slope(y, f)) <= 1)
     assert np.array_equal(Absolute().slope(y, y), [[0.0, 0.0]])
@@ -265,12 +265,12 @@ def test_slopes_at_jumps_lie_between_both_sides_and_no_exponent_is_too_large():
 
 def held_out(p, folds):
     fit = partial(newton.minimise, tol=TOL, max_iter=200)
-    lost = HeldOutLoss(p, folds, fit, largest_penalty(p))
-    lost.walk()
-    return lost.path()
+    losses_of_path = HeldOutLoss(p, folds, fit, largest_penalty(p))
+    losses_of_path.walk()
+    return losses_of_path.path()
 
 
-def test_the_path_takes_the_penalty_of_least_left_out_loss():
+def test_the_path_chooses_the_penalty_of_least_held_out_loss():
     p = problem(Absolute())
     folds = [np.arange(N) % 3 == k for k in range(2)]
     path, at = held_out(p, folds)
@@ -278,8 +278,8 @@ def test_the_path_takes_the_penalty_of_least_left_out_loss():
         total = most = 0.0
         for out in folds:
             w = np.where(out, 0, p.w[:, 0])[:, None]
-            found = minimise(Problem(p.rows, p.y, w, p.loss, alpha), tol=1e-9)
-            f = p.rows.Z @ found.coef + found.intercept
+            fit = minimise(Problem(p.rows, p.y, w, p.loss, alpha), tol=1e-9)
+            f = p.rows.Z @ fit.coef + fit.intercept
             total += (p.w[out] * np.abs(p.y - f)[out]).sum()
             most += (p.w[out] * np.abs(p.y - best_constant(p.loss, p.y, w))[out]).sum()
         assert error == pytest.approx(total / most, rel=0.02)
@@ -289,7 +289,7 @@ def test_the_path_takes_the_penalty_of_least_left_out_loss():
 
 
 @pytest.mark.slow
-def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
+def test_differences_within_the_tube_do_not_lower_the_penalty():
     x = np.random.default_rng(0).uniform(-1, 1, (300, 1))
     Z = np.cos(x * np.arange(1, 13) + np.arange(12))
     y, w = np.sin(3 * x), np.ones((300, 1))

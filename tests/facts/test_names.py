@@ -1,4 +1,4 @@
-"""Names that are refused with the one that was meant, and kernels in words."""
+"""Messages that suggest the right name, and descriptions of kernels in words."""
 
 import pickle
 import re
@@ -31,7 +31,7 @@ def fit(learner=bo.KernelRidge, **options):
     return learner(**options).fit(X, Y)
 
 
-def test_what_is_misspelt_is_refused_with_what_was_meant():
+def test_misspelt_names_raise_with_a_suggestion():
     for call, message in (
         # arguments
         (lambda: kernels.Gaussian(gamma=0.5), r"lengthscale=1/sqrt\(2 gamma\)"),
@@ -70,8 +70,8 @@ def test_what_is_misspelt_is_refused_with_what_was_meant():
             call()
 
 
-def test_a_parameter_set_later_names_the_one_that_was_meant():
-    """As a grid search sets them."""
+def test_set_params_suggests_the_right_parameter():
+    """Grid searches set parameters like this."""
     for change, message in (
         ({"gamma": 1.0}, r"KernelRidge has no argument 'gamma': give kernel=Gaussian\(lengthscale"),
         ({"kernel__gamma": 1.0}, r"Gaussian has no parameter 'gamma': give lengthscale=1/sqrt\(2"),
@@ -85,11 +85,11 @@ def test_a_parameter_set_later_names_the_one_that_was_meant():
         assert model.get_params() == before
 
 
-def test_signatures_are_those_of_the_class():
+def test_signatures_name_the_parameters_of_the_class():
     assert [cls for cls in CONCRETE if "given" in signature(cls).parameters] == []
 
 
-def test_an_unknown_name_is_to_all_others_an_attribute_that_is_not_there():
+def test_an_unknown_name_is_a_missing_attribute_for_other_code():
     assert not hasattr(kernels, "RBF")
     assert getattr(bo, "RBF", None) is None
     assert find_spec("bochner.kernels.RBF") is None
@@ -104,31 +104,31 @@ ROWS = np.random.default_rng(0).standard_normal((6, 3))
 SHARES = np.random.default_rng(1).dirichlet(np.ones(3), 6)
 
 
-def test_what_is_given_for_a_word_is_the_kernel_of_scikit_learn():
-    """Additive χ² is there −Σ (x − y)²/(x + y), a constant of shares beside 4 Σ xy/(x + y)."""
-    for word, theirs, options in (
+def test_suggested_kernels_equal_those_of_scikit_learn():
+    """scikit-learn's additive χ² is −Σ (x − y)²/(x + y): for shares twice the kernel minus two."""
+    for word, reference, options in (
         ("poly", polynomial_kernel, {"gamma": GAMMA, "coef0": 2.0, "degree": 2}),
         ("cosine", pairwise.cosine_similarity, {}),
         ("additive_chi2", additive_chi2_kernel, {}),
         ("chi2", chi2_kernel, {"gamma": GAMMA}),
     ):
-        written = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
-        ours = eval(written, {**vars(kernels), "kernels": kernels, "gamma": GAMMA})(SHARES)
-        ours = 2 * ours - 2 if word == "additive_chi2" else ours
-        assert_close(ours, theirs(SHARES, **options), label=word)
+        expression = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
+        values = eval(expression, {**vars(kernels), "kernels": kernels, "gamma": GAMMA})(SHARES)
+        values = 2 * values - 2 if word == "additive_chi2" else values
+        assert_close(values, reference(SHARES, **options), label=word)
 
 
-def test_conversions_of_gamma_give_the_kernels_of_scikit_learn():
-    for kernel, theirs in (
+def test_conversions_of_gamma_equal_the_kernels_of_scikit_learn():
+    for kernel, reference in (
         (kernels.Gaussian(1 / np.sqrt(2 * GAMMA)), pairwise.rbf_kernel),
         (kernels.Laplace(1 / GAMMA), pairwise.laplacian_kernel),
         (kernels.Polynomial(3, scale=GAMMA), polynomial_kernel),
     ):
-        assert_close(kernel(ROWS), theirs(ROWS, gamma=GAMMA), label=kernel)
+        assert_close(kernel(ROWS), reference(ROWS, gamma=GAMMA), label=kernel)
 
 
 @pytest.mark.parametrize("name", names.FOREIGN)
-def test_what_is_named_instead_exists(name):
+def test_suggested_names_exist(name):
     words = re.split(r"[ (,)]", names.FOREIGN[name].replace("kernels.", ""))
     assert any(hasattr(bo, word) or hasattr(kernels, word) or word == "number" for word in words)
 
@@ -136,25 +136,25 @@ def test_what_is_named_instead_exists(name):
 MANY = tuple(float(10 + (7 * j) % 100 + j / 1000) for j in range(100))
 NAMES = [f"c{j}" for j in range(100)]
 
-BENT = Monotone(Gaussian(2.0), (1,), ((0.0, 1.0),), ((0.0, 1.0),))
+WARPED = Monotone(Gaussian(2.0), (1,), ((0.0, 1.0),), ((0.0, 1.0),))
 
 
-def test_of_many_the_shortest_are_named_and_the_others_counted():
+def test_of_many_lengthscales_the_shortest_are_listed_and_others_counted():
     order = np.argsort(MANY)
-    shown = ", ".join(f"c{j} {MANY[j]:.3g}" for j in order[:6])
-    rest = f"94 others from {MANY[order[6]]:.3g} to {MANY[order[-1]]:.3g}"
+    first = ", ".join(f"c{j} {MANY[j]:.3g}" for j in order[:6])
+    others = f"94 others from {MANY[order[6]]:.3g} to {MANY[order[-1]]:.3g}"
     head = "Laplace, lengthscales of 100 columns, shortest first"
-    assert describe(Laplace(MANY), NAMES) == f"{head}: {shown}; {rest}"
+    assert describe(Laplace(MANY), NAMES) == f"{head}: {first}; {others}"
 
 
-def test_parts_of_kernels_are_in_words_too():
+def test_parts_of_kernels_are_described_too():
     for kernel, start in (
         (Gaussian(2.0) + Laplace(MANY), "Gaussian(lengthscale=2.0) + (Laplace, lengthscales of"),
         (3.0 * Gaussian(2.0), "3 × Gaussian(lengthscale=2.0)"),
         ((Gaussian(2.0) + Linear()) * Laplace(1.0), "(Gaussian(lengthscale=2.0) + Linear("),
         (Columns(Gaussian(2.0), (2, 0)), "Gaussian(lengthscale=2.0) of c2, c0"),
         (Columns(Gaussian(MANY[:8]), tuple(range(8))), "(Gaussian, lengthscales of 8 columns"),
-        (BENT, "Gaussian(lengthscale=2.0); c1"),
+        (WARPED, "Gaussian(lengthscale=2.0); c1"),
         (Mahalanobis(Linear(), np.eye(2)), "Linear, a metric with lengthscales along 2 columns"),
     ):
         text = describe(kernel, NAMES)
@@ -163,7 +163,7 @@ def test_parts_of_kernels_are_in_words_too():
 
 
 @pytest.mark.parametrize(
-    ("learner", "given"),
+    ("learner", "options"),
     [
         (bo.KernelRidge, {"n_features": 32}),
         (bo.KernelRidge, {"method": "exact"}),
@@ -171,12 +171,12 @@ def test_parts_of_kernels_are_in_words_too():
         (bo.GaussianProcessRegressor, {"method": "exact"}),
     ],
 )
-def test_the_words_of_a_fit_name_its_columns_in_their_deviations(learner, given):
+def test_descriptions_of_fits_state_lengthscales_in_standard_deviations(learner, options):
     X = np.random.default_rng(0).normal(size=(200, 8)) * 10.0 ** np.arange(8)
     scales = tuple(10.0 ** np.arange(8) * [4, 3, 2, 1, 5, 6, 7, 8])
-    model = learner(Gaussian(scales), random_state=0, **given).fit(X, np.sign(X[:, 3]))
+    model = learner(Gaussian(scales), random_state=0, **options).fit(X, np.sign(X[:, 3]))
     text = str(model.fit_)
-    if "n_features" in given:
+    if "n_features" in options:
         text = bo.report_model(model, X, n_sample=50).fit["kernel_words"]
         assert f"column 3 {scales[3] / X[:, 3].std():.3g}" in text
     assert "8 columns, in standard deviations, shortest first: column 3 " in text

@@ -1,4 +1,4 @@
-"""Compiled loops against their NumPy twins and against extended precision."""
+"""Compiled loops, compared with their NumPy twins and with extended precision."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from bochner.kernels import Matern
 
 DTYPES = [np.float32, np.float64]
 NONE = np.empty(0)
-SHAPES = [  # rows, inputs, columns: alone, odd, either side of a vector, a tile and a strip
+SHAPES = [  # rows, inputs, columns: one, odd, around the sizes of a vector, a tile and a strip
     (1, 1, 1),
     (2, 3, 5),
     (5, 1, 8),
@@ -39,15 +39,15 @@ TURN = 2 * np.longdouble("3.14159265358979323846264338327950288")
 
 if not native.HAVE_NATIVE:
     if os.environ.get("BOCHNER_REQUIRE_ALL") == "1":
-        pytest.fail("the compiled module is required here and is not there")
-    pytest.skip("built without a compiler: only the twins are there", allow_module_level=True)
+        pytest.fail("the compiled module is required here, but missing")
+    pytest.skip("built without a compiler: only the twins exist", allow_module_level=True)
 
 from bochner import _native  # noqa: E402
 
 
 @pytest.fixture(params=_native.levels())
 def level(request):
-    """Every instruction set that this processor has."""
+    """Set each instruction set of this processor in turn."""
     before = _native.get_level()
     _native.set_level(request.param)
     yield request.param
@@ -64,13 +64,13 @@ def data(n, d, m, dtype, seed=0):
 
 
 def turns(X, T, b=0):
-    """The exact turns to extended precision, and a bound on how far one rounding a step leads."""
+    """Return the phases in turns in extended precision, and a bound of their rounding errors."""
     X, T = X.astype(np.longdouble), T.astype(np.longdouble)
     return X @ T + b, (np.abs(X) @ np.abs(T) + np.abs(b)) * (X.shape[1] + 2)
 
 
 def slow_radial(X, Y, profile, a):
-    """Every profile again, from its formula, in extended precision."""
+    """Return the profile by its formula, in extended precision."""
     difference = X.astype(np.longdouble)[:, None, :] - Y.astype(np.longdouble)[None, :, :]
     s = np.square(difference).sum(axis=-1)
     r = np.sqrt(s)
@@ -89,7 +89,7 @@ def slow_radial(X, Y, profile, a):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("phases", [False, True])
-def test_cosines_and_sines_are_those_of_extended_precision(shape, dtype, phases, level):
+def test_cosines_and_sines_agree_with_extended_precision(shape, dtype, phases, level):
     X, T, _ = data(*shape, dtype)
     b = np.random.default_rng(1).random(shape[2]).astype(dtype) if phases else 0
     P, rounding = turns(X, T, b)
@@ -100,17 +100,17 @@ def test_cosines_and_sines_are_those_of_extended_precision(shape, dtype, phases,
     assert np.all(np.abs(Z - expected / 4) <= np.tile(bound, Z.shape[1] // shape[2]))
 
 
-@pytest.mark.parametrize(("dtype", "asked"), [(np.float32, 1.6e-7), (np.float64, 3e-16)])
-def test_the_trigonometry_alone_errs_by_no_more_than_it_says(dtype, asked, level):
+@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1.6e-7), (np.float64, 3e-16)])
+def test_errors_of_cosines_and_sines_are_within_their_limit(dtype, limit, level):
     x = np.linspace(-1.3, 1.3, 200_001).astype(dtype)[:, None]
     Z = native.waves(x, np.ones((1, 1), dtype), 1.0)
     angle = TURN * x[:, 0].astype(np.longdouble)
-    assert np.abs(Z[:, 0] - np.cos(angle)).max() <= asked
-    assert np.abs(Z[:, 1] - np.sin(angle)).max() <= asked
+    assert np.abs(Z[:, 0] - np.cos(angle)).max() <= limit
+    assert np.abs(Z[:, 1] - np.sin(angle)).max() <= limit
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_huge_arguments_lose_nothing_but_what_they_have_lost(dtype, level):
+def test_huge_arguments_are_reduced_exactly(dtype, level):
     x = np.ldexp(np.random.default_rng(2).uniform(1, 2, 100), np.arange(0, 100)).astype(dtype)
     x = np.concatenate([x, -x, np.array([1e6, 1e6 + 0.125, 2**21 + 0.25, 2**23 + 1, 2**47], dtype)])
     Z = native.waves(x[:, None], np.ones((1, 1), dtype), 1.0)
@@ -125,7 +125,7 @@ def test_huge_arguments_lose_nothing_but_what_they_have_lost(dtype, level):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_kernel_values_are_those_of_extended_precision(profile, shape, dtype, level):
+def test_kernel_values_agree_with_extended_precision(profile, shape, dtype, level):
     X, _, Y = data(*shape, dtype)
     slow = slow_radial(X, Y, profile, 0.7)
     K = native.radial(X, Y, profile, 0.7)
@@ -147,31 +147,31 @@ def calls(dtype, d, m):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("d", "m"), [(3, 70), (10, 600), (33, 20), (800, 33)])
-def test_bits_do_not_depend_on_the_rows_beside(d, m, dtype, level):
+def test_bits_do_not_depend_on_other_rows(d, m, dtype, level):
     X = data(230, d, m, dtype)[0]
     for call in calls(dtype, d, m):
-        whole = call(X)
+        together = call(X)
         edges = [0, 1, 3, 4, 11, 17, 100, 229, 230]
         pieces = np.concatenate([call(X[a:b]) for a, b in pairwise(edges)])
-        assert whole.tobytes() == pieces.tobytes()
+        assert together.tobytes() == pieces.tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bits_do_not_depend_on_the_number_of_threads(dtype):
     X = data(2500, 10, 600, dtype)[0]
     for call in calls(dtype, 10, 600):
-        found = with_threads(lambda call=call: call(X).tobytes(), 1, 2, 3, 7)
-        assert len({*found}) == 1
+        results = with_threads(lambda call=call: call(X).tobytes(), 1, 2, 3, 7)
+        assert len({*results}) == 1
 
 
 def run(program, **environment):
-    """Run Python in a process of its own."""
-    given = {"env": os.environ | environment, "timeout": 60, "capture_output": True, "text": True}
-    return subprocess.run([sys.executable, "-c", program], check=False, **given)
+    """Return the finished process of a Python program."""
+    options = {"env": os.environ | environment, "timeout": 60, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, "-c", program], check=False, **options)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_computes_the_same():
+def test_a_forked_child_gives_the_same_bits():
     program = """
 import os, sys
 import numpy as np
@@ -189,7 +189,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("twin", [False, True])
-def test_what_is_not_finite_gives_nan_in_its_own_row(bad, dtype, twin, level, monkeypatch):
+def test_values_that_are_not_finite_give_nan_in_their_row(bad, dtype, twin, level, monkeypatch):
     if twin:
         monkeypatch.setattr(native, "loops", lambda: None)
     X = np.array(data(8, 5, 21, dtype)[0])
@@ -202,7 +202,7 @@ def test_what_is_not_finite_gives_nan_in_its_own_row(bad, dtype, twin, level, mo
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_nan_gives_nan_and_infinity_apart_gives_zero(profile, dtype, level):
+def test_nan_gives_nan_and_an_infinite_distance_gives_zero(profile, dtype, level):
     Y = np.zeros((5, 2), dtype)
     K = native.radial(np.array([[np.nan, 0], [np.inf, 0], [0, 0]], dtype), Y, profile, 1.5)
     assert np.isnan(K[0]).all()
@@ -219,7 +219,7 @@ def test_no_rows_and_no_columns_give_empty_arrays(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, level):
+def test_out_may_be_a_part_of_a_wider_array(dtype, level):
     X, T, Y = data(11, 3, 9, dtype)
     wide = np.full((11, 40), 7, dtype)
     _native.waves(X, T, NONE.astype(dtype), 1.0, wide[:, 5:23], 1)
@@ -229,7 +229,7 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
     assert np.all(wide[:, [*range(5), *range(23, 30), 39]] == 7)
 
 
-def test_arrays_that_do_not_fit_are_refused_before_anything_is_written():
+def test_arrays_that_do_not_fit_raise():
     for call, message in (
         (lambda X, T: native.waves(X, T[:2].copy(), 1.0), "disagree about the number of columns"),
         (lambda X, T: _native.waves(X, T, NONE, 1.0, np.empty((4, 9)), 1), "has the wrong shape"),
@@ -246,14 +246,14 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_written():
             call(X, T)
 
 
-def test_a_variable_that_names_no_instruction_set_is_refused():
+def test_an_unknown_instruction_set_in_the_environment_raises():
     done = run("import bochner._core.native", BOCHNER_INSTRUCTIONS="abacus", BOCHNER_PURE_PYTHON="")
     assert done.returncode == 1
     assert "BOCHNER_INSTRUCTIONS must name one of" in done.stderr
     assert f"{', '.join(_native.levels())}; got 'abacus'" in done.stderr
 
 
-def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypatch):
+def test_the_number_of_threads_comes_from_the_call_or_the_environment(monkeypatch):
     monkeypatch.delenv("BOCHNER_NUM_THREADS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert get_num_threads() >= 1
@@ -268,7 +268,7 @@ def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypa
         set_num_threads(0)
 
 
-def test_pure_python_says_so_once_and_gives_the_same():
+def test_pure_python_warns_once_and_gives_the_same_values():
     program = """
 import warnings
 import numpy as np
@@ -277,12 +277,12 @@ from bochner.errors import PurePythonWarning
 from bochner.kernels import Matern
 assert not native.HAVE_NATIVE
 X = np.random.default_rng(0).standard_normal((50, 3))
-with warnings.catch_warnings(record=True, action="always") as said:
+with warnings.catch_warnings(record=True, action="always") as caught:
     Z = native.waves(X, X[:3].copy(), 1.0)
     native.waves(X, X[:3].copy(), 1.0, X[0])
     K = Matern(2.5)(X)
-assert [w.category for w in said] == [PurePythonWarning], said
-assert "C++ compiler" in str(said[0].message)
+assert [w.category for w in caught] == [PurePythonWarning], caught
+assert "C++ compiler" in str(caught[0].message)
 print(float(Z.sum()), float(K.sum()))
 """
     done = run(program, BOCHNER_PURE_PYTHON="1")

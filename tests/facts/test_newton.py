@@ -1,4 +1,4 @@
-"""Newton's method on features: derivatives, minima by other routes, Hessians over some rows."""
+"""Newton's method on features: minima by other methods, and Hessians of subsets of rows."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ from bochner.solvers.convex.problem import Optimum, Problem, hessian_factor, opt
 K, C = 4, 0.5
 
 
-def minimise(features, loss, alpha, targets=None, fit_intercept=True, start=None, **ask):
+def minimise(features, loss, alpha, targets=None, fit_intercept=True, start=None, **options):
     y, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     y = y[:, None] if targets is None else targets(y).astype(np.int8)
     problem = Problem(features, y, w[:, None], loss, alpha, fit_intercept)
-    ask = {"tol": 1e-4, "max_iter": 100, "algorithm": newton.fastest(problem)} | ask
-    return optimum(problem, newton.minimise(problem, start, **ask))
+    options = {"tol": 1e-4, "max_iter": 100, "algorithm": newton.fastest(problem)} | options
+    return optimum(problem, newton.minimise(problem, start, **options))
 
 
 def ones(codes):
@@ -43,13 +43,13 @@ def rows():
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), Huber(0.5), Squared()], ids=repr)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("cached", [True, False])
-def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept, cached):
-    """By whole Hessians where features are kept in memory, else by conjugate gradients."""
+def test_smooth_minima_equal_those_of_a_general_method(rows, loss, intercept, cached):
+    """By dense Hessians if features are cached, else by conjugate gradients."""
     Z, codes = rows
     w = np.random.default_rng(4).uniform(0.2, 2, len(Z))
     features = source(Z, codes, w, cached=cached)
-    found = minimise(features, loss, 1 / C, targets=signs, fit_intercept=intercept, tol=1e-12)
-    assert (found.algorithm == "conjugate gradients") != cached
+    solution = minimise(features, loss, 1 / C, targets=signs, fit_intercept=intercept, tol=1e-12)
+    assert (solution.algorithm == "conjugate gradients") != cached
     y = signs(codes)
 
     def objective(theta, k):
@@ -62,11 +62,11 @@ def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept, cac
     total = 0.0
     for k in range(K):
         general = minimize(objective, np.zeros(21), (k,), jac=True, options={"gtol": 1e-9})
-        np.testing.assert_allclose(found.coef[:, k], general.x[:-1], atol=1e-6)
-        np.testing.assert_allclose(found.intercept[k], general.x[-1], atol=1e-6)
+        np.testing.assert_allclose(solution.coef[:, k], general.x[:-1], atol=1e-6)
+        np.testing.assert_allclose(solution.intercept[k], general.x[-1], atol=1e-6)
         total += general.fun
-    assert found.objective == pytest.approx(total, rel=1e-9)
-    assert found.outcome.name == "CONVERGED"
+    assert solution.objective == pytest.approx(total, rel=1e-9)
+    assert solution.outcome.name == "CONVERGED"
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -79,35 +79,35 @@ def test_a_start_at_the_minimum_takes_one_step(rows, cached):
 
 
 def test_a_preconditioner_follows_the_curvature_of_unequal_classes(monkeypatch):
-    """Rows of most curvature at the minimum are few; 38 products, 81 by that of the start."""
+    """Few rows have most of the curvature at the minimum: 38 products, 81 with the first one."""
     products, descend = [], newton.conjugate_gradients
 
-    def counted(*args):
+    def count(*args):
         step = descend(*args)
         products.append(step.products)
         return step
 
-    monkeypatch.setattr(newton, "conjugate_gradients", counted)
+    monkeypatch.setattr(newton, "conjugate_gradients", count)
     Z = np.random.default_rng(7).standard_normal((3000, 20))
     y = 2.0 * (Z[:, 0] + Z[:, 1] > 3) - 1
     minimise(source(Z, y), Logistic(), 0.01, algorithm="conjugate gradients")
     assert sum(products) < 55
 
 
-def test_a_step_that_overshoots_is_cut():
-    """Counts, from far below: a first step to e¹⁰⁰; infinite losses of no weight take no part."""
+def test_a_step_that_overshoots_is_shortened():
+    """From a low start the first step leads to e¹⁰⁰; infinite losses of weight 0 are ignored."""
     rng = np.random.default_rng(6)
     Z = rng.standard_normal((200, 3))
     y = rng.poisson(np.exp(3 + Z[:, 0])).astype(float)
     start = minimise(source(Z, y), PoissonDeviance(), 1.0)
     low = Optimum(np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, 0)
-    found = minimise(source(Z, y), PoissonDeviance(), 1.0, start=low, tol=1e-10)
-    np.testing.assert_allclose(found.coef, start.coef, atol=1e-4)
-    assert found.outcome.good
+    solution = minimise(source(Z, y), PoissonDeviance(), 1.0, start=low, tol=1e-10)
+    np.testing.assert_allclose(solution.coef, start.coef, atol=1e-4)
+    assert solution.outcome.good
     more, w = np.vstack([np.full((1, 3), 1e4), Z]), np.append(0.0, np.ones(200))
-    same = minimise(source(more, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
-    np.testing.assert_allclose(same.coef, found.coef, atol=1e-6)
-    assert np.isfinite(same.objective)
+    weighted = minimise(source(more, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
+    np.testing.assert_allclose(weighted.coef, solution.coef, atol=1e-6)
+    assert np.isfinite(weighted.objective)
 
 
 @pytest.mark.parametrize(
@@ -118,25 +118,25 @@ def test_a_step_that_overshoots_is_cut():
     ],
     ids=repr,
 )
-def test_every_algorithm_ends_at_the_minimum_and_is_kept_with_it(rows, loss, algorithms):
+def test_every_algorithm_ends_at_the_minimum_and_is_recorded(rows, loss, algorithms):
     Z, codes = rows
-    ask = {"targets": signs, "tol": 1e-9}
-    chosen = minimise(source(Z, codes), loss, 1 / C, **ask)
-    assert chosen.algorithm == algorithms[0]
+    options = {"targets": signs, "tol": 1e-9}
+    default = minimise(source(Z, codes), loss, 1 / C, **options)
+    assert default.algorithm == algorithms[0]
     for algorithm in algorithms:
-        found = minimise(source(Z, codes), loss, 1 / C, algorithm=algorithm, **ask)
-        assert found.algorithm == algorithm
-        assert repr(algorithm) in repr(found)
-        np.testing.assert_allclose(found.coef, chosen.coef, atol=1e-4)
-        assert found.objective == pytest.approx(chosen.objective, rel=1e-8)
+        solution = minimise(source(Z, codes), loss, 1 / C, algorithm=algorithm, **options)
+        assert solution.algorithm == algorithm
+        assert repr(algorithm) in repr(solution)
+        np.testing.assert_allclose(solution.coef, default.coef, atol=1e-4)
+        assert solution.objective == pytest.approx(default.objective, rel=1e-8)
 
 
-# ==== Dense Hessians: ways over some of the rows end where those over all do; sums that change.
+# ==== Dense Hessians: starts on subsets of rows, and updated sums.
 
 
 @pytest.fixture(scope="module")
 def many():
-    """4000 rows in five classes, of which the last has 21."""
+    """Return 4000 rows in five classes; the last class has 21."""
     rng = np.random.default_rng(7)
     Z = rng.standard_normal((4000, 8))
     codes = np.argmax(Z[:, :4] + 0.5 * rng.standard_normal((4000, 4)), axis=1).astype(float)
@@ -150,7 +150,7 @@ def five(codes):
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=repr)
-def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkeypatch):
+def test_a_start_on_few_rows_ends_at_the_minimum_of_all_rows(many, loss, monkeypatch):
     Z, codes = many
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
     features, rounded = (source(Z, codes, w, 1000, dtype) for dtype in ("float64", "float32"))
@@ -165,8 +165,8 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
 
 
 @pytest.mark.parametrize("power", [14, 12, 10, 8, 7, 6])
-def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
-    """[[1, 1 + s], [1 + s, 1]] needs s: it gets up to a hundred times that, from 1e-8 on ten times."""
+def test_the_shift_of_an_indefinite_hessian_is_small(power):
+    """[[1, 1 + s], [1 + s, 1]] needs s: the shift is at most 100 s, and 10 s for s ≥ 1e-8."""
     needed = 1.05 * 10.0**-power
     H = np.array([[1.0, 1.0 + needed], [1.0 + needed, 1.0]])
     factor = np.triu(hessian_factor(H, 0.0, 0.0, True))

@@ -1,4 +1,4 @@
-"""What is refused: one table of calls, the error of each, and words that its message must have."""
+"""Invalid calls: one table with the error of each and a pattern of its message."""
 
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
@@ -72,14 +72,14 @@ LONG = np.zeros((20_001, 1))
 
 
 def process(kernel=None, X=X, y=Y, **options):
-    given = {"noise": 0.1, "amplitude": 1.0} | options
-    return bo.GaussianProcessRegressor(kernel or Gaussian(), **given).fit(X, y)
+    parameters = {"noise": 0.1, "amplitude": 1.0} | options
+    return bo.GaussianProcessRegressor(kernel or Gaussian(), **parameters).fit(X, y)
 
 
 PROCESS = process()
 
 
-def planned(**options):
+def plan_of(**options):
     return bo.plan(X, Y, **{"kernel": Gaussian(), "widths": [16], "random_state": 0} | options)
 
 
@@ -100,12 +100,12 @@ def globe(X=X[:, :2], **options):
 
 
 def regressor(y=Y, **options):
-    given = {"alpha": 0.3, "n_features": 16, "method": "orthogonal", "random_state": 0} | options
-    return bo.KernelRegressor(Gaussian(), **given).fit(X, y)
+    options = {"alpha": 0.3, "n_features": 16, "method": "orthogonal", "random_state": 0} | options
+    return bo.KernelRegressor(Gaussian(), **options).fit(X, y)
 
 
 def squares(a, **changes):
-    """A loss of two outputs, a ‖y − f‖²/2, with wrong parts."""
+    """Return a loss of two outputs, a ‖y − f‖²/2; ``changes`` replace its functions."""
     parts = {
         "value_of": lambda y, f: a * ((f - y) ** 2).sum(1) / 2,
         "slope_of": lambda y, f: a * (f - y),
@@ -114,7 +114,7 @@ def squares(a, **changes):
     return bo.JointLoss(**parts | changes)
 
 
-def learned(kernel=None, X=X, **options):
+def metric(kernel=None, X=X, **options):
     rows = draw_rows(bo.Blocks.from_arrays(X, Y), 0)
     return learn_metric(kernel or Gaussian(), rows, 0, **options)
 
@@ -123,12 +123,12 @@ def classes(kind=bo.KernelRidgeClassifier, K=2, **options):
     return kind(Gaussian(), n_features=16, **options).fit(X, np.arange(60) % K)
 
 
-def shown(kind, *given):
-    return getattr(bo, f"{kind}Display").from_estimator(*given)
+def plot(kind, *arguments):
+    return getattr(bo, f"{kind}Display").from_estimator(*arguments)
 
 
-def encoded(**given):
-    return Schema(("a",), encoders=[{"name": "a"} | given])
+def schema(**encoder):
+    return Schema(("a",), encoders=[{"name": "a"} | encoder])
 
 
 def descent(y=Y, test=(X, Y), **options):
@@ -165,7 +165,7 @@ NEAR = near().fit(X, Y)
 
 
 def squared(a=1, **changes):
-    """The loss a (y − f)², with wrong parts."""
+    """Return the loss a (y − f)²; ``changes`` replace its functions."""
     parts = {"value": lambda y, f: a * (y - f) ** 2, "slope": lambda y, f: 2 * a * (f - y)}
     parts |= {"curvature": lambda y, f: 2 * a + 0 * f} | changes
     return CustomLoss(*parts.values(), name="mine")
@@ -174,13 +174,13 @@ def squared(a=1, **changes):
 FITTED = model().fit(X, Y)
 
 
-def drawn(kernel, method):
-    """A map of 64 features for three columns of normal numbers."""
+def draw(kernel, method):
+    """Return a map of 64 features for three columns of normal numbers."""
     return bo.draw(kernel, method, n_features=64, X=X, random_state=0)
 
 
 def blind(kernel, method, n_features=5, d=3):
-    """A map drawn without rows."""
+    """Return a map drawn without rows."""
     return bo.draw(kernel, method, n_features=n_features, n_inputs=d)
 
 
@@ -192,11 +192,11 @@ NET, GAUSS, SINES = bo.NeuralTangentFeatures(), bo.Fourier(bo.Grid()), bo.Laplac
 PLATE, ALL_DEGREES = ((0.0, 1.0),) * 2, bo.Maclaurin("geometric")
 STABLE = k.ExponentialPower(1.5)
 DIVERGENT, UNIT = k.DotProduct(lambda n: gammaln(n + 1.0)), np.eye(3)
-WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
+WAVES, BELOW = draw(Gaussian(1.5), "iid"), draw(Gaussian(1.5), "nystrom")
 NEGATIVE = k.Custom(lambda X, Y: -(X @ Y.T))
 ENDLESS = lambda X, Y=None: np.full((len(X),) * 2, np.inf)
 MANY, TALL = RNG.normal(size=(300, 3)), np.zeros((10_001, 1))
-#: Positive on a sample of 64 rows, and not on all.
+#: Positive definite on a sample of 64 rows, but not on all rows.
 DENTED = k.Custom(
     lambda X, Y: Gaussian(1.5)(X, Y) - 60.0 * np.exp(-np.add.outer((X**2).sum(1), (Y**2).sum(1)))
 )
@@ -223,7 +223,7 @@ STEPS, LONGER = RNG.normal(size=(60, 4, 2)), RNG.normal(size=(60, 5, 2))
 
 
 class NotAKernel(k.Homogeneous):
-    """−cos θ, a function of the angle that is no kernel."""
+    """−cos θ, a function of the angle that is not positive definite."""
 
     degree = 0
 
@@ -366,21 +366,21 @@ CASES = [
     (lambda: model(Gaussian("auto")).fit(SPARSE, Y), InvalidInput, "requires dense rows; got"),
     (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),
-    # methods that make features
+    # methods of features
     (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be 1 or above"),
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box\[0\] must be a sequence of"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: k.Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
     (lambda: k.Polynomials((0.0,)), InvalidInput, "weights must not all be zero"),
     (lambda: k.GreenFunction([(1.0, 0.0)]), InvalidInput, "GreenFunction: box must have lower"),
-    (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
-    (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "Quantiles and densities"),
+    (lambda: draw(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
+    (lambda: draw(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "Quantiles and densities"),
     (lambda: k.GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be positive unless"),
     (lambda: k.GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
     (lambda: k.GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
     # draw
     (lambda: bo.draw("gaussian", X=X), InvalidInput, "draw: kernel must be a Kernel.*got"),
-    (lambda: drawn(Gaussian(), "best"), InvalidInput, "method must be a value such as.*'qmc'.*got"),
+    (lambda: draw(Gaussian(), "best"), InvalidInput, "method must be a value such as.*'qmc'.*got"),
     (lambda: bo.draw(Gaussian(), n_features=0, X=X), InvalidInput, "must be a positive integer"),
     (lambda: blind(Gaussian(), "iid", 7), InvalidInput, 'even number.*got 7.*form="phase"'),
     (lambda: bo.draw(Gaussian()), InvalidInput, r"pass X \(rows of data\) or n_inputs"),
@@ -388,12 +388,12 @@ CASES = [
     (lambda: bo.draw(Gaussian(), X=X, random_state=-1), InvalidInput, "must be None, a"),
     (lambda: blind(1e-9 * Gaussian() + Matern(), "iid", 3), InvalidInput, "n_features of at least"),
     (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "above the width of the exact"),
-    (lambda: drawn(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "2 or above; got 1"),
+    (lambda: draw(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "2 or above; got 1"),
     (lambda: bo.Auto(("nystrom",)), InvalidInput, "must be a method, such as"),
     (lambda: blind(Gaussian(), "qmc", 2, d=30000), InvalidInput, "at most 21200 columns; got"),
-    (lambda: drawn(Laplace(), "orthogonal"), UnsupportedKernel, r"Euclidean.*IID.*QMC.*Nystrom"),
-    (lambda: drawn(NEGATIVE, "fourier"), UnsupportedKernel, "Fourier requires a kernel of x − y"),
-    (lambda: drawn(NEGATIVE, bo.features.Auto((bo.Fourier(),))), UnsupportedKernel, "no candidate"),
+    (lambda: draw(Laplace(), "orthogonal"), UnsupportedKernel, r"Euclidean.*IID.*QMC.*Nystrom"),
+    (lambda: draw(NEGATIVE, "fourier"), UnsupportedKernel, "Fourier requires a kernel of x − y"),
+    (lambda: draw(NEGATIVE, bo.features.Auto((bo.Fourier(),))), UnsupportedKernel, "no candidate"),
     *(
         (call, InvalidInput, words)
         for phi in (WAVES, BELOW)
@@ -406,11 +406,11 @@ CASES = [
     (lambda: bo.draw(Gaussian(), n_features="auto", X=X), InvalidInput, "a positive integer; got"),
     (lambda: model(n_features=1.5).fit(X, Y), InvalidInput, "a number below one .* got 1.5"),
     # maps that cannot be drawn
-    (lambda: drawn(Matern(), bo.PolySketch()), UnsupportedKernel, "PolySketch requires .* Nystrom"),
+    (lambda: draw(Matern(), bo.PolySketch()), UnsupportedKernel, "PolySketch requires .* Nystrom"),
     (lambda: blind(DotExponential(), bo.Maclaurin()), InvalidInput, "got none. Pass X=..."),
     (lambda: blind(k.Polynomial(2), bo.Positive()), UnsupportedKernel, "DotExponential or Gauss"),
     (lambda: bo.draw(DIVERGENT, bo.Maclaurin(), X=1.5 * UNIT), InvalidInput, "must converge"),
-    (lambda: drawn(k.DotProduct((0.0, 0.0)), bo.Maclaurin()), InvalidInput, "above zero"),
+    (lambda: draw(k.DotProduct((0.0, 0.0)), bo.Maclaurin()), InvalidInput, "above zero"),
     (lambda: blind(Gaussian(), bo.Sign()), UnsupportedKernel, r"Sign requires Angular\(\)"),
     (lambda: blind(k.Angular(), NET), UnsupportedKernel, "requires Neu.* or NNGP.*Nystrom"),
     (lambda: blind(k.ArcCosine(2), bo.ReLU(2, split=True)), InvalidInput, "at least 7, more"),
@@ -419,13 +419,13 @@ CASES = [
     (lambda: blind(Matern(1.5), GAUSS), UnsupportedKernel, "Gaussian kernel.*Gauss-Hermite"),
     (lambda: blind(Gaussian(), GAUSS, d=4), InvalidInput, r"at most 3 columns.*for d = 4\."),
     (lambda: bo.Fourier(bo.Grid(), "phase"), InvalidInput, 'Grid.* requires form="pair".*got'),
-    (lambda: drawn(Matern(), bo.Gegenbauer("monomial")), UnsupportedKernel, "requires a kernel of"),
+    (lambda: draw(Matern(), bo.Gegenbauer("monomial")), UnsupportedKernel, "requires a kernel of"),
     (lambda: blind(Gaussian(), bo.Gegenbauer()), InvalidInput, "Gegenbauer takes its radial"),
     (lambda: blind(Gaussian(), bo.Gegenbauer("monomial", 3, 2), 2), InvalidInput, "at least 3"),
     (lambda: blind(Gaussian(), bo.MercerHarmonic()), InvalidInput, "takes its radial functions"),
-    (lambda: drawn(Gaussian(), bo.Explicit()), UnsupportedKernel, "a kernel with finitely many"),
-    (lambda: drawn(2.0 * k.Periodic(), PROJECTED), UnsupportedKernel, "of the Euclidean"),
-    (lambda: drawn(Matern(), bo.Compressed(bo.HermiteMercer())), UnsupportedKernel, "requires a"),
+    (lambda: draw(Gaussian(), bo.Explicit()), UnsupportedKernel, "a kernel with finitely many"),
+    (lambda: draw(2.0 * k.Periodic(), PROJECTED), UnsupportedKernel, "of the Euclidean"),
+    (lambda: draw(Matern(), bo.Compressed(bo.HermiteMercer())), UnsupportedKernel, "requires a"),
     (lambda: blind(Gaussian(), bo.HermiteMercer()), InvalidInput, "takes mean and principal axes"),
     (lambda: blind(Gaussian(), SINES()), InvalidInput, "takes the box from rows of data"),
     (lambda: blind(Gaussian(), bo.Compressed(bo.Fourier()), 6), InvalidInput, "its directions"),
@@ -433,10 +433,10 @@ CASES = [
     (lambda: blind(k.Brownian(), SINES(conditions="neumann"), d=1), InvalidInput, "its own box"),
     (lambda: blind(k.GreenFunction(PLATE), SINES(boundary=2.0), d=2), InvalidInput, "own box"),
     (lambda: blind(k.GreenFunction(PLATE), SINES()), UnsupportedKernel, "the 2 columns of the"),
-    (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
-    (lambda: drawn(Gaussian(), bo.Nystrom([[1.0, 2.0]])), InvalidInput, "the 3 columns.*got 2"),
+    (lambda: draw(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
+    (lambda: draw(Gaussian(), bo.Nystrom([[1.0, 2.0]])), InvalidInput, "the 3 columns.*got 2"),
     (lambda: bo.Nystrom("k-means"), InvalidInput, "landmarks must be 'rpcholesky', .*got"),
-    (lambda: drawn(Gaussian(), bo.ExactKernel()), InvalidInput, "ExactKernel makes no features"),
+    (lambda: draw(Gaussian(), bo.ExactKernel()), InvalidInput, "ExactKernel makes no features"),
     (lambda: bo.SVR(method="local").fit(X, Y), InvalidInput, "LocalKernel makes no features"),
     (lambda: landmarks.Given(X[:0]), InvalidInput, "Given: rows must be at least one row; got"),
     # certificates
@@ -512,7 +512,7 @@ CASES = [
     (lambda: degree_variances(Gaussian(), 30), UnsupportedKernel, "requires an OnSphere kernel"),
     (lambda: OnSphere("linear"), InvalidInput, "kernel must be a Kernel of three columns"),
     (lambda: OnSphere()([[95.0, 0.0]]), InvalidInput, r"within -90 to 90 degrees; got 95\."),
-    (lambda: drawn(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
+    (lambda: draw(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
     (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
     (lambda: ON_GLOBE.fit(X[:, :2], Y), UnsupportedKernel, "requires an OnSphere kernel"),
     (lambda: blind(Gaussian(), HARMONICS, 36, d=2), UnsupportedKernel, "OnSphere"),
@@ -583,16 +583,16 @@ CASES = [
     (lambda: bo.plan(X[:15], Y[:15], Gaussian()), InvalidInput, "at least 16 rows; got 15"),
     (lambda: bo.plan(X, 0 * Y, Gaussian()), InvalidInput, "the target must vary"),
     (lambda: bo.plan(bo.Blocks.from_arrays(X), Y, Gaussian()), InvalidInput, "leave y out"),
-    (lambda: planned(budget=-1), InvalidInput, "budget must be a positive finite number; got -1"),
-    (lambda: planned(budget="1h"), InvalidType, "budget must be a positive finite number; got '1h"),
-    (lambda: planned(budget={"hours": 1}), InvalidInput, '"seconds", "bytes" or both; got hours'),
-    (lambda: planned(budget={"bytes": 9}), InvalidInput, "no fit is predicted to take at most any"),
-    (lambda: planned(budget=1e-9), InvalidInput, "the fastest takes .* Allow more, or pass"),
-    (lambda: planned(n_rows=20), InvalidInput, "n_rows must be at least the 60 rows pa.*; got 20"),
-    (lambda: planned(widths=[]), InvalidInput, "widths must be at least one number"),
-    (lambda: planned(widths=[16, 10_001]), InvalidInput, "10,000; got .* passes over the rows"),
-    (lambda: planned(methods=[]), InvalidInput, "methods must name at least one"),
-    (lambda: planned(kernel=k.Polynomial(2), methods=["structured"]), InvalidInput, "Fourier"),
+    (lambda: plan_of(budget=-1), InvalidInput, "budget must be a positive finite number; got -1"),
+    (lambda: plan_of(budget="1h"), InvalidType, "budget must be a positive finite number; got '1h"),
+    (lambda: plan_of(budget={"hours": 1}), InvalidInput, '"seconds", "bytes" or both; got hours'),
+    (lambda: plan_of(budget={"bytes": 9}), InvalidInput, "no fit is predicted to take at most any"),
+    (lambda: plan_of(budget=1e-9), InvalidInput, "the fastest takes .* Allow more, or pass"),
+    (lambda: plan_of(n_rows=20), InvalidInput, "n_rows must be at least the 60 rows pa.*; got 20"),
+    (lambda: plan_of(widths=[]), InvalidInput, "widths must be at least one number"),
+    (lambda: plan_of(widths=[16, 10_001]), InvalidInput, "10,000; got .* passes over the rows"),
+    (lambda: plan_of(methods=[]), InvalidInput, "methods must name at least one"),
+    (lambda: plan_of(kernel=k.Polynomial(2), methods=["structured"]), InvalidInput, "Fourier"),
     (lambda: bo.predictive_scorer(model(), X, Y), InvalidInput, "must be a"),
     (lambda: bo.normal_scores(Y, ONES, Y**2), InvalidInput, r"must have one shape.*got \(60,\)"),
     (lambda: bo.normal_scores(Y * np.nan, Y, Y**2), InvalidInput, "y must be finite; got NaN or"),
@@ -655,8 +655,8 @@ CASES = [
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
     (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must return shape .16"),
     # tables
-    (lambda: encoded(of=["x"]), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
-    (lambda: encoded(kind="other"), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
+    (lambda: schema(of=["x"]), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
+    (lambda: schema(kind="other"), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
     (lambda: Schema(["a", "b"], target="a"), InvalidInput, "role and be named once; got 'a' more"),
@@ -686,15 +686,15 @@ CASES = [
     (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), ValueError, "must be contiguous"),
     (lambda: lapack.solve_by_triangle(UPPER, ONES.repeat(6)[::2], False), ValueError, "contiguous"),
     (lambda: lapack.add_square(UPPER, np.broadcast_to(ONES, (3, 4))), ValueError, "contiguous"),
-    # what is chosen
-    (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
-    (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),
+    # choices
+    (lambda: metric(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
+    (lambda: metric(X=SPARSE), InvalidInput, "requires dense rows"),
     (lambda: k.Monotone(Gaussian(), (0,), ((1.0, 0.0),), ((0.0, 1.0),)), InvalidInput, "points"),
     (lambda: k.Monotone(Gaussian(), (0, 1), ((0, 1),), ((0, 1),)), InvalidInput, ": points"),
     (lambda: k.Monotone(Gaussian(), (3,), ((0, 1),), ((0, 1),))(X), InvalidInput, "columns must"),
     (lambda: bo.draw(Gaussian(), "hermite", X=WIDE), UnsupportedKernel, "HermiteMercer"),
     (lambda: bo.SVC(decision_function_shape="ovo"), InvalidType, "multi_class, 'ovr' or 'ovo'"),
-    # models that are put together, and what a fit does not have
+    # merged models, and outputs that a fit does not have
     (lambda: bo.merge(PART, part(n_features=16)), IncompatibleModels, "same feature map"),
     (lambda: bo.merge(PART, part(y=X)), IncompatibleModels, "same targets; got rows of"),
     (lambda: bo.merge(PART, process(n_features=16)), IncompatibleModels, "one class; got"),
@@ -748,7 +748,7 @@ CASES = [
     (lambda: BALANCED.partial_fit(X, Y > 0), InvalidInput, "class_weight="),
     (lambda: WILD.fit(*TILED), InvalidInput, "the steps diverged in epoch"),
     (lambda: steps(Linear(), strategy="gram_cached").coef_, AttributeError, "dual_coef_ of supp"),
-    # neighbours, and losses of one's own
+    # neighbours, and losses of a user
     (lambda: NEAR.predict(X, return_cov=True), InvalidInput, "has no covariance of rows"),
     (lambda: NEAR.sample_functions(2), InvalidInput, "has no functions"),
     (lambda: NEAR.gradient(X), InvalidInput, "has no gradients"),
@@ -759,10 +759,10 @@ CASES = [
     (lambda: squared(value=lambda y, f: y * f * np.nan), InvalidInput, "value must be finite"),
     (lambda: squared(value=lambda y, f: 1.0), InvalidInput, "one number for each of y and f"),
     # displays, reports and double descent
-    (lambda: shown("Path", classes(bo.SVC, C=1.0)), BochnerError, "penalties.*SVC did not"),
-    (lambda: shown("Spectrum", classes(bo.SVC)), BochnerError, r"keeps no moments .*\. Pass rows"),
+    (lambda: plot("Path", classes(bo.SVC, C=1.0)), BochnerError, "penalties.*SVC did not"),
+    (lambda: plot("Spectrum", classes(bo.SVC)), BochnerError, r"keeps no moments .*\. Pass rows"),
     (
-        lambda: shown("Calibration", classes(bo.SVC, probability=False), X, Y > 0),
+        lambda: plot("Calibration", classes(bo.SVC, probability=False), X, Y > 0),
         BochnerError,
         "no predict_proba",
     ),
@@ -789,13 +789,13 @@ CASES = [
 @pytest.mark.parametrize(
     ("call", "error", "words"), CASES, ids=lambda part: part if isinstance(part, str) else ""
 )
-def test_what_cannot_be_is_refused_in_a_sentence(call, error, words):
+def test_invalid_calls_raise_with_their_message(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
 
 def parts(value):
-    """Yield a kernel or method, and what it is made of."""
+    """Yield a kernel or method, and all values that it contains."""
     if isinstance(value, tuple):
         for item in value:
             yield from parts(item)
@@ -805,23 +805,23 @@ def parts(value):
             yield from parts(getattr(value, field.name))
 
 
-MADE = (k.GreenFunction(PLATE), OnSphere(), HARMONICS, bo.FourierGrid(), bo.NearestNeighbours())
-MADE += (bo.LocalKernel(), bo.ExactKernel(), *gallery.KERNELS, *gallery.LANDMARKS)
-MADE += (*gallery.METHODS, *(pair for case in maps.CASES for pair in case[1:]))
-CLASSES = {type(part): part for part in parts(MADE) if not isinstance(part, bo.Auto)}
-#: Values that no parameter takes whose value now has this type.
+VALUES = (k.GreenFunction(PLATE), OnSphere(), HARMONICS, bo.FourierGrid(), bo.NearestNeighbours())
+VALUES += (bo.LocalKernel(), bo.ExactKernel(), *gallery.KERNELS, *gallery.LANDMARKS)
+VALUES += (*gallery.METHODS, *(pair for case in maps.CASES for pair in case[1:]))
+CLASSES = {type(part): part for part in parts(VALUES) if not isinstance(part, bo.Auto)}
+#: Invalid values for each type of a parameter.
 WRONG = {float: (np.nan, -1.0, "x", True, 1j), int: (-1, 1.5, "x"), bool: (3,)}
 WRONG |= {str: ("zzz",), tuple: ((), ("x",))}
-#: Parameters that take other values, or are refused by what they are made into.
-OTHERS = {"Polynomials": ("lower", "upper")}
-OTHERS |= {"ExactKernel": ("preconditioner",)}
+#: Parameters that take such values, or that another constructor checks.
+UNCHECKED = {"Polynomials": ("lower", "upper")}
+UNCHECKED |= {"ExactKernel": ("preconditioner",)}
 
 
 @pytest.mark.parametrize("name", sorted(kind.__name__ for kind in CLASSES))
-def test_each_parameter_of_kernels_and_methods_is_checked_and_named(name):
+def test_parameters_of_kernels_and_methods_are_checked_by_name(name):
     (part,) = (part for kind, part in CLASSES.items() if kind.__name__ == name)
     for field in fields(part):
-        if not field.init or field.name in OTHERS.get(name, ()):
+        if not field.init or field.name in UNCHECKED.get(name, ()):
             continue
         for wrong in (object(), *WRONG.get(type(getattr(part, field.name)), ())):
             with pytest.raises(BochnerError, match=f"^{name}: {field.name}"):
@@ -829,7 +829,7 @@ def test_each_parameter_of_kernels_and_methods_is_checked_and_named(name):
 
 
 @pytest.mark.parametrize("other", ["2", None, True, 1j, [1.0]])
-def test_algebra_with_other_things_is_a_type_error(other):
+def test_algebra_of_kernels_with_other_objects_raises_a_type_error(other):
     with pytest.raises(TypeError):
         Gaussian() * other
     with pytest.raises(TypeError):
@@ -844,13 +844,13 @@ def test_algebra_with_other_things_is_a_type_error(other):
         (None, r"y must have no missing labels; got None in row 1 \(counted from 0\). Drop"),
     ],
 )
-def test_labels_of_mixed_kinds_are_refused(cls, other, words):
+def test_labels_of_mixed_types_raise(cls, other, words):
     with pytest.raises(InvalidInput, match=f"{cls.__name__}: {words}"):
         cls(n_features=16).fit(X, np.array(["a", other] * 30, dtype=object))
 
 
 @pytest.mark.parametrize("dtype", ["boolean", "Int64", "Float64", "string", "float64"])
-def test_missing_labels_of_every_kind_are_named_by_their_row(dtype):
+def test_missing_labels_raise_with_their_row(dtype):
     labels = pd.Series([1, 0] * 30, dtype="Int64").astype(dtype)
     labels[5] = np.nan if dtype == "float64" else pd.NA
     words = r"Classifier: y must have no missing labels; got (<NA>|nan) in row 5 \(counted from 0\)"

@@ -1,4 +1,4 @@
-"""Ridge regression along a path, in steps, and without penalty: solves, refits and densities."""
+"""Ridge regression along a path and without penalty, decompositions, and evidence."""
 
 import signal
 import time
@@ -43,7 +43,7 @@ from bochner.solvers.ridge.solution import (
     solve_ridge,
 )
 
-# ==== Ridge regression along a path: every number against a solve, a refit or a density.
+# ==== Ridge regression along a path, compared with solves, refits and densities.
 
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
 
@@ -56,7 +56,7 @@ def table(n=25, D=8, t=2, seed=0, noise=0.3):
 
 
 def problem(Z, y, w, centred=True):
-    """Eigendecomposition, rows about the means, and the means."""
+    """Return the eigendecomposition, rows about the means, and the means."""
     m = Moments.of(Z, y, w)
     m = m if centred else m.about_zero()
     rows = (Z - m.feature_mean, y - m.target_mean, w)
@@ -70,7 +70,7 @@ shapes = pytest.mark.parametrize(("n", "D"), [(25, 8), (6, 8)], ids=["n > D", "n
 @both
 @shapes
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_coefficients_are_those_of_the_normal_equations(alpha, n, D, centred):
+def test_coefficients_solve_the_normal_equations(alpha, n, D, centred):
     Z, y, w = table(n, D)
     eigen, _, means = problem(Z, y, w, centred)
     solution = solve_ridge(eigen, means, alpha)
@@ -82,7 +82,7 @@ def test_coefficients_are_those_of_the_normal_equations(alpha, n, D, centred):
 
 
 def noise(n, D, t=1, falling=0.0, copies=0, dtype=np.float64):
-    """Targets of noise alone, features with eigenvalues that fall; the last rows are copies."""
+    """Return features with falling eigenvalues and targets of noise; the last rows are copies."""
     rng = np.random.default_rng([n, D])
     Z = rng.normal(size=(n, D)) * 10.0 ** -np.linspace(0, falling, D) + 0.3
     y = rng.normal(size=(n, t))
@@ -103,7 +103,7 @@ def weights_of(kind, n):
 
 
 def rounding_of(alphas, top):
-    """First-order bounds of slack and residual, a hundred times: 1e-2 at the worst penalty."""
+    """Return a hundred times the first-order bounds of rounding in slack and residual."""
     return 100 * np.finfo(float).eps * (1 + top / alphas)
 
 
@@ -116,7 +116,7 @@ SHAPES = [(5, 12), (30, 60), (40, 40), (41, 40), (43, 40), (60, 40), (200, 20)]
 @pytest.mark.parametrize("falling", [0.0, 4.0], ids=["flat", "falling"])
 @pytest.mark.parametrize("kind", ["ones", "counts", "shares", "mixed"])
 @pytest.mark.parametrize(("n", "D"), SHAPES)
-def test_leave_one_out_is_that_of_refits_along_the_path(n, D, kind, falling, by, centred):
+def test_leave_one_out_errors_equal_refits_along_the_path(n, D, kind, falling, by, centred):
     Z, y = noise(n, D, 2, falling, copies=n // 10)
     w = weights_of(kind, n)
     eigen, rows, _ = problem(Z, y, w, centred)
@@ -124,23 +124,23 @@ def test_leave_one_out_is_that_of_refits_along_the_path(n, D, kind, falling, by,
     alphas = penalties(eigen)
     refits = naive.left_out_errors(Z, y, w, alphas, range(n), centred)
     expected = np.einsum("i,ipt->pt", w, refits**2) / w.sum()
-    found = left_out_path(eigen, [rows], alphas)
-    errors = found.mean_squares
-    assert found.rows == n
+    result = left_out_path(eigen, [rows], alphas)
+    errors = result.mean_squares
+    assert result.rows == n
     allowed = rounding_of(alphas, eigen.values[-1])[:, None] * expected
     assert (np.abs(errors - expected) <= allowed).all()
 
 
 def leave_one_out(eigen, blocks, alphas):
-    """Mean squared errors of these rows, pooled over targets, and their number."""
-    found = left_out_path(replace(eigen, rows=0), blocks, alphas)
-    return pool(found.mean_squares, eigen.power / eigen.weight), found.rows
+    """Return mean squared errors of these rows, pooled over targets, and their number."""
+    result = left_out_path(replace(eigen, rows=0), blocks, alphas)
+    return pool(result.mean_squares, eigen.power / eigen.weight), result.rows
 
 
 @pytest.mark.parametrize(("n", "D"), [(20, 60), (60, 60), (70, 60), (400, 60)])
 @pytest.mark.parametrize("products", ["rows", "rows and moments", "small penalties"])
-def test_where_rounding_hides_a_row_its_error_is_infinite_and_nowhere_wrong(n, D, products):
-    """In float32, or below the path: an error is that of refits, up to a fifth, or not stated."""
+def test_errors_hidden_by_rounding_are_infinite_and_others_are_right(n, D, products):
+    """In float32, or below the path, an error agrees with refits to a fifth, or is infinite."""
     single = products != "small penalties"
     Z, y = noise(n, D, 1, falling=2.0, dtype=np.float32 if single else np.float64)
     w = np.ones(n)
@@ -151,19 +151,19 @@ def test_where_rounding_hides_a_row_its_error_is_infinite_and_nowhere_wrong(n, D
     refits = naive.left_out_errors(Z.astype(float), y, w, alphas, range(n))
     expected = (refits**2).mean(axis=0)[:, 0]
     errors = leave_one_out(eigen, [rows], alphas)[0]
-    told = np.isfinite(errors)
-    assert np.abs(errors[told] / expected[told] - 1).max() <= 0.2
-    assert told[-1]
-    assert n >= D or not told[0]
+    finite = np.isfinite(errors)
+    assert np.abs(errors[finite] / expected[finite] - 1).max() <= 0.2
+    assert finite[-1]
+    assert n >= D or not finite[0]
     path = Path(alphas, errors, errors, -errors, errors, n)
-    assert told[path.best("loo")]
-    assert path.lowest("loo") == np.flatnonzero(told)[0]
+    assert finite[path.best("loo")]
+    assert path.lowest("loo") == np.flatnonzero(finite)[0]
 
 
 @both
 @pytest.mark.parametrize(("n", "D"), SHAPES)
-def test_criteria_of_moments_hold_where_the_fit_passes_through_the_rows(n, D, centred):
-    """GCV and evidence from the n × n side, in which nothing cancels."""
+def test_criteria_from_moments_are_accurate_for_fits_that_interpolate(n, D, centred):
+    """GCV and evidence from the n × n side have no cancellation."""
     Z, y = noise(n, D)
     eigen, (Zc, yc, _), _ = problem(Z, y, np.ones(n), centred)
     alphas = penalties(eigen)
@@ -171,56 +171,56 @@ def test_criteria_of_moments_hold_where_the_fit_passes_through_the_rows(n, D, ce
     squares = np.append(s**2, np.zeros(n))[:n]
     if centred:
         squares[min(n - 1, D) :] = 0.0
-    left = alphas / (squares[:, None] + alphas)
-    seen = (U.T @ yc) ** 2
-    free = left.sum(axis=0) - centred
+    shrinkage = alphas / (squares[:, None] + alphas)
+    projected = (U.T @ yc) ** 2
+    free = shrinkage.sum(axis=0) - centred
     rounding = rounding_of(alphas, eigen.values[-1]) + 1e-8
-    gcv = n * (left**2 * seen).sum(axis=0) / free**2
+    gcv = n * (shrinkage**2 * projected).sum(axis=0) / free**2
     assert (np.abs(criterion_gcv(eigen, eigen.at(alphas))[:, 0] - gcv) <= rounding * gcv).all()
-    q = (seen * left).sum(axis=0) / alphas
-    contrasts = n - centred  # an intercept takes the direction of the mean
+    q = (projected * shrinkage).sum(axis=0) / alphas
+    contrasts = n - centred  # an intercept removes the direction of the mean
     log_det = np.log(squares[:contrasts, None] + alphas).sum(axis=0)
     evidence = -0.5 * contrasts * (1 + np.log(2 * np.pi * q / contrasts)) - 0.5 * log_det
-    found = criterion_evidence(eigen, eigen.at(alphas))[:, 0]
-    assert (np.abs(found - evidence) <= n * rounding).all()
+    actual = criterion_evidence(eigen, eigen.at(alphas))[:, 0]
+    assert (np.abs(actual - evidence) <= n * rounding).all()
 
 
 @pytest.mark.parametrize("m", [100, 400])
 @pytest.mark.parametrize("alpha", [1.0, 1e3])
-def test_the_standard_error_is_that_for_the_error_on_new_rows(alpha, m):
-    """z-scores of 200 tables; with z ~ N(0, I) a fit errs by 1 + |β|² on new rows."""
+def test_the_standard_error_is_that_of_the_error_on_new_rows(alpha, m):
+    """z-scores of 200 tables; for z ~ N(0, I) the squared error on new rows is 1 + |β|²."""
     scores = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
         Z, y = rng.normal(size=(400, 10)), rng.normal(size=(400, 1))
         eigen, rows, means = problem(Z, y, np.ones(400))
-        found = left_out_path(eigen, [tuple(a[:m] for a in rows)], np.array([alpha]))
+        result = left_out_path(eigen, [tuple(a[:m] for a in rows)], np.array([alpha]))
         coef = eigen.coefficients(alpha)
         truth = 1 + (coef**2).sum() + (means[1] - means[0] @ coef)[0] ** 2
-        scores.append((found.mean_squares[0, 0] - truth) / found.deviation[0])
+        scores.append((result.mean_squares[0, 0] - truth) / result.deviation[0])
     assert 0.5 < np.mean(np.square(scores)) < 1.5
     assert abs(np.mean(scores)) < 5 / 200**0.5
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_residuals_that_are_rounding_correct_nothing(precision):
-    """Without noise RSS is lost at small penalties: there the last known correction holds."""
+def test_residuals_at_rounding_level_do_not_change_the_correction(precision):
+    """Without noise RSS is rounding at small penalties: the last reliable correction is used."""
     Z = np.random.default_rng(1).normal(size=(300, 8))
     y = Z.sum(axis=1, keepdims=True)
     m = Moments.of(Z, y, None, precision)
     eigen = decompose(m)
-    some = [(Z[:60] - m.feature_mean, y[:60] - m.target_mean, None)]
+    sample = [(Z[:60] - m.feature_mean, y[:60] - m.target_mean, None)]
     alphas = eigen.values[-1] * np.logspace(-14, 1, 61)
-    found = left_out_path(eigen, some, alphas).mean_squares[:, 0]
-    plain = leave_one_out(eigen, some, alphas)[0]
-    told = np.isfinite(plain)
-    ratio = found[told] / plain[told]
-    assert np.array_equal(told, np.isfinite(found))
+    corrected = left_out_path(eigen, sample, alphas).mean_squares[:, 0]
+    plain = leave_one_out(eigen, sample, alphas)[0]
+    finite = np.isfinite(plain)
+    ratio = corrected[finite] / plain[finite]
+    assert np.array_equal(finite, np.isfinite(corrected))
     assert ((ratio > 0.3) & (ratio < 3)).all()
     assert np.abs(np.diff(np.log(ratio))).max() < 0.1
 
 
-def test_the_path_spans_what_the_precision_resolves():
+def test_the_path_spans_the_penalties_that_the_precision_resolves():
     Z, y, w = table(500)
     for precision, low in (("float64", LOWEST), ("float32", 1e-6)):
         eigen = decompose(Moments.of(Z, y, w, precision))
@@ -234,7 +234,7 @@ def test_the_path_spans_what_the_precision_resolves():
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
 def test_the_chosen_penalty_is_the_best_of_the_path(criterion):
-    """Of equal errors the largest is taken; without rows loo is gcv."""
+    """Of equal errors the largest penalty is chosen; without rows "loo" is "gcv"."""
     Z, y, w = table(60, noise=2.0)
     eigen, rows, means = problem(Z, y, w)
     solution = solve_ridge(eigen, means, criterion, [rows])
@@ -264,11 +264,11 @@ def outcome(alpha="gcv", precision="float64", Z=None, y=None):
 
 REPEATED = table(60)[0] @ np.ones((8, 8))
 CONSTANT = np.full((60, 1), 7.0)
-#: Eigenvalues over nine decades and more, all of which a target without noise asks for.
+#: Eigenvalues over ten decades, all of which a target without noise requires.
 SCALES = np.logspace(0, -5, 8)
 PLAIN = np.random.default_rng(0).normal(size=(60, 8))
 DECAYING = {"Z": PLAIN * SCALES, "y": PLAIN.sum(axis=1, keepdims=True)}
-#: A target that the features explain nothing of.
+#: A target without correlation with the features.
 NOISE = np.random.default_rng(5).normal(size=(60, 1))
 UNEXPLAINED = {"Z": PLAIN, "y": NOISE - PLAIN @ np.linalg.lstsq(PLAIN, NOISE)[0]}
 OUTCOMES = [
@@ -290,13 +290,13 @@ OUTCOMES = [
 
 @pytest.mark.parametrize(("options", "expected"), OUTCOMES, ids=lambda value: str(value)[:40])
 def test_each_outcome_is_reached(options, expected):
-    found = outcome(**options)
-    assert found is Outcome[expected]
-    assert found.good == (expected in ("SOLVED", "CONSTANT_TARGET"))
+    result = outcome(**options)
+    assert result is Outcome[expected]
+    assert result.good == (expected in ("SOLVED", "CONSTANT_TARGET"))
 
 
 @pytest.mark.parametrize(("fall", "expected"), [(4e-4, True), (6e-4, False)])
-def test_errors_that_are_level_at_the_lower_edge_need_no_smaller_penalty(fall, expected):
+def test_errors_level_at_the_lower_edge_need_no_smaller_penalty(fall, expected):
     errors = np.cumprod([1.0, 1 + fall, 1.1, 1.1])
     path = Path(np.logspace(-6, -5, 4), errors, errors, -errors, errors)
     assert path.best("loo") == 0
@@ -304,14 +304,14 @@ def test_errors_that_are_level_at_the_lower_edge_need_no_smaller_penalty(fall, e
     assert not path.level("evidence")
 
 
-# ==== No penalty: the solution of least norm, on either side of as many features as rows, and at it.
+# ==== No penalty: the solution of least norm, with fewer, as many or more features than rows.
 
 D = 40
 ROWS = [10, 38, 39, 40, 41, 42, 60, 300]
 
 
 def least_norm(Z, y, w, centred):
-    """Coefficients and intercept by numpy.linalg.lstsq of the centred, weighted rows."""
+    """Return coefficients and intercept by numpy.linalg.lstsq of the centred, weighted rows."""
     z, m = (w @ Z / w.sum(), w @ y / w.sum()) if centred else (np.zeros(Z.shape[1]), 0 * y[0])
     root = np.sqrt(w)[:, None]
     coef = np.linalg.lstsq(root * (Z - z), root * (y - m), rcond=None)[0]
@@ -320,7 +320,7 @@ def least_norm(Z, y, w, centred):
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("n", ROWS)
-def test_a_triangle_has_the_solution_of_least_norm(n, centred):
+def test_a_triangular_factor_gives_the_solution_of_least_norm(n, centred):
     rng = np.random.default_rng(0)
     Z, y, w = rng.normal(0.5, 1, (n, D)), rng.normal(7, 1, (n, 2)), rng.uniform(0.5, 2, n)
     pieces = [slice(start, start + 17) for start in range(0, n, 17)]
@@ -339,10 +339,10 @@ def test_a_triangle_has_the_solution_of_least_norm(n, centred):
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n", [10, 39, 41, 80, 400])
-def test_no_penalty_is_least_squares_of_least_norm(n, intercept):
+def test_fits_without_penalty_are_least_squares_of_least_norm(n, intercept):
     X, y = gallery.table(n)
-    given = {"method": "iid", "n_features": D, "alpha": 0.0, "fit_intercept": intercept}
-    fitted = bo.KernelRidge(Gaussian(0.3), random_state=0, **given).fit(X, y)
+    options = {"method": "iid", "n_features": D, "alpha": 0.0, "fit_intercept": intercept}
+    fitted = bo.KernelRidge(Gaussian(0.3), random_state=0, **options).fit(X, y)
     Z = fitted.map_(X)
     coef, b = least_norm(Z, y[:, None], np.ones(n), intercept)
     new, _ = gallery.table(50, seed=1)
@@ -354,8 +354,8 @@ def test_no_penalty_is_least_squares_of_least_norm(n, intercept):
         assert fitted.solution_.outcome is Outcome.LEAST_NORM
 
 
-def test_rows_beyond_the_sample_are_read_again_and_added_up_as_a_triangle():
-    """10,000 rows whose last feature is 1e-9 of the first: moments cannot see it."""
+def test_more_rows_than_the_sample_are_reduced_to_a_triangular_factor():
+    """The last feature of 10,000 rows is 1e-9 of the first: moments cannot resolve it."""
     X = np.random.default_rng(0).normal(size=(10_000, 3)) * [1.0, 1.0, 1e-9]
     y = X @ [1.0, 1.0, 1e9]
     linear = bo.KernelRidge(Linear(), alpha=0.0, method="iid", n_features=4, random_state=0)
@@ -363,7 +363,7 @@ def test_rows_beyond_the_sample_are_read_again_and_added_up_as_a_triangle():
     assert len(linear.sample_) < 10_000
 
 
-# ==== Large matrices are decomposed in steps, so that Ctrl-C is heard: the same numbers all the same.
+# ==== Decompositions in steps, which Ctrl-C can interrupt, give the same numbers.
 
 EPS = np.finfo(np.float64).eps
 RNG = np.random.default_rng(0)
@@ -396,12 +396,12 @@ def in_steps(monkeypatch):
 
 
 @every_matrix
-def test_eigenvalues_are_those_of_lapack(name, in_steps):
+def test_eigenvalues_equal_those_of_lapack(name, in_steps):
     A = MATRICES[name]
     expected = scipy.linalg.eigvalsh(A)
-    found = eigenvalues(A)
-    assert np.all(np.diff(found) >= 0)
-    assert found == pytest.approx(expected, rel=0, abs=10 * M * EPS * np.abs(expected).max())
+    values = eigenvalues(A)
+    assert np.all(np.diff(values) >= 0)
+    assert values == pytest.approx(expected, rel=0, abs=10 * M * EPS * np.abs(expected).max())
 
 
 def test_a_matrix_is_factored_and_solved_in_steps(in_steps):
@@ -415,22 +415,22 @@ def test_a_matrix_is_factored_and_solved_in_steps(in_steps):
         lower_factor(MATRICES["random"].copy(order="F"))
 
 
-def test_a_matrix_without_a_factor_is_raised_until_there_is_one_or_none_can_be():
-    tried = []
+def test_the_shift_is_raised_until_a_matrix_has_a_factor():
+    shifts = []
 
     def factor(value, A):
-        tried.append(value)
+        shifts.append(value)
         return np.linalg.cholesky(A + value * np.eye(2))
 
     assert retry(lambda v: factor(v, -np.eye(2)), 0.0, 0.02)[0, 0] == pytest.approx(1.0)
-    assert tried == pytest.approx([0.0, 0.02, 0.2, 2.0])
+    assert shifts == pytest.approx([0.0, 0.02, 0.2, 2.0])
     with pytest.raises(np.linalg.LinAlgError):
         retry(lambda v: np.linalg.cholesky(-np.eye(2)), 0.0, 0.02)
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_wait_for_a_decomposition():
-    """The work goes on in its thread, without Python's lock."""
+    """The decomposition continues in its thread, without Python's lock."""
     began = time.monotonic()
     Timer(0.1, lambda: signal.raise_signal(signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
@@ -438,7 +438,7 @@ def test_ctrl_c_ends_the_wait_for_a_decomposition():
     assert time.monotonic() - began < 10
 
 
-def test_rows_without_memory_for_their_matrices_are_refused(monkeypatch):
+def test_matrices_that_do_not_fit_into_memory_raise(monkeypatch):
     monkeypatch.setattr("bochner._core.checks._available", lambda swap=False: 300 << 20)
     X = np.zeros((4000, 1)) + np.arange(4000)[:, None]
     phi = bo.draw(Gaussian(), "iid", n_features=4, n_inputs=1, random_state=0)
@@ -447,7 +447,7 @@ def test_rows_without_memory_for_their_matrices_are_refused(monkeypatch):
         bo.certify(phi, X, alpha=1.0, n_sample=3500)
 
 
-# ==== Marginal likelihood from moments: dense normal densities, differences and brute force.
+# ==== Marginal likelihood from moments, compared with dense densities and brute force.
 
 
 def data(n=30, D=7, t=1, noise=0.3, seed=0):
@@ -463,12 +463,12 @@ def eigen_of(Z, y, w=None, centred=True):
 
 def log_evidence(eigen, alpha, amplitude=None):
     """Return log p(y) of each target, and its derivative in log λ."""
-    given = eigen, eigen.at([alpha]), None, amplitude
-    return criterion_evidence(*given)[0], evidence_slope(*given)[0]
+    arguments = eigen, eigen.at([alpha]), None, amplitude
+    return criterion_evidence(*arguments)[0], evidence_slope(*arguments)[0]
 
 
 def dense(Z, y, noise, amplitude, centred):
-    """Log density of y, or of contrasts of y that no constant changes."""
+    """Return the log density of y, or of the contrasts of y that no constant changes."""
     Q = scipy.linalg.null_space(np.ones((1, len(y)))) if centred else np.eye(len(y))
     K = Q.T @ (amplitude * Z @ Z.T + noise * np.eye(len(y))) @ Q
     return multivariate_normal.logpdf(Q.T @ y, np.zeros(len(K)), K)
@@ -476,7 +476,7 @@ def dense(Z, y, noise, amplitude, centred):
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("D", [7, 50])
-def test_it_is_the_normal_density_of_the_targets(D, centred):
+def test_the_evidence_is_the_normal_density_of_the_targets(D, centred):
     Z, y = data(D=D)
     for alpha, amplitude in [(0.1, 2.0), (3.0, 0.5)]:
         value, _ = log_evidence(eigen_of(Z, y, centred=centred), alpha, amplitude)
@@ -485,7 +485,7 @@ def test_it_is_the_normal_density_of_the_targets(D, centred):
 
 @pytest.mark.parametrize("amplitude", [None, 0.7])
 @pytest.mark.parametrize("centred", [True, False])
-def test_its_slope_is_that_of_differences(centred, amplitude):
+def test_slopes_of_the_evidence_equal_differences(centred, amplitude):
     eigen, step = eigen_of(*data(t=2), centred=centred), 1e-4
     for alpha in (1e-2, 1.0, 30.0):
         up, down = (log_evidence(eigen, alpha * np.exp(s), amplitude)[0] for s in (step, -step))
@@ -493,28 +493,28 @@ def test_its_slope_is_that_of_differences(centred, amplitude):
         assert np.abs(slope / ((up - down) / (2 * step)) - 1).max() < 1e-5
 
 
-@pytest.mark.parametrize("given", [{}, {"noise": 0.2}, {"amplitude": 0.7}])
+@pytest.mark.parametrize("law", [{}, {"noise": 0.2}, {"amplitude": 0.7}])
 @pytest.mark.parametrize("centred", [True, False])
-def test_the_maximum_is_that_of_brute_force(centred, given):
+def test_the_maximum_equals_that_of_brute_force(centred, law):
     Z, y = data()
-    found = maximise_evidence(eigen_of(Z, y, centred=centred), **given)
+    best_law = maximise_evidence(eigen_of(Z, y, centred=centred), **law)
 
     def loss(logs):
         noise, amplitude = np.exp(logs)
-        values = {"noise": noise, "amplitude": amplitude} | given
+        values = {"noise": noise, "amplitude": amplitude} | law
         return -dense(Z, y[:, 0], **values, centred=centred)
 
     options = {"xatol": 1e-8, "fatol": 1e-10, "maxiter": 2000}
     best = minimize(loss, [0.0, 0.0], method="Nelder-Mead", options=options)
-    expected = dict(zip(("noise", "amplitude"), np.exp(best.x), strict=True)) | given
-    assert abs(found.noise[0] / expected["noise"] - 1) < 1e-5
-    assert abs(found.amplitude[0] / expected["amplitude"] - 1) < 1e-5
-    assert_close(found.log_likelihood[0], -best.fun, factor=1e5)
-    assert_close(found.alpha, found.noise / found.amplitude)
-    assert found.outcome is EvidenceOutcome.SOLVED
+    expected = dict(zip(("noise", "amplitude"), np.exp(best.x), strict=True)) | law
+    assert abs(best_law.noise[0] / expected["noise"] - 1) < 1e-5
+    assert abs(best_law.amplitude[0] / expected["amplitude"] - 1) < 1e-5
+    assert_close(best_law.log_likelihood[0], -best.fun, factor=1e5)
+    assert_close(best_law.alpha, best_law.noise / best_law.amplitude)
+    assert best_law.outcome is EvidenceOutcome.SOLVED
 
 
-def test_edges_and_limits_are_outcomes():
+def test_edges_and_limits_are_reported_as_outcomes():
     Z, y = data(noise=0.0)
     assert maximise_evidence(eigen_of(Z, y)).outcome is EvidenceOutcome.EDGE_LOW
     assert not EvidenceOutcome.EDGE_LOW.good
@@ -535,23 +535,23 @@ def test_edges_and_limits_are_outcomes():
 def test_a_constant_target_has_neither_noise_nor_amplitude():
     Z, y = data(t=2)
     y[:, 0] = 5.0
-    found = maximise_evidence(eigen_of(Z, y))
-    assert found.noise[0] == found.amplitude[0] == 0
-    assert found.noise[1] > 0
-    assert found.outcome is EvidenceOutcome.SOLVED
-    alone = maximise_evidence(eigen_of(Z, y[:, :1]), noise=0.1)
-    assert alone.outcome is EvidenceOutcome.CONSTANT_TARGET
-    assert alone.outcome.good
-    assert alone.noise[0] == 0.1
+    result = maximise_evidence(eigen_of(Z, y))
+    assert result.noise[0] == result.amplitude[0] == 0
+    assert result.noise[1] > 0
+    assert result.outcome is EvidenceOutcome.SOLVED
+    single = maximise_evidence(eigen_of(Z, y[:, :1]), noise=0.1)
+    assert single.outcome is EvidenceOutcome.CONSTANT_TARGET
+    assert single.outcome.good
+    assert single.noise[0] == 0.1
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_a_noise_too_small_to_be_resolved_has_the_best_amplitude_of_none(centred):
-    """With λ held at the smallest that is resolved, σ²/λ would be an amplitude as small as σ²."""
+def test_noise_below_the_resolution_gets_the_amplitude_of_no_noise(centred):
+    """At the smallest resolved λ, σ²/λ would be an amplitude as small as σ²."""
     Z, y = data(n=10, D=20, noise=0.0)
-    found = maximise_evidence(eigen_of(Z, y, centred=False), noise=0.0)
-    assert found.noise[0] == 0
-    assert found.amplitude[0] == pytest.approx((y.T @ np.linalg.solve(Z @ Z.T, y) / 10).item())
+    result = maximise_evidence(eigen_of(Z, y, centred=False), noise=0.0)
+    assert result.noise[0] == 0
+    assert result.amplitude[0] == pytest.approx((y.T @ np.linalg.solve(Z @ Z.T, y) / 10).item())
     x = np.linspace(-3, 3, 40)
     Z = np.linalg.cholesky(np.exp(-((x[:, None] - x) ** 2) / 2) + 1e-14 * np.eye(40))
     y = np.sin(2 * x)[:, None]
@@ -559,8 +559,8 @@ def test_a_noise_too_small_to_be_resolved_has_the_best_amplitude_of_none(centred
     for eigen, outcome in [(smooth, EvidenceOutcome.SINGULAR), (plain, EvidenceOutcome.SOLVED)]:
         without = maximise_evidence(eigen, noise=0.0)
         for noise in (1e-20, 1e-30, 1e-60):
-            found = maximise_evidence(eigen, noise=noise)
-            assert found.noise[0] == noise
-            assert found.amplitude[0] == without.amplitude[0]
-            assert found.alpha[0] == floor(eigen)
-            assert found.outcome is outcome
+            result = maximise_evidence(eigen, noise=noise)
+            assert result.noise[0] == noise
+            assert result.amplitude[0] == without.amplitude[0]
+            assert result.alpha[0] == floor(eigen)
+            assert result.outcome is outcome

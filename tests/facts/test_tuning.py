@@ -1,4 +1,4 @@
-"""Lengthscales that are tuned, errors of a choice, columns that are screened, and bo.tune."""
+"""Tuned lengthscales, errors of a choice, screening of columns, and bo.tune."""
 
 import numpy as np
 import pytest
@@ -13,23 +13,23 @@ from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
 from bochner.solvers.ridge.dual import CRITERIA, KernelRows, kernel_evidence
 
-# --- the judge -----------------------------------------------------------------------------------
+# --- errors of a choice --------------------------------------------------------------------------
 
 
 @pytest.mark.statistical
-def test_errors_of_a_choice_are_those_of_rows_it_was_not_made_by():
-    """Twenty candidates that are alike, 40 rows each: squared normal errors, of mean one.
+def test_nested_errors_are_unbiased_after_a_choice():
+    """Twenty equal candidates have squared normal errors, mean one, on 40 rows.
 
-    What is chosen by three folds is judged by the fourth, so the mean over 400 tables is one but
-    for √(2/40/400): five of those deviations, alarm rate 6e-7. The least of twenty means is .6.
+    The candidate chosen by three folds is evaluated on the fourth. The mean of 400 tables is
+    1 ± 5 √(2/40/400), with an alarm rate of 6e-7. The smallest of twenty means is about 0.6.
     """
     tables = np.random.default_rng(0).standard_normal((400, 20, 40)) ** 2
-    told = np.mean([nested_errors(list(table)).mean() for table in tables])
-    assert abs(told - 1) < 5 * np.sqrt(2 / 40 / 400)
+    mean = np.mean([nested_errors(list(table)).mean() for table in tables])
+    assert abs(mean - 1) < 5 * np.sqrt(2 / 40 / 400)
     assert np.mean([table.mean(axis=1).min() for table in tables]) < 0.7
 
 
-def test_a_choice_of_one_and_of_few_rows_is_that_one():
+def test_nested_errors_of_one_candidate_or_few_rows_are_its_errors():
     one = np.arange(12.0)
     assert np.array_equal(nested_errors([one, one + 1]), one)
     few = np.ones(2 * FOLDS - 1)
@@ -42,11 +42,11 @@ def test_a_choice_of_one_and_of_few_rows_is_that_one():
 
 
 @pytest.mark.parametrize("criterion", ["evidence", "loo"])
-def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
-    """Within five deviations of the log: Fisher information of the exact process at the truth.
+def test_tuning_recovers_the_lengthscales_of_a_draw_of_a_process(criterion):
+    """Errors of log lengthscales are within five deviations by the Fisher information.
 
-    I_kl = ½ tr(C⁻¹ ∂_k C C⁻¹ ∂_l C) bounds what any unbiased estimate can do, and maximum
-    likelihood attains it. Leave-one-out is not efficient: twice the deviation.
+    I_kl = ½ tr(C⁻¹ ∂_k C C⁻¹ ∂_l C) bounds the variance of unbiased estimates, and maximum
+    likelihood attains it. Leave-one-out is less efficient: twice the deviation.
     """
     X, truth, noise = np.random.default_rng(8).uniform(-2, 2, (400, 2)), np.array([0.8, 2.0]), 0.1
     K, draw = Gaussian(tuple(truth))(X), np.random.default_rng(9).standard_normal((2, 400))
@@ -59,7 +59,7 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
     kernel = tune_lengthscales(Gaussian(), sample_of(X, y), CRITERIA[criterion]).kernel
     bar = (5 if criterion == "evidence" else 10) * deviation
     assert np.all(np.abs(np.log(kernel.lengthscale) - np.log(truth)) < bar)
-    assert np.all(bar < np.log(3.0))  # a factor of three would be seen
+    assert np.all(bar < np.log(3.0))  # a factor of three would fail
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +80,15 @@ def test_columns_that_do_not_matter_get_long_lengthscales(tuned, two_columns):
 
 
 def test_one_lengthscale_and_one_per_column_are_compared(tuned):
-    one, many = tuned.compared
-    assert (one.n_tuned, many.n_tuned) == (1, 6)
-    assert 0 < many.error < one.error < 1
-    assert many.kernel == tuned.kernel
+    single, per_column = tuned.compared
+    assert (single.n_tuned, per_column.n_tuned) == (1, 6)
+    assert 0 < per_column.error < single.error < 1
+    assert per_column.kernel == tuned.kernel
     assert repr(tuned.kernel) in str(tuned)
 
 
-def test_few_rows_of_noise_keep_one_lengthscale():
-    """Six columns of noise and 60 rows, where one lengthscale per column would fit the rows."""
+def test_noise_keeps_one_lengthscale():
+    """For 60 rows of six columns, one lengthscale per column would fit the noise."""
     simple = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -98,21 +98,21 @@ def test_few_rows_of_noise_keep_one_lengthscale():
     assert simple >= 4
 
 
-def test_frequencies_screen_columns_that_one_lengthscale_cannot_see():
-    """One frequency of 20 columns' two: a kernel of all columns sees noise, the screen sees it."""
+def test_screening_finds_columns_that_one_lengthscale_misses():
+    """Two of 20 columns matter: a kernel of all columns resolves nothing, the screening does."""
     rng = np.random.default_rng(12)
     X = rng.standard_normal((2000, 20))
     y = X[:, 4] * np.sin(1.5 * X[:, 15]) + 0.1 * rng.standard_normal(2000)
-    rest = np.ones(2000), np.ones(20)
-    assert set(np.argsort(screened_lengthscales(X, y[:, None], *rest))[:2]) == {4, 15}
-    assert screened_lengthscales(X, rng.standard_normal((2000, 1)), *rest) is None
+    arguments = np.ones(2000), np.ones(20)
+    assert set(np.argsort(screened_lengthscales(X, y[:, None], *arguments))[:2]) == {4, 15}
+    assert screened_lengthscales(X, rng.standard_normal((2000, 1)), *arguments) is None
 
 
 # --- estimators ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", ["auto", "laplace"])
-def test_tune_finds_the_kernel_of_the_fit(kernel, two_columns):
+def test_tune_chooses_the_kernel_of_the_fit(kernel, two_columns):
     X, y = two_columns[0][:200], two_columns[1][:200]
     model = bo.KernelRidge(kernel, random_state=0)
     assert tune(model, X, y).kernel == clone(model).fit(X, y).kernel_
@@ -131,14 +131,14 @@ def test_tune_returns_an_estimator_ready_to_fit(tuned, two_columns):
     assert likeliest.criterion == "evidence"
 
 
-def test_a_constant_target_and_few_rows_leave_the_kernel():
+def test_a_constant_target_or_few_rows_do_not_change_the_kernel():
     X = np.random.default_rng(13).standard_normal((50, 2))
     for rows in (sample_of(X, np.ones(50)), sample_of(X[:5], np.arange(5.0))):
         assert tune_lengthscales(Matern(1.5, 3.0), rows).kernel == Matern(1.5, 3.0)
 
 
-def test_no_gradient_depends_on_memory_that_nobody_wrote(monkeypatch):
-    """Zeros times what was in memory were not a number, and so the next lengthscale was not."""
+def test_gradients_do_not_depend_on_uninitialised_memory(monkeypatch):
+    """Zeros times NaN in memory gave NaN, and so NaN lengthscales."""
     filled = lambda shape, dtype=float, order="C": np.full(shape, np.nan, dtype, order)
     monkeypatch.setattr(np, "empty", filled)
     X = np.linspace(0, 1, 600)[:, None]

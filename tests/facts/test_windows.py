@@ -1,4 +1,4 @@
-"""Kernels of sequences: values by loops over windows, features, learners, and what is refused."""
+"""Kernels of sequences: values and features by loops over windows, and learners."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_values_are_sums_over_pairs_of_windows(kernel, X):
 
 
 @cases
-def test_features_of_windows_are_summed(kernel, X):
+def test_features_of_sequences_are_sums_over_windows(kernel, X):
     rows = kernel.rows(X)
     phi = bo.draw(kernel, "fourier", n_features=64, X=rows, random_state=0)
     parts = [np.array(windows(kernel, row)).reshape(-1, kernel.columns) for row in rows]
@@ -45,7 +45,7 @@ def test_features_of_windows_are_summed(kernel, X):
     assert np.array_equal(phi(rows)[5:8], phi(rows[5:8]))
 
 
-def test_what_lies_behind_the_last_step_is_not_looked_at():
+def test_values_after_the_last_step_are_ignored():
     rows = OF_TRACKS.rows(TRACKS)
     other = rows.copy()
     for row in other:
@@ -56,17 +56,17 @@ def test_what_lies_behind_the_last_step_is_not_looked_at():
     assert_close(OF_TRACKS(rows, rows), OF_TRACKS(wide, wide))
 
 
-def test_a_sequence_shorter_than_the_window_has_no_likeness_to_any():
+def test_a_sequence_shorter_than_the_window_has_kernel_zero():
     assert not OF_TRACKS(OF_TRACKS.rows(TRACKS))[0].any()
 
 
-def test_windows_of_one_step_are_sets():
+def test_windows_of_one_step_ignore_the_order():
     kernel = Windows(Gaussian(), channels=2, lengths=True)
     mixed = [track[np.random.default_rng(1).permutation(len(track))] for track in TRACKS]
     assert_close(kernel(kernel.rows(TRACKS)), kernel(kernel.rows(mixed)))
 
 
-def test_spectrum_counts_words():
+def test_the_spectrum_kernel_counts_words():
     texts = ["GATTACA", "TACAT", "A", ""]
     kernel = spectrum(2, 4)
     rows = kernel.rows(one_hot(texts, "ACGT"))
@@ -128,7 +128,7 @@ def test_learners_take_lists_of_arrays(tmp_path):
 
 
 @cases
-def test_gradients_are_slopes(kernel, X):
+def test_gradients_equal_differences(kernel, X):
     rows = kernel.rows(X)[3:9]
     C = np.random.default_rng(1).normal(size=(6, 6))
     G, step = kernel.pullback(rows, rows.copy(), C), 1e-6

@@ -1,4 +1,4 @@
-"""Kernels of angles and inner products at thirty digits: polynomials, series, harmonics; two routes."""
+"""Kernels of angles and inner products to thirty digits: polynomials, series, harmonics."""
 
 import math
 from itertools import pairwise
@@ -26,11 +26,11 @@ from bochner.kernels.zonal import Angle, directions
 ANGULAR = [Angular(), ArcCosine(0), ArcCosine(), ArcCosine(2), bo.kernels.NNGP(3), NeuralTangent(1)]
 ANGULAR += [NeuralTangent(3), NeuralTangent(10)]
 EDGES = [0.0, 1e-300, 1e-16, 1e-9, 1e-4, 0.1, 0.74, 0.76, 1.4, 1.6, 2.9]
-"""Angles from zero on, and down from π: about the ends, and where series give way to sines."""
+"""Angles θ, and π − θ: near the ends, and where series and formulas meet."""
 
 
 def exact(kernel, theta):
-    """K(θ) in fifty digits beyond what cancels, from the printed formulas."""
+    """Return K(θ) by the published formulas, in fifty digits more than cancellation loses."""
     with mpmath.workdps(700 if min(theta, mpmath.pi - theta) < 1e-10 else 80):
         c = mpmath.cos(theta)
         if isinstance(kernel, Angular):
@@ -55,8 +55,8 @@ def exact(kernel, theta):
 
 
 @pytest.mark.parametrize("kernel", ANGULAR, ids=repr)
-def test_values_have_all_digits_at_every_angle(kernel):
-    """At φ = π − θ kernels fall like φ, φ³ or φ⁵: relative digits, from half-chords of φ."""
+def test_values_are_accurate_at_every_angle(kernel):
+    """At φ = π − θ kernels decrease like φ, φ³ or φ⁵; half-chords keep the relative accuracy."""
     ends = np.array(EDGES)
     expected = [float(exact(kernel, mpmath.mpf(t))) for t in EDGES]
     values = kernel.profile(Angle.of(ends))
@@ -65,15 +65,15 @@ def test_values_have_all_digits_at_every_angle(kernel):
     angle = Angle.of_chords(np.cos(ends / 2) ** 2, np.sin(ends / 2) ** 2)
     with mpmath.workdps(700):
         expected = [float(exact(kernel, mpmath.pi - mpmath.mpf(t))) for t in EDGES]
-    # One rounding of a sum of two terms that cancel to a tenth, near the kernel's zero.
+    # Near the kernel's zero, one rounding of two terms that cancel to a tenth.
     np.testing.assert_allclose(kernel.profile(angle), expected, rtol=20 * of(float), atol=1e-300)
 
 
 @pytest.mark.main_cases(6)
 @pytest.mark.parametrize("kernel", ANGULAR, ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_near_and_opposite_rows_keep_their_digits(kernel, dtype):
-    """Angles from 1e-7 to 0.1 between rows of fifty columns; the arccosine would err by √eps."""
+def test_near_and_opposite_rows_have_accurate_values(kernel, dtype):
+    """Angles are 1e-7 to 0.1 in fifty columns; by the arccosine errors would be √eps."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4, 50))
     Y = np.concatenate(
@@ -86,8 +86,8 @@ def test_near_and_opposite_rows_keep_their_digits(kernel, dtype):
 
 @pytest.mark.parametrize("kernel", [*ANGULAR, Zonal((1.0, 0.5), 0), Zonal((1.0, 0.5))], ids=repr)
 @pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array, torch.asarray])
-def test_rows_of_zeros_stand_at_a_right_angle_or_vanish(kernel, make):
-    """With every row, itself too: the mean over directions, times zero norms."""
+def test_rows_of_zeros_have_the_mean_over_directions(kernel, make):
+    """A zero row has the mean over directions with every row, also with itself."""
     X = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     K = np.asarray(kernel(make(X)))
     mean = kernel.zonal(3).matrices(0, np.zeros(1), np.zeros(1))[0][0, 0]
@@ -97,7 +97,7 @@ def test_rows_of_zeros_stand_at_a_right_angle_or_vanish(kernel, make):
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1.0, 1e150, 1e200])
-def test_lengths_of_rows_neither_vanish_nor_overflow(scale):
+def test_norms_of_rows_do_not_underflow_or_overflow(scale):
     X = np.array([[3.0, 4.0], [0.0, 0.0], [4.0, -3.0]])
     for U, r in (directions(scale * X), Polar(np.zeros(2), np.ones(2), None)(scale * X)):
         np.testing.assert_allclose(r, [5 * scale, 0, 5 * scale], rtol=1e-14)
@@ -107,16 +107,16 @@ def test_lengths_of_rows_neither_vanish_nor_overflow(scale):
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize("power", [0, 1, 3])
-def test_zonal_kernels_are_the_sums_of_their_polynomials(d, power):
-    """In one dimension there are two polynomials."""
+def test_zonal_kernels_equal_the_sums_of_their_polynomials(d, power):
+    """In one dimension there are only two polynomials."""
     X, c = np.random.default_rng(d).normal(size=(6, d)), (1.0, 0.25, 0.5, 0.125)
     K = naive.kernel_matrix(Zonal(c[:2] if d == 1 else c, power), X)
     assert_close(Zonal(c, power)(X), K)
     assert_close(Zonal(c, power).diag(X), np.diag(K))
 
 
-def test_generalised_zonal_kernels_of_functions():
-    """The Gaussian in two dimensions by its first radial functions, given as lambdas."""
+def test_generalised_zonal_kernels_of_functions_give_the_gaussian():
+    """Its first radial functions in two dimensions are given as lambdas."""
     X, i = np.random.default_rng(0).normal(size=(8, 2)) / 2, np.arange(12)
 
     def function(l):
@@ -131,7 +131,7 @@ def test_generalised_zonal_kernels_of_functions():
 
 
 def mean_over_angles(kappa, l, d):
-    """α_l times the mean over directions of κ(θ) P_l(cos θ), by mpmath's quadrature."""
+    """Return α_l times the mean over directions of κ(θ) P_l(cos θ), by quadrature."""
     points = [0, mpmath.mpf("0.01"), mpmath.mpf("0.1"), 1, 2, mpmath.pi]
 
     def over(f):
@@ -145,17 +145,17 @@ def mean_over_angles(kappa, l, d):
 @pytest.mark.parametrize(
     ("d", "l"), [(2, 7), (3, 5), (3, 20), (4, 6), (5, 3), (9, 12), (9, 30), (64, 10), (784, 6)]
 )
-def test_gegenbauer_polynomials(d, l, t):
+def test_gegenbauer_polynomials_equal_their_explicit_sum(d, l, t):
     expected, root, x = float(explicit(l, d, t)), math.sqrt(alpha(l, d)), np.array([t])
-    for found in (list(gegenbauers(l, d, x))[l][0], list(orthonormals(l, d, x))[l][0] / root):
-        assert found == pytest.approx(expected, rel=1e3 * of(np.float64))
+    for value in (list(gegenbauers(l, d, x))[l][0], list(orthonormals(l, d, x))[l][0] / root):
+        assert value == pytest.approx(expected, rel=1e3 * of(np.float64))
 
 
 @pytest.mark.main_cases(3)
 @pytest.mark.parametrize("kernel", [*ANGULAR[:4], NeuralTangent(1), NeuralTangent(2)], ids=repr)
 @pytest.mark.parametrize("d", [2, 3, 9])
-def test_coefficients_are_the_integrals(kernel, d):
-    """mpmath's quadrature of κ(θ) P_l(cos θ) sin^(d−2) θ."""
+def test_coefficients_equal_their_integrals(kernel, d):
+    """By quadrature of κ(θ) P_l(cos θ) sin^(d−2) θ."""
     c, radial = kernel.gegenbauer_coefficients(d, 30), kernel.zonal(d)
     for l in (0, 1, 2, 5, 12):
         expected = mean_over_angles(lambda a: exact(kernel, a), l, d)
@@ -180,7 +180,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_power_series_are_their_functions(name):
+def test_power_series_equal_their_functions(name):
     power_series, function = NAMED[name]
     t = np.array([-0.8, -0.1, 0.0, 0.3, 0.9])
     expected = np.array([function(v) for v in t.tolist()])
@@ -196,8 +196,8 @@ def test_power_series_are_their_functions(name):
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_slopes_of_power_series_are_differences_of_their_functions(name):
-    """Central differences of step 1e-5: c·1e-10 of third derivatives below 2e3, and rounding."""
+def test_slopes_of_power_series_equal_differences(name):
+    """Differences of step 1e-5 have errors of 1e-10 times third derivatives (< 2e3), and rounding."""
     power_series, function = NAMED[name]
     t, h = np.array([-0.7, -0.1, 0.3, 0.5]), 1e-5
     expected = [(function(v + h) - function(v - h)) / (2 * h) for v in t.tolist()]
@@ -227,7 +227,7 @@ INTEGRALS = {
 @pytest.mark.main_cases(5)
 @pytest.mark.parametrize("kernel", INTEGRALS, ids=lambda k: repr(k).split(" at 0x")[0])
 @pytest.mark.parametrize("d", [2, 3, 9])
-def test_radial_kernels_are_integrals_over_the_angle(kernel, d):
+def test_radial_kernels_equal_integrals_over_the_angle(kernel, d):
     radial, k = kernel.zonal(d), INTEGRALS[kernel]
     for l, r, s in [(0, 1.0, 1.0), (1, 0.5, 2.0), (4, 1.5, 1.5), (5, 1.2, 1.3)]:
         value = radial.matrices(l, np.array([r]), np.array([s]))[l][0, 0]
@@ -241,8 +241,8 @@ LARGE += [(3000, 1, 54.0), (3000, 900, 63.0)]
 
 
 @pytest.mark.parametrize(("d", "l", "r", "s"), [*SMALL, *((d, l, r, r) for d, l, r in LARGE)])
-def test_radial_kernels_of_the_gaussian(d, l, r, s):
-    """Also where Bessel functions overflow or underflow: both branches against fifty digits."""
+def test_radial_kernels_of_the_gaussian_are_accurate(d, l, r, s):
+    """Both branches agree with fifty digits, also where Bessel functions overflow or underflow."""
     radii = np.array([r]), np.array([s])
     value = bo.kernels.Gaussian(3).zonal(d).matrices(l, *(3 * t for t in radii))[l][0, 0]
     with mpmath.workdps(50):
@@ -250,7 +250,7 @@ def test_radial_kernels_of_the_gaussian(d, l, r, s):
         bessel = mpmath.besseli(l + nu, r * s) * mpmath.gamma(nu + 1) * (2 / (r * s)) ** nu
         expected = float(alpha(l, d) * bessel * mpmath.exp(-(r * r + s * s) / 2))
     assert value == pytest.approx(expected, rel=1e-10)
-    if r < 5:  # the integral over the angle, which other isotropic kernels take
+    if r < 5:  # the integral over the angle, as for other isotropic kernels
         like = bo.kernels.Matern(1e12).zonal(d).matrices(l, *radii)[l]
         assert like[0, 0] == pytest.approx(expected, rel=1e-9)
 
@@ -260,14 +260,14 @@ every_dimension = pytest.mark.parametrize("d", DEGREES)
 
 
 def directions_with_poles(n, d, seed=0):
-    """Unit rows, the first two at the poles of the recurrence."""
+    """Return unit rows; the first two are poles of the recurrence."""
     X = np.random.default_rng(seed).standard_normal((n, d))
     X[0], X[1] = np.eye(d)[-1], np.eye(d)[0]
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def sphere(d, n):
-    """Nodes and weights that integrate polynomials of degree 2n − 1 over the sphere in R^d."""
+    """Return nodes and weights that integrate polynomials of degree 2n − 1 over the sphere of R^d."""
     if d == 2:
         angle = np.arange(2 * n) * np.pi / n
         return np.stack([np.cos(angle), np.sin(angle)], axis=1), np.full(2 * n, 0.5 / n)
@@ -280,7 +280,7 @@ def sphere(d, n):
 
 
 def spherical(degree, U):
-    """All orthonormal harmonics of the unit rows U up to a degree, degree by degree."""
+    """Return all orthonormal harmonics up to a degree at the unit rows U, by degree."""
     counts = np.array([alpha(l, U.shape[1]) for l in range(degree + 1)])
     ones = array_namespace(U).ones((U.shape[0], degree + 1), dtype=U.dtype)
     return harmonic_blocks(U, U.shape[1], np.arange(degree + 1), counts, ones)
@@ -288,7 +288,7 @@ def spherical(degree, U):
 
 def by_degree(Y, d, degree):
     ends = np.cumsum([0] + [alpha(l, d) for l in range(degree + 1)])
-    # The polynomials of degree l in d columns that are no multiples of |x|²: so many, exactly.
+    # The number of independent polynomials up to the degree on the sphere
     below = math.comb(degree + d - 2, degree - 1) if degree else 0
     assert Y.shape[1] == ends[-1] == math.comb(degree + d - 1, degree) + below
     return [Y[:, a:b] for a, b in pairwise(ends.tolist())]
@@ -302,7 +302,7 @@ def test_harmonics_are_orthonormal(d, degree):
 
 
 @every_dimension
-def test_harmonics_of_a_degree_add_up_to_its_gegenbauer_polynomial(d):
+def test_harmonics_of_a_degree_sum_to_its_gegenbauer_polynomial(d):
     X, degree = directions_with_poles(12, d), DEGREES[d]
     cos = np.clip(X @ X.T, -1, 1)
     for l, Y in enumerate(by_degree(spherical(degree, X), d, degree)):
@@ -312,7 +312,7 @@ def test_harmonics_of_a_degree_add_up_to_its_gegenbauer_polynomial(d):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 2, 3, 7])
 @pytest.mark.parametrize("n", [0, 1, 16, 53])
-def test_compiled_harmonics_are_those_of_the_twin(n, d, dtype, monkeypatch):
+def test_compiled_harmonics_equal_those_of_the_twin(n, d, dtype, monkeypatch):
     U = directions_with_poles(max(n, 2), d)[:n].astype(dtype)
     counts = tuple(alpha(l, d) for l in range(4))
     plan = programme(d, counts)
@@ -328,7 +328,7 @@ def test_compiled_harmonics_are_those_of_the_twin(n, d, dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 2, 3, 40])
 @pytest.mark.parametrize(("m", "functions"), [(1, 1), (70, 3), (600, 2)])
-def test_compiled_polynomials_are_those_of_twin_and_series(d, m, functions, dtype, monkeypatch):
+def test_compiled_polynomials_equal_those_of_twin_and_series(d, m, functions, dtype, monkeypatch):
     X = directions_with_poles(21, d).astype(dtype)
     W = np.ascontiguousarray(directions_with_poles(m + 2, d, 1)[2:].T.astype(dtype))
     steps = [step.astype(dtype) for step in recurrence_of(5, d)]
@@ -342,16 +342,16 @@ def test_compiled_polynomials_are_those_of_twin_and_series(d, m, functions, dtyp
 
 
 def recurrence_of(q, d):
-    """Steps of the recurrence, from the polynomials' own coefficients."""
+    """Return the steps of the recurrence, from the coefficients of the polynomials."""
     if d == 1:
         return np.eye(1, q)[0], np.zeros(q)
     b = coefficients(q, d)
     return 1 / b[1:], b[:-1] / b[1:]
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="BLAS promises no order of its sums")
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="BLAS may change the order of its sums")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_no_bit_of_a_compiled_row_depends_on_the_others(dtype):
+def test_bits_of_compiled_rows_do_not_depend_on_other_rows(dtype):
     X = directions_with_poles(50, 5).astype(dtype)
     W = np.ascontiguousarray(directions_with_poles(70, 5, 1).T.astype(dtype))
     steps = [s.astype(dtype) for s in recurrence_of(6, 5)]
@@ -365,8 +365,8 @@ def test_no_bit_of_a_compiled_row_depends_on_the_others(dtype):
             assert (values(rows) == values(slice(None))[rows]).all()
 
 
-@pytest.mark.skipif(not native.HAVE_NATIVE, reason="twins trust their callers")
-def test_a_programme_that_reads_what_is_not_there_is_refused():
+@pytest.mark.skipif(not native.HAVE_NATIVE, reason="twins do not check their arguments")
+def test_invalid_programmes_of_harmonics_raise():
     U, radial = np.ones((3, 2)), np.ones((3, 1))
     first, count = np.zeros(1, np.int32), np.ones(1, np.int32)
     good = programme(2, (1, 2))

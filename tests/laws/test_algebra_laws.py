@@ -1,4 +1,4 @@
-"""Laws of sums, products and other parts: maps by rule, exact maps, free hyperparameters of kernels."""
+"""Laws of sums, products and other combinations: maps, exact maps, free hyperparameters."""
 
 import operator
 from dataclasses import dataclass
@@ -31,15 +31,15 @@ columnwise = lambda d: reduce(operator.add, (Columns(Laplace(4.0), (j,)) for j i
 
 @dataclass(frozen=True)
 class Signed(Method):
-    """A method of its own, that serves one kernel only: the Gaussian, by random phases."""
+    """A test method that serves only the Gaussian, by random phases."""
 
 
 @pytest.fixture
 def rule(monkeypatch):
-    """Add a row to the table of leaf rules: a method that serves the Gaussian alone."""
+    """Return a function that adds a method for the Gaussian to the table of rules."""
 
-    def add(method, drawn):
-        row = Rule(method, Gaussian, lambda _, kernel, ask: drawn(kernel, ask), "Gaussian()")
+    def add(method, make_map):
+        row = Rule(method, Gaussian, lambda _, kernel, ask: make_map(kernel, ask), "Gaussian()")
         monkeypatch.setattr("bochner.features.rules.RULES", (*RULES, row))
 
     return add
@@ -47,10 +47,10 @@ def rule(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def signed(rule):
-    rule(Signed, lambda kernel, ask: draw_stationary(PHASES, kernel, ask))
+    rule(Signed, lambda kernel, request: draw_stationary(PHASES, kernel, request))
 
 
-BUILT = [
+COMPOSITE = [
     2.0 * Gaussian(),
     Gaussian() + Linear() + 0.5,
     Gaussian() * Linear(),
@@ -76,20 +76,20 @@ def bias(kernel, maps):
 @pytest.mark.parametrize(
     ("kernel", "method", "D"),
     [
-        *((kernel, method, 60) for kernel in BUILT for method in (Signed(), PAIRS)),
+        *((kernel, method, 60) for kernel in COMPOSITE for method in (Signed(), PAIRS)),
         *((k, PAIRS, 200) for k in (MIXED**3, MIXED * (Matern() + Linear()), 2.0 * MIXED * MIXED)),
     ],
     ids=repr,
 )
-def test_maps_by_rule_are_unbiased(kernel, method, D):
-    """Of 200 features products are expanded."""
+def test_maps_of_composite_kernels_are_unbiased(kernel, method, D):
+    """With 200 features products are expanded."""
     maps = [draw(kernel, method, n_features=D, X=rows(9), random_state=s) for s in range(SEEDS)]
     assert bias(kernel, maps) < 1
     assert max(phi.n_features for phi in maps) <= D
     assert D == 60 or "SketchedProduct" not in type(maps[0]).__name__
 
 
-def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(monkeypatch):
+def test_composite_maps_state_their_bias_and_cost(monkeypatch):
     """Compressed and deep features are biased; multiples, products, sums, gradients are cheap."""
     X, draws = rows(60), dict(n_features=1024, random_state=0)
     compressed = draw(Gaussian(), bo.Compressed(PAIRS), **draws, X=X)
@@ -99,20 +99,20 @@ def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(mon
     kernels = Gaussian(11.0), 2.0 * Gaussian(11.0)
     fast = [draw(k, Fourier(bo.Structured()), **draws, n_inputs=128) for k in kernels]
     assert fast[0].multiplications == fast[1].multiplications < 64 * 1024
-    phi = draw(MIXED * MIXED, PAIRS, n_features=60, X=rows(9))  # whose places are no matrix
+    phi = draw(MIXED * MIXED, PAIRS, n_features=60, X=rows(9))  # its frequencies are no matrix
     assert phi.multiplications == phi.left.multiplications + phi.right.multiplications
     zonal = bo.kernels.Zonal(tuple(1 / np.arange(1.0, 402.0)))
     K, peak = with_peak(lambda: zonal(rows(500)))
-    assert peak - K.nbytes < 30e6  # a matrix for each degree takes 800 MB
+    assert peak - K.nbytes < 30e6  # a matrix per degree would take 800 MB
     calls, evaluate = [], Gaussian.evaluate
     monkeypatch.setattr(Gaussian, "evaluate", lambda *a: calls.append(1) or evaluate(*a))
     reduce(operator.mul, map(Gaussian, range(1, 9))).pullback(X, X, np.ones((60, 60)))
     monkeypatch.setattr(Laplace, "evaluate", lambda *a: calls.append(1) or np.ones((60, 60)))
     assert len(Laplace((1.0, 2.0, 3.0)).vjp(X, X, lambda _: True)[1](np.ones((60, 60)))) == 3
-    assert len(calls) == 8 + 1  # once for each factor, once for three lengthscales
+    assert len(calls) == 8 + 1  # once per factor, and once for three lengthscales
 
 
-def test_exact_parts_need_no_method():
+def test_exact_kernels_need_no_method():
     kernel = bo.kernels.Normalised((Linear() + 2.0) ** 2) * bo.kernels.Constant(3.0)
     phi = draw(kernel, Signed(), n_features=40, n_inputs=3, random_state=0)
     assert (phi.n_features, phi.below_kernel) == (16, True)
@@ -120,7 +120,7 @@ def test_exact_parts_need_no_method():
     assert_close(phi(X) @ phi(X).T, kernel(X))
 
 
-def test_the_width_is_the_one_asked_for_however_wide_the_product():
+def test_the_width_of_a_product_is_the_requested_one():
     kernel = (bo.kernels.Normalised(MIXED) * bo.kernels.Modulated(weight, Gaussian())) ** 3
     for width in (20, 64, 301):
         phi = draw(kernel, PAIRS, n_features=width, n_inputs=3, random_state=0)
@@ -129,7 +129,7 @@ def test_the_width_is_the_one_asked_for_however_wide_the_product():
 
 
 @pytest.mark.parametrize("power", [2, 3, 4])
-def test_powers_of_sums_are_their_binomial_terms(power):
+def test_powers_of_sums_are_expanded_to_binomial_terms(power):
     kernel = (Gaussian(2.0) + 0.5 * Linear()) ** power
     phi = draw(kernel, PAIRS, n_features=400, n_inputs=3, random_state=0)
     assert len(phi.parts) == power + 1
@@ -138,7 +138,7 @@ def test_powers_of_sums_are_their_binomial_terms(power):
     assert phi.n_features <= 400
 
 
-def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
+def test_products_and_powers_of_maps_below_their_kernels_are_below(rule):
     rule(Signed, lambda k, a: draw(k, "nystrom", n_features=a.n_features, X=a.X, random_state=0))
     X = rows(60)
     for kernel in (
@@ -156,7 +156,7 @@ def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.3])
-def test_exponentials_are_their_series_with_exact_low_degrees(scale):
+def test_exponentials_are_series_with_exact_low_degrees(scale):
     X, kernel = rows(40), Exp(scale * Linear())
     phi = draw(kernel, Signed(), n_features=400, X=X, random_state=0)
     assert isinstance(phi, Concatenate)
@@ -166,7 +166,7 @@ def test_exponentials_are_their_series_with_exact_low_degrees(scale):
 
 
 @pytest.mark.statistical
-def test_exponentials_of_stationary_kernels_have_sums_of_poisson_many_frequencies():
+def test_exponentials_of_stationary_kernels_have_unbiased_fourier_features():
     for kernel in (Exp(Gaussian()), Exp(2.0 * Matern(1.5) + Periodic(3.0)), Exp(Exp(Gaussian()))):
         maps = [
             draw(kernel, PAIRS, n_features=64, n_inputs=3, random_state=s) for s in range(SEEDS)
@@ -175,7 +175,7 @@ def test_exponentials_of_stationary_kernels_have_sums_of_poisson_many_frequencie
         assert bias(kernel, maps) < 1
 
 
-def test_a_normalised_kernel_of_rows_without_length_is_zero_there():
+def test_a_normalised_kernel_is_zero_for_rows_of_zeros():
     X = rows(6)
     X[2] = 0
     kernel = bo.kernels.Normalised(Linear())
@@ -188,7 +188,7 @@ def test_a_normalised_kernel_of_rows_without_length_is_zero_there():
 @pytest.mark.parametrize(
     "kernel", [bo.kernels.Modulated(weight, Gaussian()), bo.kernels.Warped(absolute, Gaussian())]
 )
-def test_a_model_file_refuses_a_function_in_a_sentence(kernel, tmp_path):
+def test_saving_a_kernel_with_a_function_raises(kernel, tmp_path):
     phi = draw(kernel, "iid", n_features=16, n_inputs=3, random_state=0)
     with pytest.raises(InvalidType, match=r"file cannot hold a function.*(weight|absolute)"):
         bo.save(phi, tmp_path / "map")
@@ -196,14 +196,14 @@ def test_a_model_file_refuses_a_function_in_a_sentence(kernel, tmp_path):
 
 @pytest.mark.parametrize("weight", [1e-9, 0.01, 100.0, 1e9])
 @pytest.mark.parametrize("wide", [6, 64])
-def test_every_term_of_a_small_sum_has_features(weight, wide):
+def test_each_term_of_a_sum_gets_features(weight, wide):
     kernel = weight * columnwise(2) + Gaussian((2.0, 3.0))
     phi = draw(kernel, Fourier(QMC()), n_features=wide, X=rows(60)[:, :2], random_state=0)
     assert phi.n_features == wide
     assert min(part.n_features for part in phi.parts) >= 2
 
 
-def test_auto_takes_landmarks_for_a_kernel_of_more_terms_than_features():
+def test_auto_uses_landmarks_for_kernels_of_more_terms_than_features():
     X = np.random.default_rng(0).normal(size=(600, 80))
     phi = draw(columnwise(80), Auto(), n_features=64, X=X, random_state=0)
     assert (type(phi), phi.n_features) == (NystromMap, 64)
@@ -213,7 +213,7 @@ SEASON = Gaussian("auto") + Periodic(1.0, "auto") * Gaussian("auto")
 
 
 def series(n=120, seed=0, period=1.0):
-    """A trend and a season, with noise of deviation 0.1."""
+    """Return rows and targets: a trend and a season, with noise of deviation 0.1."""
     rng = np.random.default_rng(seed)
     X = np.sort(rng.uniform(0, 8, (n, 1)), axis=0)
     f = 0.3 * X[:, 0] + np.sin(2 * np.pi * X[:, 0] / period)
@@ -221,21 +221,21 @@ def series(n=120, seed=0, period=1.0):
 
 
 @dataclass(frozen=True)
-class Bent(bo.kernels.Radial):
-    """(1 + r²)^(−bend), a kernel of one's own with a number of its own."""
+class Rational(bo.kernels.Radial):
+    """(1 + r²)^(−shape), a user kernel with a hyperparameter."""
 
-    bend: TunedPositive = 1.0
+    shape: TunedPositive = 1.0
     lengthscale: TunedPositive = 1.0
 
     mixing = None
 
     def profile(self, s):
-        return (1 + s) ** -self.bend
+        return (1 + s) ** -self.shape
 
 
 @dataclass(frozen=True)
-class Stretched(bo.kernels.algebra.Transformed):
-    """A kernel of |x|^power, another of one's own."""
+class Powers(bo.kernels.algebra.Transformed):
+    """A kernel of |x|^power, another user kernel."""
 
     kernel: bo.kernels.kernel.Part
     power: TunedPositive = 1.0
@@ -245,7 +245,7 @@ class Stretched(bo.kernels.algebra.Transformed):
 
 
 @dataclass(frozen=True)
-class Raised(bo.kernels.kernel.Combined):
+class PlusConstant(bo.kernels.kernel.Combined):
     kernel: bo.kernels.kernel.Part
     lift: TunedPositive = 1.0
     combine = lambda self, part: part() + self.lift**2
@@ -253,11 +253,11 @@ class Raised(bo.kernels.kernel.Combined):
 
 
 TRACED = [
-    2.0 * Bent(0.7, 2.0) + Stretched(Laplace((0.5, 1.0)), 1.3),
+    2.0 * Rational(0.7, 2.0) + Powers(Laplace((0.5, 1.0)), 1.3),
     Laplace((0.5, 1.0)) + bo.kernels.Cauchy((0.7, 2.0)),
     bo.kernels.Cauchy(0.8) * Laplace(1.5),
     2.0 * Gaussian((1.0, 2.0)) * Periodic(1.3, 0.7),
-    Raised(Periodic((1.3, 2.0), (0.7, 1.1)), 0.5),
+    PlusConstant(Periodic((1.3, 2.0), (0.7, 1.1)), 0.5),
     Exp(0.1 * bo.kernels.RationalQuadratic(0.7, 1.2)),
     (Matern(1.2, 0.8) + 0.4) ** 2,
     Columns(Periodic(2.0, 1.0) * Laplace(1.0), (1,)) + Matern(2.5),
@@ -269,7 +269,7 @@ TRACED = [
 
 
 @pytest.mark.parametrize("kernel", TRACED, ids=range(len(TRACED)))
-def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
+def test_derivatives_in_all_hyperparameters_equal_differences(kernel):
     rng = np.random.default_rng(0)
     X, C = rng.standard_normal((15, 2)), rng.standard_normal((15, 15))
     K, back = kernel.vjp(X, X, lambda _: True)
@@ -285,8 +285,8 @@ def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
         assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place
 
 
-def test_numbers_of_a_spectral_mixture_are_found():
-    """Two waves of targets: the fitted kernel has their frequencies, and a larger evidence."""
+def test_a_fit_recovers_the_frequencies_of_a_spectral_mixture():
+    """The target has two waves; the fitted kernel also has the larger evidence."""
     rng = np.random.default_rng(0)
     X, noise = rng.uniform(0, 10, (60, 1)), 0.1 * rng.standard_normal(60)
     y = np.sin(3.0 * X[:, 0]) + 0.5 * np.cos(7.0 * X[:, 0]) + noise
@@ -294,19 +294,19 @@ def test_numbers_of_a_spectral_mixture_are_found():
     guess = bo.kernels.SpectralMixture((1.0, 1.0), (2.8, 7.3), (0.3, 0.3))
     fits = [bo.GaussianProcessRegressor(k, random_state=0).fit(X, y) for k in (start, guess)]
     assert np.allclose(sorted(fits[0].kernel_.means), (3.0, 7.0), atol=0.1)
-    of = lambda f: log_evidence(f.amplitude_ * f.kernel_(X), y - y.mean(), f.noise_variance_)
-    assert of(fits[0]) > of(fits[1]) + 5
+    value = lambda f: log_evidence(f.amplitude_ * f.kernel_(X), y - y.mean(), f.noise_variance_)
+    assert value(fits[0]) > value(fits[1]) + 5
 
 
 def log_evidence(K, y, noise):
-    """Of a process without a mean, by the textbook's formula (Rasmussen and Williams, 2.30)."""
+    """Return the evidence of a process without mean (Rasmussen and Williams, 2.30)."""
     A = K + noise * np.eye(len(y))
     return -0.5 * (y @ np.linalg.solve(A, y) + np.linalg.slogdet(2 * np.pi * A)[1])
 
 
-def test_the_evidence_is_that_of_a_search_by_values_alone():
+def test_the_evidence_equals_that_of_a_search_by_values():
     X, y = series(60)
-    found = bo.GaussianProcessRegressor(
+    model = bo.GaussianProcessRegressor(
         SEASON, method="nystrom", n_features=60, fit_intercept=False, random_state=0
     ).fit(X, y)
 
@@ -315,49 +315,49 @@ def test_the_evidence_is_that_of_a_search_by_values_alone():
         kernel = long * Gaussian(trend) + wave * Periodic(1.0, smooth) * Gaussian(slow)
         return -log_evidence(kernel(X), y, noise)
 
-    # From the truth: a trend over the whole, a wave of one period, a variance of 0.01.
+    # The start is the truth: a long trend, a wave of period one, a noise variance of 0.01.
     start = np.log([4.0, 10.0, 1.0, 20.0, 1.0, 0.01])
     brute = minimize(value, start, method="Nelder-Mead", options={"maxfev": 4000, "maxiter": 4000})
-    gap = -brute.fun - found.log_marginal_likelihood_value_
-    assert gap < 1.0, gap  # what one number more is worth to Akaike
-    assert found.kernel_.right.kernel.left.period == 1.0
+    gap = -brute.fun - model.log_marginal_likelihood_value_
+    assert gap < 1.0, gap  # the penalty of one parameter in Akaike's criterion
+    assert model.kernel_.right.kernel.left.period == 1.0
 
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("period", [0.37, 1.0, 2.6])
-def test_a_free_period_is_found_wherever_it_is(period):
+def test_a_fit_recovers_a_free_period(period):
     X, y = series(150, period=period)
     kernel = Gaussian("auto") + Periodic("auto", "auto")
-    found = bo.GaussianProcessRegressor(kernel, n_features=150, random_state=0).fit(X, y).kernel_
-    assert abs(found.right.kernel.period / period - 1) < 0.01
+    kernel_ = bo.GaussianProcessRegressor(kernel, n_features=150, random_state=0).fit(X, y).kernel_
+    assert abs(kernel_.right.kernel.period / period - 1) < 0.01
 
 
-def test_given_numbers_stay_and_weights_of_terms_are_found():
+def test_given_hyperparameters_stay_and_free_ones_are_fitted():
     X, y = series(100)
     long = Gaussian(Free(50.0, low=20.0, high=60.0))
     kernel = 0.25 * Gaussian(3.0) + Periodic(1.0, "auto") * long
-    found = bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_
-    assert found.left == kernel.left
-    assert found.right.kernel.left.period == 1.0
-    assert 20.0 <= found.right.kernel.right.lengthscale <= 60.0
+    fitted = bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_
+    assert fitted.left == kernel.left
+    assert fitted.right.kernel.left.period == 1.0
+    assert 20.0 <= fitted.right.kernel.right.lengthscale <= 60.0
 
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("how", ["tune", "evidence"])
-def test_all_numbers_are_found_where_none_is_free_and_that_is_asked_for(how):
+def test_tune_and_evidence_fit_all_hyperparameters_if_none_is_free(how):
     X, y = series(100)
     kernel = 4.0 * Gaussian(9.0) + Periodic(1.1) * Matern(2.5, 30.0)
     if how == "tune":
         tuning = bo.tune(bo.KernelRidge(kernel, random_state=0), X, y)
-        found = tuning.estimator.fit(X, y).kernel_
-        assert found == tuning.kernel
+        fitted = tuning.estimator.fit(X, y).kernel_
+        assert fitted == tuning.kernel
         assert tuning.criterion == "loo"
     else:
         model = bo.GaussianProcessRegressor(kernel, lengthscale="evidence", random_state=0)
-        found = model.fit(X, y).kernel_
-    assert abs(found.right.kernel.left.period - 1.0) < 0.02
-    assert found.right.kernel.right.smoothness == 2.5  # the family stays
-    assert abs(found.left.scale + found.right.scale - 1) < 1e-3
+        fitted = model.fit(X, y).kernel_
+    assert abs(fitted.right.kernel.left.period - 1.0) < 0.02
+    assert fitted.right.kernel.right.smoothness == 2.5  # the family does not change
+    assert abs(fitted.left.scale + fitted.right.scale - 1) < 1e-3
 
 
 LEARNERS = {
@@ -372,15 +372,15 @@ LEARNERS = {
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("name", LEARNERS)
-def test_every_learner_of_targets_finds_them(name):
+def test_learners_with_targets_fit_free_hyperparameters(name):
     X, y = series(90)
-    found = clone(LEARNERS[name]).fit(X, y)
-    assert not any(isinstance(p.get(found.kernel_), Free) for p in places_of(found.kernel_))
-    assert found.kernel_.right.kernel.left.period == 1.0
-    assert np.corrcoef(found.predict(X), y)[0, 1] > 0.9
+    model = clone(LEARNERS[name]).fit(X, y)
+    assert not any(isinstance(p.get(model.kernel_), Free) for p in places_of(model.kernel_))
+    assert model.kernel_.right.kernel.left.period == 1.0
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
 
 
-def test_few_rows_and_constant_targets_take_the_starts():
+def test_few_rows_or_a_constant_target_keep_the_start_values():
     X, y = series(5)
     kernel = Gaussian(Free(2.0)) + Periodic(1.0, "auto")
     plain = bo.kernels.Scaled(1.0, Gaussian(2.0)) + bo.kernels.Scaled(1.0, Periodic(1.0, 1.0))
@@ -389,7 +389,7 @@ def test_few_rows_and_constant_targets_take_the_starts():
     assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain
 
 
-def test_a_kernel_without_fields_is_a_part_as_any_other():
+def test_a_kernel_without_fields_can_be_combined():
     class Brown(bo.kernels.Kernel):  # no dataclass
         def evaluate(self, X, Y):
             return np.minimum(X, Y.T)
@@ -398,8 +398,8 @@ def test_a_kernel_without_fields_is_a_part_as_any_other():
             return X[:, 0]
 
     X, y = series(20)
-    K, own = np.minimum(X, X.T), Brown()
-    for kernel, values in [(own + Linear(), K + X @ X.T), (2.0 * own, 2 * K), (own * own, K * K)]:
+    K, B = np.minimum(X, X.T), Brown()
+    for kernel, values in [(B + Linear(), K + X @ X.T), (2.0 * B, 2 * K), (B * B, K * K)]:
         assert_close(kernel(X), values)
-    assert (2.0 * own).get_params() == {"scale": 2.0, "kernel": own}
-    assert bo.KernelRidge(own + Linear(), alpha=1e-3, random_state=0).fit(X, y).score(X, y) > 0.5
+    assert (2.0 * B).get_params() == {"scale": 2.0, "kernel": B}
+    assert bo.KernelRidge(B + Linear(), alpha=1e-3, random_state=0).fit(X, y).score(X, y) > 0.5

@@ -1,4 +1,4 @@
-"""Blocks: the same rows and numbers from every source, for any block size, in every pass."""
+"""Blocks: the same rows and numbers from each source, for any block size, in each pass."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ def frame():
 
 
 def expected(frame):
-    """The obvious way: one column at a time, one category at a time."""
+    """Return X, y and w by an obvious loop over columns and categories."""
     columns = [frame["a"], *((frame["colour"] == c) for c in sorted(COLOURS))]
     X = np.column_stack([*columns, frame["count"], frame["flag"]]).astype(np.float64)
     return X, np.array(frame["y"]), np.array(frame["w"])
@@ -50,7 +50,7 @@ def expected(frame):
 
 @pytest.fixture(scope="module")
 def named(frame, tmp_path_factory):
-    """Every kind of source with column names, holding the same table."""
+    """Return blocks of the same table from each kind of source with column names."""
     folder, table = tmp_path_factory.mktemp("blocks"), pa.Table.from_pandas(frame)
     pq.write_table(table, folder / "one.parquet", row_group_size=37)
     frame.to_csv(folder / "one.csv", index=False)
@@ -84,14 +84,13 @@ def named(frame, tmp_path_factory):
         "glob": str(parts / "*.*"),
         "list": [parts / "0.csv", parts / "1.parquet", str(parts / "2.parquet")],
     }
-    made = {name: Blocks.from_table(t, "y", "w") for name, t in tables.items()}
-    made |= {name: Blocks.from_files(p, "y", "w") for name, p in files.items()}
-    return made
+    blocks = {name: Blocks.from_table(t, "y", "w") for name, t in tables.items()}
+    return blocks | {name: Blocks.from_files(p, "y", "w") for name, p in files.items()}
 
 
 @pytest.fixture(scope="module")
 def bare(frame):
-    """Every kind of source without names, holding the same numbers."""
+    """Return blocks of the same numbers from each kind of source without names."""
     X, y, w = expected(frame)
     frozen = X.copy()
     frozen.flags.writeable = False
@@ -122,18 +121,18 @@ def in_numpy(part):
 
 
 def gathered(blocks):
-    """All rows of a pass, and the starts and sizes of its blocks."""
-    passed = list(blocks)
+    """Return all rows of a pass, and the starts and sizes of its blocks."""
+    items = list(blocks)
     X, y, w = (
         np.concatenate([in_numpy(part) for part in parts])
-        for parts in zip(*(block[:3] for block in passed), strict=True)
+        for parts in zip(*(block[:3] for block in items), strict=True)
     )
-    return X, y, w, [(block.start, block.X.shape[0]) for block in passed]
+    return X, y, w, [(block.start, block.X.shape[0]) for block in items]
 
 
 @pytest.mark.main_cases(47)
 @pytest.mark.parametrize("rows", [1, 7, 50, N - 1, N, N + 1])
-def test_every_source_gives_the_same_numbers_in_blocks_of_any_size(named, bare, frame, rows):
+def test_each_source_gives_the_same_numbers_in_blocks_of_any_size(named, bare, frame, rows):
     for name, blocks in (named | bare).items():
         X, y, w, sizes = gathered(blocks.with_rows(rows))
         for got, want in zip((X, y, w), expected(frame), strict=True):
@@ -143,8 +142,8 @@ def test_every_source_gives_the_same_numbers_in_blocks_of_any_size(named, bare, 
     assert [block_rows(d) for d in (1, 1024, 4096, 10**6)] == [4096, 4096, 1024, 256]
 
 
-def test_every_pass_is_the_same_though_one_is_given_up(named, bare, frame):
-    """A pickle gives it too; and the table is left as it is."""
+def test_each_pass_is_equal_even_after_an_interrupted_one(named, bare, frame):
+    """So is a pass of a pickle, and the table does not change."""
     before = frame.copy()
     for name, blocks in (named | bare).items():
         first = gathered(blocks.with_rows(5))
@@ -152,7 +151,7 @@ def test_every_pass_is_the_same_though_one_is_given_up(named, bare, frame):
         again = [blocks]
         if name in ("pandas", "polars", "arrow", "parquet", "csv", "folder"):
             again.append(pickle.loads(pickle.dumps(blocks)))
-        for second in (gathered(each.with_rows(5)) for each in again):
+        for second in (gathered(other.with_rows(5)) for other in again):
             assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)), name
     pd.testing.assert_frame_equal(frame, before)
 
@@ -165,14 +164,14 @@ def test_blocks_of_arrays_and_memory_maps_are_views(tmp_path):
     assert next(iter(Blocks.from_arrays(T, block_rows=6))).X.data_ptr() == T.data_ptr()
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    passed = list(Blocks.from_arrays(mapped, block_rows=16))
-    assert all(np.shares_memory(block.X, mapped) for block in passed)
-    np.testing.assert_array_equal(np.concatenate([block.X for block in passed]), X)
+    items = list(Blocks.from_arrays(mapped, block_rows=16))
+    assert all(np.shares_memory(block.X, mapped) for block in items)
+    np.testing.assert_array_equal(np.concatenate([block.X for block in items]), X)
 
 
 @pytest.mark.main_cases(3)
 @pytest.mark.parametrize("m", [1, 10, N - 1, N, N + 50])
-def test_sample_is_independent_of_source_and_block_size(named, bare, frame, m):
+def test_samples_do_not_depend_on_source_and_block_size(named, bare, frame, m):
     X, y, w = expected(frame)
     index = np.sort(np.argsort(row_priorities(11, 0, N))[:m])
     for name, blocks in (named | bare).items():
@@ -184,7 +183,7 @@ def test_sample_is_independent_of_source_and_block_size(named, bare, frame, m):
 
 
 def unevenness(draw, n=40, m=10, seeds=2000):
-    """Chi-squared with n - 1 degrees of freedom if every m-subset is equally likely."""
+    """Return χ² of the counts of rows, with n − 1 degrees of freedom if samples are uniform."""
     counts = np.zeros(n)
     for seed in range(seeds):
         counts[draw(seed, n, m)] += 1
@@ -193,13 +192,13 @@ def unevenness(draw, n=40, m=10, seeds=2000):
 
 
 @pytest.mark.statistical
-def test_every_row_is_equally_likely_in_a_sample():
-    # Alarm rate 1e-6: counts of a row are binomial with variance seeds p (1 - p), and any two are
-    # correlated by -1/(n - 1) because every sample has m rows.
+def test_all_rows_are_equally_likely_in_a_sample():
+    # Alarm rate 1e-6. The count of a row is binomial with variance seeds p (1 − p); two counts have
+    # correlation −1/(n − 1), because each sample has m rows.
     assert unevenness(chosen_rows) < scipy.stats.chi2.isf(1e-6, 39)
 
 
-def test_sample_takes_what_random_state_takes():
+def test_sample_takes_integers_and_generators_as_seeds():
     blocks = Blocks.from_arrays(np.arange(50.0)[:, None])
     assert np.array_equal(blocks.sample(5, 1).index, blocks.sample(5, np.int64(1)).index)
     generator = np.random.default_rng(0)
@@ -210,16 +209,17 @@ def test_sample_takes_what_random_state_takes():
         blocks.sample(0)
 
 
-def test_watchers_hear_of_every_block_when_it_is_done():
-    blocks, heard = Blocks.from_arrays(np.zeros((10, 2)), block_rows=4), []
-    for number, _ in enumerate(blocks.watch(heard.append).watch(lambda rows: heard.append(-rows))):
-        assert len(heard) == 2 * number
-    assert heard == [4, -4, 4, -4, 2, -2]
+def test_watchers_are_called_after_each_block():
+    blocks, counts = Blocks.from_arrays(np.zeros((10, 2)), block_rows=4), []
+    watched = blocks.watch(counts.append).watch(lambda rows: counts.append(-rows))
+    for number, _ in enumerate(watched):
+        assert len(counts) == 2 * number
+    assert counts == [4, -4, 4, -4, 2, -2]
     list(blocks)
-    assert len(heard) == 6
+    assert len(counts) == 6
 
 
-def test_rows_are_known_or_become_known(named, bare):
+def test_the_number_of_rows_is_known_after_a_pass(named, bare):
     for name in ("pandas", "polars", "arrow", "parquet"):
         assert named[name].n_rows == N
     assert bare["numpy"].n_rows == N
@@ -229,13 +229,13 @@ def test_rows_are_known_or_become_known(named, bare):
     assert blocks.n_rows == blocks.with_rows(3).n_rows == N
 
 
-def test_blocks_know_their_columns(named, bare, monkeypatch):
+def test_blocks_have_names_of_their_columns(named, bare, monkeypatch):
     names = ("a", "colour=blue", "colour=green", "colour=red", "count", "flag")
     for name, blocks in named.items():
         assert set(blocks.feature_names) == set(names), name
         assert (blocks.target_names, blocks.n_columns) == (("y",), 6), name
         with monkeypatch.context() as patch:
-            patch.setattr(Blocks, "__iter__", None)  # the schema knows
+            patch.setattr(Blocks, "__iter__", None)  # the schema suffices
             assert blocks.target_shape == ()
     assert named["pandas"].feature_names == names
     for blocks in bare.values():
@@ -246,7 +246,7 @@ def dtype_of(**columns):
     return next(iter(Blocks.from_table(pl.DataFrame(columns)))).X.dtype
 
 
-def test_narrow_columns_make_float32_and_others_float64():
+def test_narrow_columns_give_float32_and_others_float64():
     ones = [1, 0]
     narrow = {
         str(t): pl.Series(ones).cast(t)
@@ -259,7 +259,7 @@ def test_narrow_columns_make_float32_and_others_float64():
     assert dtype_of(text=["x", "y"]) == np.float64
 
 
-def test_target_has_its_own_dtype_and_shape():
+def test_targets_keep_their_dtype_and_shape():
     table = pl.DataFrame({"a": [1.0, 2], "b": pl.Series([1, 2], dtype=pl.Float32), "c": [3, 4]})
     one = next(iter(Blocks.from_table(table, "b")))
     assert (one.X.dtype, one.y.dtype, one.y.shape) == (np.float64, np.float32, (2,))
@@ -281,7 +281,7 @@ def test_arrays_keep_float32_and_float64_and_others_become_float64(dtype):
     )
 
 
-def test_schema_survives_json_and_gives_the_same_columns(named, frame):
+def test_a_schema_from_json_gives_the_same_columns(named, frame):
     schema = named["pandas"].schema
     again = Schema(**json.loads(json.dumps(dataclasses.asdict(schema))))
     assert again == schema
@@ -295,7 +295,7 @@ def test_schema_survives_json_and_gives_the_same_columns(named, frame):
     np.testing.assert_array_equal(gathered_X(plain), [[0, 1], [1, 0]])
 
 
-def test_prediction_needs_neither_target_nor_weight(named, frame):
+def test_tables_for_prediction_need_no_target_or_weight(named, frame):
     schema = named["pandas"].schema
     block = next(iter(Blocks.from_table(frame.drop(columns=["y", "w"]), schema=schema)))
     assert (block.y, block.w) == (None, None)
@@ -322,7 +322,7 @@ def bad_at(row, value, make=np.asarray):
 
 @pytest.mark.parametrize("make", [np.asarray, torch.asarray, scipy.sparse.csr_array])
 @pytest.mark.parametrize("rows", [1, 4, 100])
-def test_missing_and_infinite_values_are_refused_with_column_and_row(make, rows):
+def test_missing_and_infinite_values_raise_with_column_and_row(make, rows):
     nan = Blocks.from_arrays(bad_at(6, np.nan, make), block_rows=rows)
     with pytest.raises(InvalidInput, match=r"column 2 of X must .* a missing value .* in row 6 "):
         list(nan)
@@ -333,7 +333,7 @@ def test_missing_and_infinite_values_are_refused_with_column_and_row(make, rows)
         nan.sample(9, 0)
 
 
-def test_a_source_that_changes_is_refused():
+def test_a_source_that_changes_raises():
     rng, pieces = np.random.default_rng(0), [EYE, EYE.astype(int)]
     blocks = Blocks.from_iterable(lambda: list(pieces))
     assert gathered_X(blocks).shape == (6, 3)

@@ -1,4 +1,4 @@
-"""SVC, LogisticRegression and labels: scikit-learn's answers, minima by another route, probabilities."""
+"""SVC, LogisticRegression and labels, compared with scikit-learn and other minimisers."""
 
 import warnings
 from functools import partial
@@ -26,7 +26,7 @@ from bochner.models._rows import fold_numbers
 from bochner.models.convex import classification
 from bochner.solvers.convex.problem import Convergence
 
-# ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
+# ---- SVC and LogisticRegression on features, compared with scikit-learn; laws of classes
 
 KERNEL = Gaussian(lengthscale=0.7)
 BOTH = pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression])
@@ -37,36 +37,36 @@ def options(**changes):
 
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
-def test_hinge_with_exact_features_is_the_exact_svc(C):
+def test_the_hinge_on_exact_features_equals_scikit_learns_svc(C):
     X, y = table(160, 2)
     new = table(60, 2, seed=1)[0]
     features = options(method=Nystrom(RPCholesky()), n_features=160, C=C, loss="hinge", tol=1e-7)
-    ours = bo.SVC(KERNEL, **features).fit(X, y)
-    theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, y)
-    expected = theirs.decision_function(new)
-    np.testing.assert_allclose(ours.decision_function(new), expected, atol=1e-3)
-    assert (ours.predict(new) == theirs.predict(new))[np.abs(expected) > 1e-3].all()
-    assert ours.solution_.outcome is Convergence.CONVERGED
+    model = bo.SVC(KERNEL, **features).fit(X, y)
+    reference = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, y)
+    expected = reference.decision_function(new)
+    np.testing.assert_allclose(model.decision_function(new), expected, atol=1e-3)
+    assert (model.predict(new) == reference.predict(new))[np.abs(expected) > 1e-3].all()
+    assert model.solution_.outcome is Convergence.CONVERGED
 
 
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("weight", [None, "balanced"])
-def test_squared_hinge_and_logistic_are_scikit_learns_on_the_same_features(K, weight):
+def test_squared_hinge_and_logistic_equal_scikit_learn_on_the_same_features(K, weight):
     X, y = table(160, K)
     w = compute_sample_weight(weight, y)
-    ours = bo.SVC(KERNEL, **options(fit_intercept=False, class_weight=weight)).fit(X, y)
-    Z = ours.map_(X)
-    theirs = LinearSVC(fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
-    np.testing.assert_allclose(ours.coef_, theirs.fit(Z, y, w).coef_, atol=1e-4)
-    ours = bo.LogisticRegression(KERNEL, **options(C=2.0, class_weight=weight)).fit(X, y)
-    theirs = LinearLogistic(C=2.0, class_weight=weight, tol=1e-10, max_iter=5000).fit(Z, y)
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-5)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
-    assert (ours.predict(X) == theirs.predict(Z)).all()
+    model = bo.SVC(KERNEL, **options(fit_intercept=False, class_weight=weight)).fit(X, y)
+    Z = model.map_(X)
+    other = LinearSVC(fit_intercept=False, tol=1e-10, max_iter=10**5, dual=False)
+    np.testing.assert_allclose(model.coef_, other.fit(Z, y, w).coef_, atol=1e-4)
+    model = bo.LogisticRegression(KERNEL, **options(C=2.0, class_weight=weight)).fit(X, y)
+    other = LinearLogistic(C=2.0, class_weight=weight, tol=1e-10, max_iter=5000).fit(Z, y)
+    np.testing.assert_allclose(model.predict_proba(X), other.predict_proba(Z), atol=1e-5)
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-4)
+    assert (model.predict(X) == other.predict(Z)).all()
 
 
-def test_two_different_rows_of_each_class_are_enough_for_probabilities():
-    """Dealt to folds by chance, neither class would have rows in two of them in one of 25 fits."""
+def test_two_different_rows_per_class_suffice_for_probabilities():
+    """With random folds, one of 25 fits would have a class without rows in two folds."""
     X = np.repeat([[1.0, 3.0], [3.0, 3.0], [2.0, 1.0], [4.0, 1.0]], 4, axis=0)
     y = np.arange(16) // 8
     for seed in range(60):
@@ -75,17 +75,17 @@ def test_two_different_rows_of_each_class_are_enough_for_probabilities():
 
 
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
-def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
+def test_the_chosen_lengthscale_depends_on_c_times_the_weights(cls):
     X, y = table(300, 2)
-    given = {"kernel": "gaussian", "n_features": 64, "method": "orthogonal", "random_state": 0}
-    little = cls(C=1.0, **given).fit(X, y, np.full(300, 1e-4))
-    same = cls(C=1e-4, **given).fit(X, y)
-    np.testing.assert_allclose(little.kernel_.lengthscale, same.kernel_.lengthscale)
+    settings = {"kernel": "gaussian", "n_features": 64, "method": "orthogonal", "random_state": 0}
+    little = cls(C=1.0, **settings).fit(X, y, np.full(300, 1e-4))
+    equal = cls(C=1e-4, **settings).fit(X, y)
+    np.testing.assert_allclose(little.kernel_.lengthscale, equal.kernel_.lengthscale)
 
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
-def test_the_width_is_judged_at_the_penalty_given(cls):
+def test_the_chosen_width_depends_on_the_given_penalty(cls):
     X, y = table(400, 2)
     narrow, wide = (
         cls(KERNEL, method="nystrom", n_features="auto", C=C, random_state=0).fit(X, y)
@@ -96,60 +96,60 @@ def test_the_width_is_judged_at_the_penalty_given(cls):
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("K", [2, 3])
-def test_path_is_that_of_refits_without_each_fold(K):
-    """scikit-learn's fits to the same features, each fold left out in turn.
+def test_the_path_equals_refits_without_each_fold(K):
+    """The refits are scikit-learn's, on the same features.
 
-    A tenth of a row of other classes is counted for the rows of each class.
+    Platt's targets: each class counts a tenth of a row of the other classes.
     """
     X, y = table(120, K)
     model = bo.LogisticRegression(KERNEL, **options(C="auto", n_features=32)).fit(X, y)
     Z, folds = model.map_(X), fold_numbers(bo.Blocks.from_arrays(X), np.ones(120), model.seed_)
-    rest, lost = 0.1 / (np.bincount(y) + 0.2)[y, None], []
-    shares = np.where(y[:, None] == np.arange(K), 1 - rest, rest / (K - 1))
+    share, losses = 0.1 / (np.bincount(y) + 0.2)[y, None], []
+    shares = np.where(y[:, None] == np.arange(K), 1 - share, share / (K - 1))
     for alpha in model.path_.alphas:
-        theirs = LinearLogistic(C=1 / alpha, tol=1e-8, max_iter=5000)
-        fits = [(theirs.fit(Z[folds != k], y[folds != k]).predict_proba(Z), k) for k in range(5)]
-        lost.append(sum(-(shares * np.log(p))[folds == k].sum() for p, k in fits))
+        other = LinearLogistic(C=1 / alpha, tol=1e-8, max_iter=5000)
+        fits = [(other.fit(Z[folds != k], y[folds != k]).predict_proba(Z), k) for k in range(5)]
+        losses.append(sum(-(shares * np.log(p))[folds == k].sum() for p, k in fits))
     ratios = model.path_.errors / model.path_.errors[0]
-    np.testing.assert_allclose(ratios, np.divide(lost, lost[0]), rtol=5e-3)
+    np.testing.assert_allclose(ratios, np.divide(losses, losses[0]), rtol=5e-3)
     assert model.C_ == pytest.approx(1 / model.path_.alpha)
     assert model.path_.errors.min() < 1
 
 
 @BOTH
-def test_rows_of_a_rare_class_are_found(cls):
-    """One row in a hundred, in a disc: with C=1 none is found."""
+def test_rows_of_a_rare_class_are_predicted(cls):
+    """One row in a hundred, in a disc: with C = 1 none is predicted."""
     X = np.random.default_rng(0).uniform(-2, 2, (4000, 2))
     y = ((X - 1) ** 2).sum(axis=1) < 0.05
     new, rare = X[2000:], y[2000:]
-    chosen, one = (
+    chosen, fixed = (
         cls(KERNEL, **options(tol=1e-4, C=C)).fit(X[:2000], y[:2000]) for C in ("auto", 1.0)
     )
     assert chosen.predict(new)[rare].mean() > 0.7
     assert (chosen.predict(new) != rare).mean() < 0.5 * rare.mean()
-    assert not one.predict(new)[rare].any()
+    assert not fixed.predict(new)[rare].any()
 
 
 @BOTH
-def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
+def test_copies_and_weights_give_the_same_lengthscale_and_penalty(cls):
     X, y = table(80, 2)
     counts = np.random.default_rng(0).integers(0, 4, 80)
-    # Of all kernels, rows that are held out decide
+    # A named kernel is chosen by held-out rows, unlike "auto"
     few = dict(kernel="gaussian", method="orthogonal", n_features=32, random_state=0, tol=1e-10)
     weighted = cls(**few).fit(X, y, counts)
     copies = cls(**few).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert weighted.C_ == pytest.approx(copies.C_)
-    found = weighted.kernel_.lengthscale, copies.kernel_.lengthscale
-    np.testing.assert_allclose(*found, rtol=5e-4)  # of four digits, the last rounded either way
+    lengthscales = weighted.kernel_.lengthscale, copies.kernel_.lengthscale
+    np.testing.assert_allclose(*lengthscales, rtol=5e-4)  # lengthscales are rounded to four digits
 
 
 @BOTH
-def test_too_few_rows_to_leave_some_out_take_c_of_one(cls):
+def test_c_is_one_for_too_few_rows_to_hold_out(cls):
     model = cls(KERNEL, **options(C="auto")).fit(table(20, 2)[0], np.arange(20) == 3)
     assert (model.path_, model.C_) == (None, 1)
 
 
-# ---- exact classifier: Classifiers with the kernel itself: minima by another route, and what users see of them
+# ---- classifiers with the exact kernel, compared with features
 
 
 def codes_of_rows(n, seed=0):
@@ -161,8 +161,8 @@ def codes_of_rows(n, seed=0):
 
 
 @pytest.mark.parametrize("cls", LEARNERS := [bo.SVC, bo.LogisticRegression])
-def test_equal_rows_and_classes_that_are_apart_have_finite_coefficients(cls):
-    """The matrix of equal rows is of rank one, and a tiny penalty cannot be seen beside it."""
+def test_equal_rows_and_separable_classes_give_finite_coefficients(cls):
+    """The matrix of equal rows has rank one, and rounding hides a tiny penalty."""
     X, y = np.repeat(codes_of_rows(20)[0], 10, axis=0), np.tile([0, 1, 2, 1], 50)
     model = cls(Gaussian(3.0), C=1e14, max_iter=40)
     with warnings.catch_warnings(action="ignore", category=SolutionWarning):
@@ -183,16 +183,16 @@ def labelled(n, seed=0):
 
 
 @pytest.mark.parametrize("cls", LEARNERS)
-def test_few_rows_are_fitted_with_the_kernel_itself_as_with_features_of_it(cls):
+def test_fits_with_the_exact_kernel_equal_those_with_all_landmarks(cls):
     X, y = labelled(200)
-    given = {"C": 2.0, "tol": 1e-11, "random_state": 0}
-    given |= {"loss": "squared_hinge"} if cls is bo.SVC else {}  # as with features
-    model = cls(Gaussian(0.8), **given).fit(X, y)
+    loss = {"C": 2.0, "tol": 1e-11, "random_state": 0}
+    loss |= {"loss": "squared_hinge"} if cls is bo.SVC else {}  # as with features
+    model = cls(Gaussian(0.8), **loss).fit(X, y)
     features = cls(
-        Gaussian(0.8), method="nystrom", n_features=200, precision="float64", max_iter=300, **given
+        Gaussian(0.8), method="nystrom", n_features=200, precision="float64", max_iter=300, **loss
     ).fit(X, y)
     T = codes_of_rows(50, 1)[0]
-    # The Nyström map of all rows is the kernel, but for a jitter of 1e-12 or so of it.
+    # The Nyström map of all rows is the kernel up to a jitter of about 1e-12.
     one, two = (m.decision_function(T) for m in (model, features))
     if cls is bo.LogisticRegression:
         one, two = (f - f.mean(axis=1, keepdims=True) for f in (one, two))
@@ -207,20 +207,20 @@ def test_few_rows_are_fitted_with_the_kernel_itself_as_with_features_of_it(cls):
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("cls", [*LEARNERS, partial(bo.SVC, multi_class="ovo")])
-def test_the_penalty_is_the_best_of_rows_left_out(cls):
-    """And its neighbours on the path lose more; predictions err about as the law of y makes them."""
+def test_the_penalty_has_the_least_held_out_loss(cls):
+    """Neighbours on the path have a larger loss; errors are about those of the true classes."""
     X, y = labelled(400)
     model = cls("gaussian", random_state=0).fit(X, y)
     path = model.path_
     assert path.alpha == pytest.approx(1 / model.C_)
     assert 0 < path.best < len(path.alphas) - 1
     T, truth = labelled(2000, 1)
-    # With the true borders 21 % err; three deviations of 2000 rows are 3 %.
+    # The true borders have an error rate of 21 %; three deviations of 2000 rows are 3 %.
     ideal = np.array(["a", "b", "c"])[((T**2).sum(1) > 2).astype(int) + (T[:, 0] > 1)]
     assert np.mean(model.predict(T) != truth) < np.mean(ideal != truth) + 0.05
 
 
-def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
+def test_probabilities_of_an_svc_are_calibrated_on_held_out_rows():
     X, codes = codes_of_rows(600)
     model = bo.SVC(probability=True, random_state=0).fit(X, codes > 0)
     p = model.predict_proba(X)
@@ -228,13 +228,13 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
     np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
     T, new = codes_of_rows(4000, 1)
     mean = model.predict_proba(T)[:, 1].mean()
-    # Four slopes of 600 rows, and the mean of 4000: five standard errors of the smaller sample.
+    # The tolerance is five standard errors of the mean of 600 rows.
     assert abs(mean - np.mean(new > 0)) < 5 * 0.5 / 600**0.5
 
 
 @pytest.fixture
 def few_rows(monkeypatch):
-    """Let 300 rows be many."""
+    """Treat 300 rows as many."""
     monkeypatch.setattr(classification, "EXACT_ROWS", 200)
     monkeypatch.setattr(classification, "SUPPORT_SAMPLES", (60, 120))
 
@@ -246,13 +246,13 @@ def test_libsvm_fits_many_rows_with_few_support_vectors(n_classes, few_rows):
     w = np.where(np.arange(450) % 3, 1.0, 0.0)
     kernel = Gaussian((1.5, 0.8))
     model = bo.SVC(kernel, C=5, random_state=0, tol=1e-6).fit(X, y, w)
-    theirs = ExactSVC(gamma=0.5, C=5, tol=1e-6, decision_function_shape="ovo")
+    reference = ExactSVC(gamma=0.5, C=5, tol=1e-6, decision_function_shape="ovo")
     scaled = X / np.array(kernel.lengthscale)
-    theirs.fit(scaled[w > 0], y[w > 0])
-    assert model.X_fit_.shape == theirs.support_vectors_.shape
+    reference.fit(scaled[w > 0], y[w > 0])
+    assert model.X_fit_.shape == reference.support_vectors_.shape
     f = kernel(X, model.X_fit_) @ model.dual_coef_.T + model.intercept_
-    expected = theirs.decision_function(scaled).reshape(len(X), -1)
-    assert np.abs(f - expected).max() < 1e-3  # both end where slopes agree to 1e-5 and 1e-6
+    expected = reference.decision_function(scaled).reshape(len(X), -1)
+    assert np.abs(f - expected).max() < 1e-3  # both stop when slopes agree to 1e-5 and 1e-6
     assert (model.predict_proba(X).argmax(axis=1) == model.predict(X)).all()
 
 
@@ -261,13 +261,13 @@ def test_features_fit_many_rows_with_many_support_vectors(few_rows):
     X, y = rng.standard_normal((300, 2)), rng.integers(2, size=300)
     model = bo.SVC(Gaussian(), C=10, random_state=0).fit(X, y)
     assert not hasattr(model, "dual_coef_")
-    rare = np.arange(300) == 299  # no sample has any
+    rare = np.arange(300) == 299  # in no sample
     with pytest.warns(DataWarning, match="fewer than 5"):
         model.fit(X, rare)
     assert not hasattr(model, "dual_coef_")
 
 
-# ---- pair: Every class against every other: LIBSVM's pairs, the values of classes, and what users see
+# ---- pairs of classes: LIBSVM's pairs and the decision values of classes
 
 K = 4
 PAIRS = list(combinations(range(K), 2))
@@ -281,11 +281,11 @@ def rows(n, seed=0):
 
 
 def values_of(f):
-    """Of classes, by the formula: a row and a class at a time."""
+    """Return the decision values of classes from those of pairs, by loops over the formula."""
     out = np.empty((len(f), K))
-    for row, each in enumerate(f):
-        against = dict(zip(PAIRS, each, strict=True)) | {
-            (l, k): -value for (k, l), value in zip(PAIRS, each, strict=True)
+    for row, pairs in enumerate(f):
+        against = dict(zip(PAIRS, pairs, strict=True)) | {
+            (l, k): -value for (k, l), value in zip(PAIRS, pairs, strict=True)
         }
         for k in range(K):
             total = sum(np.exp(-4 * against[k, l]) for l in range(K) if l != k)
@@ -295,10 +295,10 @@ def values_of(f):
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
 @pytest.mark.parametrize("way", ["ovr", "ovo"])
-@pytest.mark.parametrize("given", [{}, {"BOUNDED_FROM": 0, "BOUNDED": K, "kernel_matrix": None}])
-def test_machines_and_pairs_are_scikit_learns(C, way, given, monkeypatch):
-    """With weights, by the kernel with or without its matrix; and the gap bounds the objective."""
-    for name, value in given.items():
+@pytest.mark.parametrize("patch", [{}, {"BOUNDED_FROM": 0, "BOUNDED": K, "kernel_matrix": None}])
+def test_machines_and_pairs_equal_those_of_scikit_learn(C, way, patch, monkeypatch):
+    """With weights, with and without a stored matrix; the gap bounds the objective."""
+    for name, value in patch.items():
         monkeypatch.setattr(classification, name, value)
     (X, y), T, w = rows(160), rows(50, 1)[0], np.random.default_rng(2).uniform(0.5, 2, 160)
     model = bo.SVC(Gaussian(0.7), C=C, loss="hinge", multi_class=way, random_state=0, tol=1e-8)
@@ -316,45 +316,45 @@ def test_machines_and_pairs_are_scikit_learns(C, way, given, monkeypatch):
     assert least * (1 - 1e-9) <= rough.objective <= least + rough.gap + 1e-9
 
 
-@pytest.mark.parametrize("gone", [(2,), (0, 3)], ids=str)
-def test_classes_without_weight_lose_to_all_others(gone):
+@pytest.mark.parametrize("missing", [(2,), (0, 3)], ids=str)
+def test_classes_without_weight_are_never_predicted(missing):
     X, y = rows(80)
     model = bo.SVC(Gaussian(1.0), C=3.0, loss="hinge", multi_class="ovo", random_state=0)
-    kept = ~np.isin(y, gone)
-    model.fit(X, y, kept.astype(float))
-    assert not np.isin(model.predict(X), gone).any()
-    np.testing.assert_array_equal(model.predict(X), clone(model).fit(X[kept], y[kept]).predict(X))
+    keep = ~np.isin(y, missing)
+    model.fit(X, y, keep.astype(float))
+    assert not np.isin(model.predict(X), missing).any()
+    np.testing.assert_array_equal(model.predict(X), clone(model).fit(X[keep], y[keep]).predict(X))
 
 
-def test_on_features_a_pair_is_a_machine_of_its_rows():
+def test_each_pair_on_features_is_a_machine_of_its_rows():
     X, y = rows(200)
-    given = {"n_features": 32, "method": "orthogonal", "C": 2.0, "tol": 1e-9, "random_state": 0}
-    model = bo.SVC(Gaussian(1.0), multi_class="ovo", **given).fit(X, y)
+    settings = {"n_features": 32, "method": "orthogonal", "C": 2.0, "tol": 1e-9, "random_state": 0}
+    model = bo.SVC(Gaussian(1.0), multi_class="ovo", **settings).fit(X, y)
     T = rows(40, 1)[0]
     f = model.map_(T) @ model.coef_.T + model.intercept_
     for place, (k, l) in enumerate(PAIRS):
-        own = np.isin(y, (k, l))
-        machine = bo.SVC(Gaussian(1.0), **given).fit(X[own], y[own] == k)
+        pair = np.isin(y, (k, l))
+        machine = bo.SVC(Gaussian(1.0), **settings).fit(X[pair], y[pair] == k)
         np.testing.assert_allclose(f[:, place], machine.decision_function(T), atol=1e-5)
     np.testing.assert_allclose(model.decision_function(T), values_of(f), atol=1e-6)
 
 
-def test_pairs_are_the_way_of_many_rows_a_class_with_the_kernel_itself():
+def test_many_rows_per_class_use_pairs_with_the_exact_kernel():
     X, y = rows(400)
-    given = {"kernel": Gaussian(1.0), "C": 1.0, "probability": False, "random_state": 0}
-    assert bo.SVC(**given).fit(X, y).solution_.coef.shape == (400, len(PAIRS))
-    assert bo.SVC(**given).fit(X[:399], y[:399]).solution_.coef.shape == (399, K)
-    without = bo.SVC(fit_intercept=False, **given).fit(X, y).solution_
+    settings = {"kernel": Gaussian(1.0), "C": 1.0, "probability": False, "random_state": 0}
+    assert bo.SVC(**settings).fit(X, y).solution_.coef.shape == (400, len(PAIRS))
+    assert bo.SVC(**settings).fit(X[:399], y[:399]).solution_.coef.shape == (399, K)
+    without = bo.SVC(fit_intercept=False, **settings).fit(X, y).solution_
     assert (without.coef.shape, without.algorithm) == ((400, K), "cholesky")
-    features = bo.SVC(n_features=16, **given).fit(X, y)
+    features = bo.SVC(n_features=16, **settings).fit(X, y)
     assert features.coef_.shape == (K, 16)
     with pytest.raises(AttributeError, match="dual_coef_: only a fit with the exact kernel"):
         _ = features.dual_coef_
-    one, two = (bo.SVC(multi_class=way, **given).fit(X, y > 1) for way in ("ovo", "ovr"))
+    one, two = (bo.SVC(multi_class=way, **settings).fit(X, y > 1) for way in ("ovo", "ovr"))
     np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
 
 
-# ---- label: Labels of any type become codes and names again, from arrays, tables and files alike
+# ---- labels of any type, from arrays, tables and files
 
 NAMES = {
     "texts": np.array(["b", "a", "long name"]),
@@ -365,7 +365,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
-def test_labels_come_back_from_columns_tables_and_files(names, tmp_path):
+def test_predictions_have_the_labels_of_columns_tables_and_files(names, tmp_path):
     X, labels = np.random.default_rng(0).standard_normal((30, 2)), names[np.arange(30) % 3]
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=labels)
     frame.iloc[::-1].to_csv(tmp_path / "rows.csv", index=False)
@@ -379,11 +379,11 @@ def test_labels_come_back_from_columns_tables_and_files(names, tmp_path):
         new = frame[["a", "b"]] if hasattr(fit, "feature_names_in_") else X
         assert fit.predict(new).tolist() == labels.tolist()
     few = KernelRidgeClassifier(Gaussian(0.5), method="iid", n_features=20, alpha=1e-3)
-    few.fit(X, labels).partial_fit(X[:2], labels[:2])  # which lack a class
+    few.fit(X, labels).partial_fit(X[:2], labels[:2])  # these rows lack a class
     assert few.classes_.tolist() == fits[0].classes_.tolist()
 
 
-# ---- quantities are no classes
+# ---- quantities are not classes
 
 CLASSIFIERS = pytest.mark.parametrize(
     "cls", [KernelRidgeClassifier, KernelSGDClassifier, LogisticRegression, SVC]
@@ -393,7 +393,7 @@ ROWS = np.random.default_rng(1).standard_normal((150, 2))
 
 
 def ways(cls, y):
-    """Every way to fit: to arrays, to blocks, and to a part of the rows."""
+    """Yield functions that fit to arrays and to blocks."""
     model = cls(Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
     yield lambda: model.fit(ROWS, y)
     if y.dtype.kind != "U":
@@ -404,7 +404,7 @@ def ways(cls, y):
 
 
 @CLASSIFIERS
-def test_numbers_that_are_not_whole_or_too_many_are_refused_as_classes(cls):
+def test_fractions_and_too_many_numbers_raise_as_classes(cls):
     y = ROWS[:, 0] + ROWS[:, 1]
     for fit in ways(cls, y):
         with pytest.raises(InvalidInput, match=r"not whole, such as .* quantity use (Kernel|SVR)"):
@@ -419,14 +419,14 @@ def test_numbers_that_are_not_whole_or_too_many_are_refused_as_classes(cls):
 
 @CLASSIFIERS
 @pytest.mark.parametrize("kind", ["whole", "text", "text with a hole"])
-def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
+def test_different_numbers_in_all_rows_raise_as_classes(cls, kind):
     y = np.random.default_rng(0).permutation(150)
     if kind != "whole":
         y = (y / 7).astype("U8")
     if kind == "text with a hole":
         y[3] = "?"
     words = r"got 150 different numbers in 150 rows.* quantity use (Kernel|SVR)"
-    if kind == "text with a hole":  # of a table, the cell is named
+    if kind == "text with a hole":  # for a table, the cell is named
         words = r"150 rows, but for '\?'.* quantity use|149 of its cells are numbers .*first '\?'"
     for fit in ways(cls, y):
         with pytest.raises(InvalidInput, match=words):
@@ -434,7 +434,7 @@ def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
-def test_many_classes_of_some_rows_each_are_classes():
+def test_many_classes_with_several_rows_each_are_accepted():
     y = np.arange(150) % 60
     for fit in ways(KernelRidgeClassifier, y):
         assert len(fit().classes_) == 60
@@ -443,26 +443,26 @@ def test_many_classes_of_some_rows_each_are_classes():
 
 
 def with_rare(sizes, seed=0):
-    """Clusters of so many rows, far from one another."""
+    """Return distant clusters of these numbers of rows, and their codes."""
     rng = np.random.default_rng(seed)
     y = np.repeat(np.arange(len(sizes)), sizes)
     return 6.0 * np.eye(len(sizes))[y] + 0.3 * rng.standard_normal((len(y), len(sizes))), y
 
 
 @pytest.mark.parametrize("cls", [KernelRidgeClassifier, LogisticRegression, SVC])
-def test_classes_of_few_rows_are_named_and_take_part(cls):
-    """A class of one row, far from all others, is found again."""
+def test_classes_of_few_rows_give_a_warning_and_are_fitted(cls):
+    """A class of one row, far from all others, is predicted."""
     X, y = with_rare([200, 200, 1, 3])
-    named = rf"{cls.__name__}: 2 classes have fewer than 5 of the 404 rows: 'c \(1\)', 'd \(3\)'\. "
-    given = {"alpha": 1e-3} if cls is KernelRidgeClassifier else {"C": 100.0}
-    model = cls(Gaussian(2.0), random_state=0, **given)
-    with pytest.warns(DataWarning, match=named + "These rows are used"):
+    start = rf"{cls.__name__}: 2 classes have fewer than 5 of the 404 rows: 'c \(1\)', 'd \(3\)'\. "
+    penalty = {"alpha": 1e-3} if cls is KernelRidgeClassifier else {"C": 100.0}
+    model = cls(Gaussian(2.0), random_state=0, **penalty)
+    with pytest.warns(DataWarning, match=start + "These rows are used"):
         model.fit(X, np.array(list("abcd"))[y])
     assert model.predict(X[[0, 200, 400]]).tolist() == ["a", "b", "c"]
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-def test_a_class_of_few_rows_is_one_class_and_one_of_five_is_not_named():
+def test_the_warning_of_few_rows_starts_below_five_rows():
     for sizes in ([96, 3], [200, 5]):
         SVC(Gaussian(2.0), C=1.0, probability=False, random_state=0).fit(*with_rare(sizes))
     with pytest.warns(DataWarning, match=r"1 class has fewer than 5 of the 204 rows: '1 \(4\)'\."):

@@ -1,4 +1,4 @@
-"""Bounds and intervals hold at least as often as they say, by brute force."""
+"""Bounds and intervals hold with at least their stated probability, by brute force."""
 
 from functools import cache
 from typing import NamedTuple
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("one_thread")]
 
 
 class Case(NamedTuple):
-    """A bound, errors of draws at its width, and the factor that makes it false enough to see."""
+    """A bound, errors of draws at its width, and a factor that makes the bound fail the test."""
 
     bound: object
     width: int
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 def far_pair(draws, m, g):
-    """Draw for two points of a Gaussian kernel that are far apart: nearly uniform angles."""
+    """Return errors for two distant points of a Gaussian kernel: nearly uniform angles."""
     return np.abs(np.cos(g.standard_normal((draws, m)) * 20.0).mean(axis=1))
 
 
@@ -53,7 +53,7 @@ def truth(kernel, alpha):
     return Truth(K, V / np.sqrt(np.maximum(values, 0) + alpha), values[-1], values)
 
 
-def drawn(kernel, method, D, seed):
+def error_matrix(kernel, method, D, seed):
     phi = bo.draw(kernel, method, n_features=D, X=rows(), random_state=seed)
     Z = phi(rows())
     return Z @ Z.T - kernel(rows())
@@ -61,7 +61,7 @@ def drawn(kernel, method, D, seed):
 
 def matrix_errors(kernel, method, D, measure):
     def errors(draws, _, __):
-        return np.array([measure(drawn(kernel, method, D, seed)) for seed in range(draws)])
+        return np.array([measure(error_matrix(kernel, method, D, seed)) for seed in range(draws)])
 
     return errors
 
@@ -91,7 +91,7 @@ def cost(kernel, rank):
 
 
 def pool(weighted):
-    """Frequencies of a finite pool, drawn evenly or by their leverages, which are known."""
+    """Return the bound for frequencies of a finite pool, by leverage or not, and errors."""
     alpha, n = 2.0, 80
     W = np.random.default_rng(3).standard_normal((2, 150)) * 2.0
     A = rows() @ W
@@ -104,14 +104,14 @@ def pool(weighted):
     bound = leverage_bound(d if weighted else float(tau.max()), d)
 
     def errors(draws, m, g):
-        found = []
+        maxima = []
         for _ in range(draws):
             j = g.choice(150, m, p=chances)
             V = Z[:, :, j] / np.sqrt(150 * chances[j])
             K_hat = np.einsum("inm,ikm->nk", V, V) / m
             mu = eigh(K_hat + alpha * np.eye(n), K + alpha * np.eye(n), eigvals_only=True)
-            found.append(np.abs(mu - 1).max())
-        return np.array(found)
+            maxima.append(np.abs(mu - 1).max())
+        return np.array(maxima)
 
     return bound, errors
 
@@ -121,18 +121,18 @@ PAIRS, PHASES = bo.Fourier(bo.IID()), bo.Fourier(bo.IID(), form="phase")
 
 
 def of_pair(theorem, distance, draw):
-    """A bound of one pair of rows: 4000 draws, at 95 %."""
+    """Return the case of one pair of rows: 4000 draws, at 95 %."""
     bound = fourier_bound(Gaussian(), [[0.0], [distance]], theorem)
     return Case(bound, 200, draw, 4000, 0.95, 2.0)
 
 
 def matrices(bound, kernel, method, measure, fault, width=100, draws=80):
-    """A bound of whole matrices, at 90 %."""
+    """Return a case of whole matrices, at 90 %."""
     return Case(bound, width, matrix_errors(kernel, method, width, measure), draws, 0.9, fault)
 
 
 def widest(draws, m, g):
-    """Draw cos ω·δ = ±1 with ω = 0 or π and δ = 1: k(δ) = 0, the widest law there is."""
+    """Return errors of cos ω·δ = ±1, ω = 0 or π and δ = 1: k(δ) = 0 with the largest variance."""
     return np.abs(np.where(g.random((draws, m)) < 0.5, 1.0, -1.0).mean(axis=1))
 
 
@@ -157,7 +157,7 @@ def gegenbauer():
 
 
 def of_rows(theorem, kernel, phases, measure, fault):
-    """A bound of all pairs of rows, by its theorem."""
+    """Return the case of all pairs of rows, by its theorem."""
     form = ("phase",) if phases else ()
     return matrices(
         fourier_bound(kernel, rows(), theorem, *form),
@@ -200,14 +200,14 @@ def case_of(name):
 
 
 def misses_too_often(name, factor=None):
-    """Whether more draws miss the guaranteed error, over its fault where asked, than it says."""
+    """Return whether too many draws exceed the guaranteed error, divided by the fault if given."""
     case, errors = case_of(name)
     guaranteed = case.bound.error(case.width, case.confidence) / (case.fault if factor else 1.0)
     return (errors > guaranteed).sum() > binom.isf(ALARM, case.draws, 1 - case.confidence)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_draws_stay_below_the_guaranteed_error_and_one_too_small_is_seen(name):
+def test_draws_are_below_the_guaranteed_error_and_smaller_errors_fail(name):
     assert not misses_too_often(name)
     assert misses_too_often(name, factor=True)
 
@@ -226,7 +226,7 @@ GALLERY = [
 
 @cache
 def fitted(kernel, d, method):
-    """Rows, a map of them, the eigendecomposition of K, and the error of the map."""
+    """Return rows, a map, the eigendecomposition of K, and the error matrix."""
     X = np.random.default_rng(d).standard_normal((N, d))
     width = 60 if method == LANDMARKS else 200
     phi = bo.draw(kernel, method, n_features=width, X=X, random_state=0)
@@ -248,8 +248,8 @@ def interval(case, alpha, m, seed):
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Few end below it, and few begin above it."""
+def test_intervals_contain_the_truth_with_their_confidence():
+    """On both sides few intervals miss the truth."""
     over, under, count = 0, 0, 0
     for case in GALLERY:
         for share in [1e-1, 1e-2, 1e-4]:
@@ -263,7 +263,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 
 
 @pytest.mark.slow
-def test_intervals_are_short_enough_to_be_of_use():
+def test_intervals_are_short():
     widths = [
         np.log(high / low) for case in GALLERY for _, low, high in [interval(case, 0.1 * N, 200, 0)]
     ]

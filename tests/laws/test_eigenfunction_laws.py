@@ -21,34 +21,34 @@ from bochner.kernels.basis import half_turns, modes
 D = 24
 
 
-def drawn(pair, n_features=D, seed=0, X=None):
+def new_map(pair, n_features=D, seed=0, X=None):
     X = rows(200) if X is None else X
     return draw(*pair, n_features=n_features, X=X, random_state=seed)
 
 
 @pytest.mark.parametrize("pair", [*BASES[:2], *BASES[3:], *HERMITE, *COMPRESSED[:2]], ids=repr)
-def test_more_features_leave_less(pair):
-    maps = [drawn(pair, m) for m in (8, 32, 128, 400)]
+def test_more_features_have_a_smaller_residual(pair):
+    maps = [new_map(pair, m) for m in (8, 32, 128, 400)]
     if hasattr(maps[0], "residual"):
-        leaves = [phi.residual(rows(50, seed=8)).mean() for phi in maps]
-        assert all(b <= a + 1e-12 for a, b in pairwise(leaves))
-        assert leaves[-1] < 0.7 * leaves[0] + 1e-12
+        residuals = [phi.residual(rows(50, seed=8)).mean() for phi in maps]
+        assert all(b <= a + 1e-12 for a, b in pairwise(residuals))
+        assert residuals[-1] < 0.7 * residuals[0] + 1e-12
 
 
 def test_the_order_of_rows_does_not_matter():
     X = rows(300)
-    phi, psi = (drawn((Gaussian(), HermiteMercer()), X=A) for A in (X, X[::-1]))
+    phi, psi = (new_map((Gaussian(), HermiteMercer()), X=A) for A in (X, X[::-1]))
     assert_close(phi(X), psi(X), factor=1e4)
 
 
-def test_axes_and_lengthscales_are_those_of_the_rows():
-    """Rotated rows have rotated axes: the features are the same, up to signs."""
+def test_axes_and_lengthscales_follow_the_rows():
+    """Rotated rows have rotated axes: features are equal up to signs."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3)) * (3.0, 1.0, 0.3) + 5.0
     Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    phi, psi = (drawn((Gaussian(), HermiteMercer(scale=1.0)), X=A) for A in (X, X @ Q))
+    phi, psi = (new_map((Gaussian(), HermiteMercer(scale=1.0)), X=A) for A in (X, X @ Q))
     assert_close(np.abs(phi(X)), np.abs(psi(X @ Q)), factor=1e3)
-    scaled = drawn((Gaussian((3.0, 1.0, 0.3)), HermiteMercer(scale=1.0)), X=X * (3.0, 1.0, 0.3))
+    scaled = new_map((Gaussian((3.0, 1.0, 0.3)), HermiteMercer(scale=1.0)), X=X * (3.0, 1.0, 0.3))
     assert_close(np.abs(scaled(X * (3.0, 1.0, 0.3))), np.abs(phi(X)), factor=1e3)
 
 
@@ -56,13 +56,13 @@ def test_axes_and_lengthscales_are_those_of_the_rows():
 
 
 def line(spread, degrees):
-    """The map of one column with the measure N(0, spread²)."""
+    """Return the map of one column with the measure N(0, spread²)."""
     indices = np.arange(degrees, dtype=np.int32)[:, None]
     return HermiteMap(Gaussian(), np.zeros(1), np.eye(1), np.array([spread]), indices)
 
 
 def mercer_term(s, k, x):
-    """√λ_k φ_k(x) from the formula as printed, in mpmath."""
+    """Return √λ_k φ_k(x) by the published formula, in mpmath."""
     s, x = mpmath.mpf(s), mpmath.mpf(x)
     a, b = 1 / (4 * s * s), mpmath.mpf(1) / 2
     c = mpmath.sqrt(a * a + 2 * a * b)
@@ -74,8 +74,8 @@ def mercer_term(s, k, x):
 
 
 @pytest.mark.parametrize(("s", "x"), [(1.0, 0.3), (50.0, 160.0), (300.0, 500.0), (1e-3, 2.0)])
-def test_high_degrees_and_far_points_are_those_of_the_formula(s, x):
-    """exp(−(c − a)x²) is below 1e-100 for some, and the polynomial above 1e100."""
+def test_high_degrees_and_far_points_are_accurate(s, x):
+    """exp(−(c − a)x²) is below 1e-100 for some points, where the polynomial is above 1e100."""
     z = line(s, 500)(np.array([[x]]))[0]
     with mpmath.workdps(60):
         exact = np.array([float(mercer_term(s, k, x)) for k in (0, 1, 2, 17, 64, 255, 499)])
@@ -85,7 +85,7 @@ def test_high_degrees_and_far_points_are_those_of_the_formula(s, x):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_points_at_any_distance_have_finite_features(dtype):
-    """Near rows and far ones in one block, for few degrees and for many."""
+    """Near and far rows in one block, for few and many degrees."""
     x = np.array([0.0, 1.0, 30.0, 1e4, 1e9, 1e30, -1e30], dtype=dtype)[:, None]
     for phi in (line(1.0, 20), line(100.0, 400), line(1e-6, 5)):
         Z = phi(x)
@@ -95,8 +95,8 @@ def test_points_at_any_distance_have_finite_features(dtype):
         assert ((Z.astype(np.float64) ** 2).sum(axis=1) < 1 + 1e-6).all()
 
 
-def test_features_are_the_products_of_the_largest_eigenvalues():
-    """All products of the first twelve functions of each axis, by SciPy's polynomials."""
+def test_features_are_products_with_the_largest_eigenvalues():
+    """Compared with all products of twelve functions per axis, by SciPy's polynomials."""
     X = rows(30, seed=3) * (1.5, 1.0, 0.4)
     phi = draw(Gaussian(1.3), HermiteMercer(scale=1.0), n_features=60, X=X, random_state=0)
     U, s = (X - phi.mean) @ phi.axes, phi.spread
@@ -110,21 +110,21 @@ def test_features_are_the_products_of_the_largest_eigenvalues():
         wave = np.exp(-(c - a)[j] * U[:, j] ** 2) * eval_hermite(k, np.sqrt(2 * c[j]) * U[:, j])
         return norm * wave
 
-    every = itertools.product(range(12), repeat=3)
-    largest = sorted(every, key=lambda k: -float(np.dot(k, np.log(B))))[:60]
+    degrees = itertools.product(range(12), repeat=3)
+    largest = sorted(degrees, key=lambda k: -float(np.dot(k, np.log(B))))[:60]
     brute = np.stack([math.prod(term(j, k) for j, k in enumerate(ks)) for ks in largest], axis=1)
     assert_close(phi(X) @ phi(X).T, brute @ brute.T, factor=10)
 
 
-def test_the_scale_leaves_the_least():
-    """On a sphere, far from normal; the sixth scale is one."""
+def test_the_chosen_scale_has_the_least_residual():
+    """Rows on a sphere are far from normal; the sixth scale is one."""
     X = rows(400) / np.linalg.norm(rows(400), axis=1, keepdims=True)
-    left = [
+    residuals = [
         draw(Gaussian(0.7), HermiteMercer(c), n_features=200, X=X).residual(X).mean()
         for c in (*(0.5 * 2 ** (np.arange(11) / 5)), None)
     ]
-    assert left.pop() == pytest.approx(min(left), rel=1e-6)
-    assert min(left) < 0.8 * left[5]
+    assert residuals.pop() == pytest.approx(min(residuals), rel=1e-6)
+    assert min(residuals) < 0.8 * residuals[5]
 
 
 def relative_error(phi, X):
@@ -146,8 +146,8 @@ def test_compression_reaches_the_least_error_of_its_rank(method):
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
 @pytest.mark.parametrize("kernel", [Gaussian(0.7), bo.kernels.Matern(2.5, 0.5)], ids=repr)
 @pytest.mark.parametrize("d", [1, 2])
-def test_features_without_end_are_the_kernel_and_its_images(conditions, kernel, d):
-    """Method of images, face by face of [−1, 2]^d: signs −1, 1, or shifts by whole periods."""
+def test_many_features_equal_the_kernel_and_its_images(conditions, kernel, d):
+    """By the method of images in [−1, 2]^d: signs −1 or 1, or shifts by periods."""
     X = np.random.default_rng(0).uniform(-1, 2, (12, d))
     method = LaplacianEigenfunctions(box=((-1.0, 2.0),) * d, conditions=conditions)
     phi = draw(kernel, method, n_features=400 if d == 1 else 4000, n_inputs=d)
@@ -166,7 +166,7 @@ def test_features_without_end_are_the_kernel_and_its_images(conditions, kernel, 
     assert np.abs(Z @ Z.T - expected).max() < (1e-9 if kernel == Gaussian(0.7) else 2e-4)
     if conditions == "periodic":
         assert_close(phi(X + 3.0), Z, factor=100)
-    elif conditions == "neumann":  # level at the faces
+    elif conditions == "neumann":  # zero slope at the faces
         faces = np.full((2, d), [[-1.0], [2.0]])
         inside = faces + np.array([[1e-4], [-1e-4]])
         assert np.abs(phi(faces) - phi(inside)).max() < 1e-4
@@ -188,7 +188,7 @@ def test_brownian_motion_has_its_karhunen_loeve_series(kernel, shift):
     ids=repr,
 )
 @pytest.mark.parametrize("method", [Explicit(), Fourier(), HermiteMercer()], ids=repr)
-def test_any_method_gives_exact_features_where_they_fit(kernel, method):
+def test_any_method_gives_exact_features_if_they_fit(kernel, method):
     X = rows(50)
     phi = draw(kernel, method, n_features=30, X=X, random_state=0)
     assert phi.n_features == (27 if isinstance(kernel, FourierSeries) else 8)
@@ -211,7 +211,7 @@ def test_polynomials_have_their_monomials_as_features():
 
 @pytest.mark.statistical
 def test_random_projections_keep_square_distances_on_average():
-    """|Px|² / |x|² is χ²/d′ of d′ degrees of freedom: variance 2/d′, 400 of them, 5 deviations."""
+    """|Px|²/|x|² is χ²/d′ with variance 2/d′: the mean of 400 within 5 deviations."""
     x, method = np.arange(1.0, 31.0), bo.features.Projected(Fourier(), 8, "jl")
     maps = (draw(Gaussian(), method, n_inputs=30, random_state=s) for s in range(400))
     ratios = np.array([((x @ phi.projection) ** 2).sum() for phi in maps]) / (x * x).sum()
@@ -224,32 +224,32 @@ PLATE = ((0.0, 1.0), (-1.0, 1.5))
 
 
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
-def test_modes_of_a_box_are_those_of_least_eigenvalue(conditions):
+def test_modes_of_a_box_have_the_smallest_eigenvalues(conditions):
     box = ((0.0, 1.0), (-1.0, 1.5), (2.0, 2.7))
-    (numbers, eigenvalues), turned = modes(box, 200, conditions), half_turns(conditions, 40)
-    sides = [(np.pi * turned / (b - a)) ** 2 for a, b in box]
+    (numbers, eigenvalues), turns = modes(box, 200, conditions), half_turns(conditions, 40)
+    sides = [(np.pi * turns / (b - a)) ** 2 for a, b in box]
     assert_close(eigenvalues, sorted(sum(product) for product in itertools.product(*sides))[:200])
     assert_close(sum(side[k] for side, k in zip(sides, numbers.T, strict=True)), eigenvalues)
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 4.0, 900.0])
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
-def test_the_closed_form_on_an_interval_is_the_series(conditions, kappa):
+def test_the_closed_form_on_an_interval_equals_the_series(conditions, kappa):
     if kappa == 0 and conditions != "dirichlet":
         return
     kernel = GreenFunction(INTERVAL, conditions, kappa)
     X = np.array([[0.5], [1.0], [1.1], [1.7], [2.2], [2.99], [3.4]])
     Z = kernel.features(X)
-    left = kernel(X) - Z @ Z.T
+    remainder = kernel(X) - Z @ Z.T
     # Σ_{j > 1024} (2/L)/(κ² + (πj/L)²) is below (2/L) (L/π)²/1024
-    assert np.abs(left).max() < 2 / 2 * (2 / np.pi) ** 2 / 1024 * 1.01
-    assert np.linalg.eigvalsh(left)[0] > -1e-12
+    assert np.abs(remainder).max() < 2 / 2 * (2 / np.pi) ** 2 / 1024 * 1.01
+    assert np.linalg.eigvalsh(remainder)[0] > -1e-12
     assert_close(kernel.diag(X), np.diag(kernel(X)))
     assert_close(kernel(torch.from_numpy(X)).numpy(), kernel(X))
 
 
 def differences(conditions, length, n):
-    """Points of a side, and minus the second differences there."""
+    """Return the points of a side, and the matrix of minus second differences."""
     inside = conditions == "dirichlet"
     m, h = n - inside, length / n
     A = 2 * np.eye(m) - np.eye(m, k=1) - np.eye(m, k=-1)
@@ -263,16 +263,16 @@ def differences(conditions, length, n):
 @pytest.mark.parametrize(
     ("conditions", "kappa"), [("dirichlet", 0.0), ("neumann", 3.0), ("periodic", 3.0)]
 )
-def test_the_kernel_of_a_plate_is_the_inverse_of_differences(conditions, kappa):
-    """(κ² − Δ_h)^(−2)/h² on a grid, by a dense solve, nears the kernel like h²."""
+def test_the_kernel_of_a_plate_is_the_limit_of_inverse_differences(conditions, kappa):
+    """(κ² − Δ_h)^(−2)/h² on a grid converges to the kernel like h²."""
     kernel, errors = GreenFunction(PLATE, conditions, kappa, terms=4000), []
     for n in (10, 20):
         (x, A), (y, B) = (differences(conditions, length, n) for length in (1.0, 2.5))
         L = np.kron(A, np.eye(len(y))) + np.kron(np.eye(len(x)), B)
         L += kappa**2 * np.eye(len(L))
-        found = np.linalg.inv(L @ L) / (1.0 / n * 2.5 / n)
+        approximation = np.linalg.inv(L @ L) / (1.0 / n * 2.5 / n)
         K = kernel(np.stack(np.meshgrid(x, y - 1.0, indexing="ij"), axis=2).reshape(-1, 2))
-        errors.append(np.abs(found - K).max() / K.max())
+        errors.append(np.abs(approximation - K).max() / K.max())
     assert errors[1] < 0.5 * errors[0] < 0.05
 
 
@@ -303,7 +303,7 @@ def test_features_are_below_the_kernel_and_exact_at_its_terms(kernel):
 
 
 @pytest.mark.parametrize("method", ["auto", bo.LaplacianEigenfunctions()], ids=repr)
-def test_learners_keep_what_holds_at_the_boundary(method):
+def test_learners_keep_the_boundary_conditions(method):
     X = np.random.default_rng(0).uniform(-1.0, 1.0, (80, 2))
     y, rim = np.cos(np.pi * X / 4).prod(axis=1), np.array([[2.0, 0.0], [0.6, -2.0]])
     options = dict(method=method, alpha=1e-3, fit_intercept=False)

@@ -1,4 +1,4 @@
-"""Graphs of ONNX give what the learner or the map gives, of tables too, or the graph is refused."""
+"""ONNX graphs of learners and maps agree with Python, for tables too, or export raises."""
 
 import pickle
 import sys
@@ -22,17 +22,17 @@ from bochner.models.representations.features import FeatureSums, Triangle
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-#: float32 numbers differ from float64 ones by 2⁻²⁴; what is left is for sums in another order.
+#: Tolerances: float32 numbers have an error of 2⁻²⁴, and sums have another order.
 SINGLE = 1e-5
 DOUBLE = 1e-9
 X, NEW = gallery.rows(60), gallery.rows(7, seed=3)[:6]
-#: Rows within reach of every map, in float32.
+#: Rows near enough for every map, exact in float32.
 NEAR = NEW * np.minimum(1.0, 2.0 / np.linalg.norm(NEW, axis=1, keepdims=True))
 NEAR = NEAR.astype(np.float32).astype(np.float64)
 
 
 def run(model, rows, path=None, precision="float32"):
-    """What onnxruntime gives for rows, by name."""
+    """Return the outputs of onnxruntime by name."""
     graph = bo.export.to_onnx(model, path, precision=precision)
     source = graph.SerializeToString() if path is None else str(path)
     session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
@@ -40,20 +40,20 @@ def run(model, rows, path=None, precision="float32"):
     return dict(zip([o.name for o in session.get_outputs()], values, strict=True))
 
 
-def alike(got, wanted, tolerance):
-    wanted = np.asarray(wanted)
-    assert got.shape == wanted.shape
-    return np.abs(got - wanted).max(initial=0) <= tolerance * max(np.abs(wanted).max(), 1e-30)
+def agree(got, expected, tolerance):
+    expected = np.asarray(expected)
+    assert got.shape == expected.shape
+    return np.abs(got - expected).max(initial=0) <= tolerance * max(np.abs(expected).max(), 1e-30)
 
 
 # ---- maps
 
 
 def reason(phi):
-    """Why a map has no graph, None of one that has."""
+    """Return why a map has no graph, or None if it has one."""
     name, kernel = type(phi).__name__, repr(phi.kernel)
     if any(word in kernel for word in ("Chi2", "Intersection", "JensenShannon")):
-        return "a decision by values of the rows"  # which must not be below zero
+        return "a decision by values of the rows"  # rows must not be negative
     bessel = "smoothness=0.8" in kernel or "smoothness=3.7" in kernel or "Generalized" in kernel
     radial = getattr(phi, "radial", None)
     exact = isinstance(radial, RadialFunctions) and not radial.limit
@@ -65,34 +65,34 @@ def reason(phi):
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("cases", [CASES, PRODUCT], ids=["each class", "product"])
-def test_the_graph_of_a_map_gives_its_features_or_is_refused(cases):
-    found = {True: 0, False: 0}
+def test_the_graph_of_a_map_gives_its_features_or_raises(cases):
+    counts = {True: 0, False: 0}
     for case in cases:
-        if case.family == "transforms":  # of a hundred columns
+        if case.family == "transforms":  # they need a hundred columns
             continue
         try:
             phi = draw(case.kernel, case.method, n_features=24, X=X, random_state=0)
-        except BochnerError:  # which cannot be drawn at this width
+        except BochnerError:  # some cannot be drawn at this width
             continue
         why = reason(phi)
-        found[why is None] += 1
+        counts[why is None] += 1
         if why is None:
-            assert alike(run(phi, NEAR)["features"], phi(NEAR), SINGLE), phi.kernel
+            assert agree(run(phi, NEAR)["features"], phi(NEAR), SINGLE), phi.kernel
             continue
         with pytest.raises(bo.errors.UnsupportedKernel, match=f"a graph needs .* needs {why}, in"):
             bo.export.to_onnx(phi)
-    assert found[True] > len(cases) / 2
-    assert found[False] > len(cases) / 40
+    assert counts[True] > len(cases) / 2
+    assert counts[False] > len(cases) / 40
 
 
 def test_structured_frequencies_have_a_graph():
     wide = np.random.default_rng(0).normal(size=(20, 150))
     phi = draw(Gaussian(10.0), "structured", n_features=512, n_inputs=150, random_state=0)
     assert type(phi.frequencies).__name__ == "Transforms"
-    assert alike(run(phi, wide)["features"], phi(wide), SINGLE)
+    assert agree(run(phi, wide)["features"], phi(wide), SINGLE)
 
 
-def test_far_rows_are_zero_by_a_hermite_map_and_not_numbers_by_a_harmonic_one():
+def test_far_rows_give_zeros_by_hermite_maps_and_nan_by_harmonic_maps():
     phi, harmonics = (
         draw(Gaussian(), name, n_features=24, X=X, random_state=0) for name in ("hermite", "mercer")
     )
@@ -104,7 +104,7 @@ def test_far_rows_are_zero_by_a_hermite_map_and_not_numbers_by_a_harmonic_one():
     assert np.isnan(got[-1]).all()
 
 
-# ---- learners: a law of all of them is in test_learner_laws.py
+# ---- learners: test_learner_laws.py has a law of all of them
 
 Y = np.sin(X[:, 0]) + X[:, 1]
 OPTIONS = dict(n_features=24, random_state=0)
@@ -115,10 +115,10 @@ OPTIONS = dict(n_features=24, random_state=0)
 def test_the_graph_of_a_classifier_gives_labels_decisions_and_probabilities(loss, y):
     model = bo.KernelSGDClassifier(Gaussian(1.5), strategy="gram_cached", loss=loss, random_state=0)
     rows = X.astype("f4") * 1.0
-    got, wanted = run(model.fit(X, y), rows), model.outputs(rows)
-    assert got.keys() == wanted.keys()
-    assert got.pop("label").tolist() == wanted["label"].tolist() == model.predict(rows).tolist()
-    assert all(alike(got[name], wanted[name], SINGLE) for name in got), model
+    got, expected = run(model.fit(X, y), rows), model.outputs(rows)
+    assert got.keys() == expected.keys()
+    assert got.pop("label").tolist() == expected["label"].tolist() == model.predict(rows).tolist()
+    assert all(agree(got[name], expected[name], SINGLE) for name in got), model
 
 
 # ---- the graph itself
@@ -128,18 +128,18 @@ def fitted(**options):
     return bo.KernelRidge(Gaussian(1.5), **options, **OPTIONS).fit(X, Y)
 
 
-def test_the_batch_is_free_and_versions_are_stated(tmp_path):
+def test_the_graph_has_a_free_batch_size_and_states_versions(tmp_path):
     model, path = fitted(), tmp_path / "model.onnx"
     for n in (0, 1, 60):
         assert run(model, X[:n], path)["prediction"].shape == (n,)
     graph = onnx.load(path)
-    assert [(one.domain, one.version) for one in graph.opset_import] == [("", 18)]
+    assert [(item.domain, item.version) for item in graph.opset_import] == [("", 18)]
     assert graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "rows"
     assert "operators of version 18" in graph.graph.doc_string
     assert bo.export.to_onnx(model) == graph
 
 
-def test_what_is_not_a_fitted_model_of_numbers_is_refused():
+def test_invalid_models_and_precisions_raise():
     with pytest.raises(InvalidType, match="to_onnx: model must be a fitted estimator or a feature"):
         bo.export.to_onnx(Gaussian())
     with pytest.raises(InvalidInput, match="precision must be one of 'float32', 'float64'; got 'h"):
@@ -148,40 +148,40 @@ def test_what_is_not_a_fitted_model_of_numbers_is_refused():
         bo.export.to_onnx(bo.KernelRidge())
 
 
-def test_tables_of_numbers_and_many_columns_are_one_matrix():
+def test_numeric_tables_and_many_columns_are_one_input():
     numbers = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
     model = bo.KernelRidge(**OPTIONS).fit(numbers, Y)
-    assert alike(run(model, X[:, :2])["prediction"], model.predict(numbers), SINGLE)
+    assert agree(run(model, X[:, :2])["prediction"], model.predict(numbers), SINGLE)
     wide = np.random.default_rng(0).normal(size=(40, 30)).astype("f4") * 1.0
     model = bo.KernelRidge(Gaussian(6.0), method="exact", alpha=0.1).fit(wide, wide[:, 0])
-    assert alike(run(model, wide)["prediction"], model.predict(wide), SINGLE)
+    assert agree(run(model, wide)["prediction"], model.predict(wide), SINGLE)
 
 
-def test_without_onnx_the_extra_is_named(monkeypatch):
+def test_a_missing_onnx_raises_with_the_extra(monkeypatch):
     for name in ("onnx", "onnx.numpy_helper"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingDependency, match=r"pip install .bochner\[onnx\]"):
         bo.export.to_onnx(fitted())
 
 
-# ---- tables: text, dates and gaps come in as they are, and predictions are the same
+# ---- tables: graphs take text, dates and missing values as they are
 
 TABLE_OPTIONS = dict(kernel=Gaussian(3.0), n_features=32, random_state=0)
 
 
 def typed_table(n, seed):
-    """A table as it comes: numbers, towns, many shops, hours, grades, a constant; some missing."""
+    """Return a table with numbers, towns, many shops, hours, grades, a constant, missing cells."""
     rng = np.random.default_rng(seed)
     hours = pd.to_timedelta(rng.integers(0, 3 * 365 * 24, n), unit="h")
     grades, number = ["low", "mid", "high"], lambda: rng.normal(size=n).astype("f4").astype("f8")
-    made = pd.DataFrame({"size": number(), "town": rng.choice(["Ulm", "Bonn", "Kiel"], n)})
-    made["shop"] = rng.choice([f"s{i}" for i in range(60)], n)
-    made["when"] = pd.Timestamp("2019-01-01") + hours
-    made["grade"] = pd.Categorical(rng.choice(grades, n), grades, ordered=True)
-    made["firm"], made["gap"] = "one", number()
+    frame = pd.DataFrame({"size": number(), "town": rng.choice(["Ulm", "Bonn", "Kiel"], n)})
+    frame["shop"] = rng.choice([f"s{i}" for i in range(60)], n)
+    frame["when"] = pd.Timestamp("2019-01-01") + hours
+    frame["grade"] = pd.Categorical(rng.choice(grades, n), grades, ordered=True)
+    frame["firm"], frame["gap"] = "one", number()
     for name in ("town", "when", "gap"):
-        made.loc[rng.uniform(size=n) < 0.1, name] = None
-    return made
+        frame.loc[rng.uniform(size=n) < 0.1, name] = None
+    return frame
 
 
 TYPED, NEW_TYPED = typed_table(300, 0), typed_table(40, 1)
@@ -192,7 +192,7 @@ TYPED_KIND = np.where(TYPED_Y > 1, "a", np.where(TYPED_Y > 0, "b", "c"))
 
 
 def cells(column):
-    """A column as the page says that a graph takes it."""
+    """Return a column as a graph takes it."""
     if column.dtype.kind == "M":
         return (column - pd.Timestamp(0)).dt.total_seconds().to_numpy(np.float64)
     if column.dtype.kind == "f":
@@ -201,15 +201,15 @@ def cells(column):
 
 
 def run_table(model, rows):
-    """What onnxruntime gives for the rows of a table, and the names of the inputs."""
+    """Return the outputs of onnxruntime for a table, and the names of the inputs."""
     session = onnxruntime.InferenceSession(bo.export.to_onnx(model).SerializeToString())
-    names = [one.name for one in session.get_inputs()]
+    names = [item.name for item in session.get_inputs()]
     values = session.run(None, {name: cells(rows[name])[:, None] for name in names})
     return dict(zip([o.name for o in session.get_outputs()], values, strict=True)), names
 
 
 def fit_table(rows=TYPED, y=TYPED_Y, model=None):
-    with warnings.catch_warnings(action="ignore"):  # columns left out, and rows that are few
+    with warnings.catch_warnings(action="ignore"):  # about dropped columns and few rows
         return (model or bo.KernelRidge(**TABLE_OPTIONS)).fit(rows, y)
 
 
@@ -229,50 +229,50 @@ TABLE_LEARNERS = {
 
 @pytest.mark.main_cases(4)
 @pytest.mark.parametrize("name", TABLE_LEARNERS)
-@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")  # of categories that are new
-def test_the_graph_takes_the_columns_of_the_table_as_they_are(name):
+@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")  # about new categories
+def test_the_graph_of_a_table_takes_its_raw_columns(name):
     model, y, output = TABLE_LEARNERS[name]
     model = fit_table(TYPED, y, model)
-    wanted = model.outputs(NEW_TYPED)[output]
+    expected = model.outputs(NEW_TYPED)[output]
     got, names = run_table(model, NEW_TYPED)
-    assert names == ["size", "town", "shop", "when", "grade", "gap"]  # the constant one is no input
-    assert alike(got[output], wanted, SINGLE)
+    assert names == ["size", "town", "shop", "when", "grade", "gap"]  # not the constant column
+    assert agree(got[output], expected, SINGLE)
     if output == "probability":
         assert got["label"].tolist() == model.predict(NEW_TYPED).tolist()
 
 
-def test_each_column_says_what_it_takes_and_operators_for_text_are_stated():
+def test_inputs_have_descriptions_and_operators_of_text_are_stated():
     graph = bo.export.to_onnx(fit_table())
-    text = {one.name: one.doc_string for one in graph.graph.input}
+    text = {item.name: item.doc_string for item in graph.graph.input}
     assert text["size"] == "numbers, NaN where missing"
     assert text["town"] == "texts, '' where missing"
     assert text["when"] == "seconds since 1970, NaN where missing"
-    kinds = {one.name: one.type.tensor_type.elem_type for one in graph.graph.input}
-    wanted = (onnx.TensorProto.FLOAT, onnx.TensorProto.STRING, onnx.TensorProto.DOUBLE)
-    assert (kinds["size"], kinds["town"], kinds["when"]) == wanted
+    kinds = {item.name: item.type.tensor_type.elem_type for item in graph.graph.input}
+    expected = (onnx.TensorProto.FLOAT, onnx.TensorProto.STRING, onnx.TensorProto.DOUBLE)
+    assert (kinds["size"], kinds["town"], kinds["when"]) == expected
     assert [(o.domain, o.version) for o in graph.opset_import] == [("", 18), ("ai.onnx.ml", 3)]
     for n in (0, 1):
         assert run_table(fit_table(), NEW_TYPED[:n])[0]["prediction"].shape == (n,)
 
 
-def test_an_empty_text_that_is_a_category_is_that_category():
+def test_an_empty_text_may_be_a_category():
     model = fit_table(pd.DataFrame({"size": TYPED["size"], "town": TYPED["town"].fillna("")}))
     new = pd.DataFrame(
         {"size": NEW_TYPED["size"], "town": NEW_TYPED["town"].fillna("").replace("Paris", "")}
     )
-    assert alike(run_table(model, new)[0]["prediction"], model.predict(new), SINGLE)
+    assert agree(run_table(model, new)[0]["prediction"], model.predict(new), SINGLE)
 
 
 @pytest.mark.parametrize("form", ["array", "table"])
-def test_numbers_with_gaps_are_one_matrix(form):
-    numbers, new = (each[["size", "gap"]] for each in (TYPED, NEW_TYPED))
+def test_numbers_with_missing_values_are_one_input(form):
+    numbers, new = (table[["size", "gap"]] for table in (TYPED, NEW_TYPED))
     if form == "array":
-        numbers, new = (each.assign(same=1.0).to_numpy() for each in (numbers, new))
+        numbers, new = (table.assign(same=1.0).to_numpy() for table in (numbers, new))
     model = fit_table(numbers)
-    assert alike(run(model, np.asarray(new))["prediction"], model.predict(new), SINGLE)
+    assert agree(run(model, np.asarray(new))["prediction"], model.predict(new), SINGLE)
 
 
-def test_a_column_named_as_an_output_is_refused():
+def test_a_column_with_the_name_of_an_output_raises():
     message = "to_onnx: columns must not have names .* got 'prediction'. Rename the column"
     with pytest.raises(InvalidInput, match=message):
         bo.export.to_onnx(fit_table(TYPED.rename(columns={"town": "prediction"})))
@@ -283,7 +283,7 @@ def test_a_column_named_as_an_output_is_refused():
 
 @dataclass(frozen=True, eq=False)
 class ByTriangle(FeatureSums):
-    """Rows as sums of their features, solved by QR of the sample: no Gram matrix is decomposed."""
+    """Sums of features, solved by QR of the sample instead of the Gram matrix."""
 
     def decompose(self):
         X, y, w = self.sample.X, self.sample.y, self.sample.w
@@ -291,30 +291,30 @@ class ByTriangle(FeatureSums):
         return triangle.eigen(), self.pieces(), self.means
 
 
-def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route(monkeypatch):
-    """It has ridge regression, the process, classes, intervals, more rows, files and graphs."""
+def test_a_new_representation_needs_one_class_and_one_line_of_the_route(monkeypatch):
+    """Ridge regression, processes, classes, intervals, partial fits, files and graphs work."""
     (rows, y), (new, _) = gallery.table(90, noise=0.3), gallery.table(20, seed=1)
-    given = {"method": "orthogonal", "n_features": 24, "random_state": 0}
+    options = {"method": "orthogonal", "n_features": 24, "random_state": 0}
     makers = bo.KernelRidge, bo.KernelRidgeClassifier, bo.GaussianProcessRegressor
 
     def fits():
         targets = y, y > 5, y
         return [
-            m(Gaussian(0.8), **given).fit(rows, z) for m, z in zip(makers, targets, strict=True)
+            m(Gaussian(0.8), **options).fit(rows, z) for m, z in zip(makers, targets, strict=True)
         ]
 
     usual = fits()
     monkeypatch.setattr("bochner.models.representations.features.FeatureSums", ByTriangle)
-    for old, own in zip(usual, fits(), strict=True):
-        assert isinstance(getattr(own.fit_, "law", own.fit_).representation, ByTriangle)
+    for old, new_fit in zip(usual, fits(), strict=True):
+        assert isinstance(getattr(new_fit.fit_, "law", new_fit.fit_).representation, ByTriangle)
         outputs = ["predict", "gradient"]
-        outputs.append("predict_proba" if hasattr(own, "predict_proba") else "predict_interval")
+        outputs.append("predict_proba" if hasattr(new_fit, "predict_proba") else "predict_interval")
         for name in outputs:
-            wanted, got = (np.asarray(getattr(m, name)(new), float) for m in (old, own))
-            np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
-        graph = run(own, new, precision="float64")
+            expected, got = (np.asarray(getattr(m, name)(new), float) for m in (old, new_fit))
+            np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+        graph = run(new_fit, new, precision="float64")
         values = next(graph[name] for name in ("prediction", "decision") if name in graph)
-        ask = own.predict if "prediction" in graph else own.decision_function
-        assert alike(values, ask(new), DOUBLE)
-        again = pickle.loads(pickle.dumps(own)).partial_fit(rows[:9], own.predict(rows[:9]))
+        ask = new_fit.predict if "prediction" in graph else new_fit.decision_function
+        assert agree(values, ask(new), DOUBLE)
+        again = pickle.loads(pickle.dumps(new_fit)).partial_fit(rows[:9], new_fit.predict(rows[:9]))
         assert again.rows_seen_ == 99

@@ -1,8 +1,8 @@
-"""A call that fails changes nothing: not the model, not what the next call finds.
+"""A call that fails changes neither the model nor the result of the next call.
 
-All learners, all calls that change them, all ways to fail: a reader that dies at any piece of any
-pass, rows that are bad in a late block, refused parameters, warnings that are errors, and an
-interrupt or a want of memory at any moment.
+All learners and all calls that change them are tested with failures of the reader at any piece of
+any pass, invalid rows in a late block, invalid parameters, warnings as errors, and interrupts or
+missing memory at any moment.
 """
 
 import dataclasses
@@ -36,11 +36,11 @@ LEARNERS = {name: next(case.model for case in CASES if case.name == name) for na
 LEARNERS["warm sgd"] = clone(LEARNERS["sgd"]).set_params(warm_start=True, average=True)
 CALLS = ["fit", "fit_blocks", "partial_fit", "fit_transform", "fit_predict"]
 CALLS += ["solve_again", "calibrate"]
-OWN = ("solve_again", "calibrate", "partial_fit")  # these go on from the fit before
+CONTINUING = ("solve_again", "calibrate", "partial_fit")  # calls that continue the last fit
 
 
 def rows(name, n, columns=2, seed=0):
-    """Rows and targets that the learner of this name takes."""
+    """Return rows and targets that the learner of this name takes."""
     X = np.random.default_rng(seed).standard_normal((n, columns))
     if "class" in KINDS[name]:
         return X, np.where(np.arange(n) % 2, "right", "left")
@@ -52,7 +52,7 @@ def codes(y):
 
 
 def has(name, call):
-    """Whether this learner has the call, in this setting."""
+    """Return whether this learner has the call, with its parameters."""
     refused = {"fit_blocks": "sgd on rows", "solve_again": "exact ridge"}
     return hasattr(LEARNERS[name], call) and refused.get(call) != name
 
@@ -62,13 +62,13 @@ takes_blocks = pytest.mark.parametrize("name", [n for n, call in PAIRS if call =
 
 
 def fitted(name):
-    """The learner after a fit to 40 rows of two columns."""
+    """Return the learner after a fit to 40 rows of two columns."""
     model = clone(LEARNERS[name])
     return call_of(model, "fit", *rows(name, 40))() and model
 
 
 def call_of(model, call, X, y):
-    """The call with its rows, without arguments."""
+    """Return the call with its rows, as a function without arguments."""
     if call == "solve_again":
         return model.solve_again
     if call == "fit_blocks":
@@ -77,32 +77,32 @@ def call_of(model, call, X, y):
 
 
 def arguments(name, call):
-    """Other rows than those of the fit; of three columns where the call starts anew."""
-    return rows(name, 30, 2 if call in OWN or name == "warm sgd" else 3, seed=1)
+    """Return new rows; with three columns if the call does not continue the last fit."""
+    return rows(name, 30, 2 if call in CONTINUING or name == "warm sgd" else 3, seed=1)
 
 
-def told(value):
-    """All that a value holds, bit for bit, as text and bytes."""
+def state_of(value):
+    """Return the complete content of a value, bit for bit, as texts and bytes."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, dict):
-        return {key: told(item) for key, item in value.items()}
+        return {key: state_of(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [told(item) for item in value]
+        return [state_of(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: told(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return type(value).__name__, fields  # repr() says "..." for ever once it was stopped
-    return told(vars(value)) if isinstance(value, BaseEstimator) else repr(value)
+        fields = {f.name: state_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return type(value).__name__, fields  # an interrupted repr() returns "..." ever after
+    return state_of(vars(value)) if isinstance(value, BaseEstimator) else repr(value)
 
 
-def same(a, b):
-    """Whether models that were fitted alike are equal, to rounding."""
+def assert_equal(a, b):
+    """Assert that two models have equal predictions and counts, up to rounding."""
     left, right = vars(a), vars(b)
     assert sorted(left) == sorted(right)
     X = rows("svr", 5, a.n_features_in_, seed=2)[0]
-    for say in ("predict", "decision_function", "transform", "predict_proba"):
-        if hasattr(a, say):
-            left, right = getattr(a, say)(X), getattr(b, say)(X)
+    for method in ("predict", "decision_function", "transform", "predict_proba"):
+        if hasattr(a, method):
+            left, right = getattr(a, method)(X), getattr(b, method)(X)
             if np.asarray(left).dtype.kind == "U":
                 assert np.array_equal(left, right)
             else:
@@ -116,20 +116,20 @@ def same(a, b):
 
 @contextmanager
 def unchanged(model):
-    before, names = told(vars(model)), list(vars(model))
+    before, names = state_of(vars(model)), list(vars(model))
     yield
     assert list(vars(model)) == names
-    assert told(vars(model)) == before
+    assert state_of(vars(model)) == before
 
 
 class Stop:
-    """Raises an error at the n-th call of a function, where Python looks for Ctrl-C too."""
+    """A profile function that raises an error at the n-th call, where Python also checks Ctrl-C."""
 
     def __init__(self, at, error=None):
         self.at, self.error, self.calls = at, error, 0
 
     def __call__(self, _frame, event, called):
-        # Python leaves no lock unreleased: before the call that releases it, it does not look
+        # Python does not check before a call of __exit__, so that locks are released
         if event in ("call", "c_call") and getattr(called, "__name__", "") != "__exit__":
             self.calls += 1
             if self.calls == self.at:
@@ -137,7 +137,7 @@ class Stop:
 
 
 def stopped(call, stop):
-    """Whether the call failed; NumPy says TypeError where its own Python functions are stopped."""
+    """Return whether the call failed; NumPy may raise TypeError in interrupted functions."""
     before = sys.getprofile()
     sys.setprofile(stop)
     try:
@@ -150,19 +150,19 @@ def stopped(call, stop):
 
 
 def moments(call, count, seed):
-    """Numbers of function calls at which to stop this call, at random, with the errors to raise."""
+    """Return random numbers of calls at which to stop, and the errors to raise."""
     counter = Stop(-1)
     stopped(call, counter)
     numbers = np.random.default_rng(seed).integers(1, counter.calls, count).tolist()
     return zip(numbers, (KeyboardInterrupt, MemoryError) * count, strict=False)
 
 
-class Dead(Exception):
-    """What a reader raises that dies."""
+class ReaderError(Exception):
+    """Error of a failing reader."""
 
 
-class Dying:
-    """Pieces of rows that die at the k-th piece of the s-th pass."""
+class FailingReader:
+    """Pieces of rows; reading fails at the k-th piece of the s-th pass."""
 
     def __init__(self, X, y, at=(0, 0)):
         self.pieces = [
@@ -174,7 +174,7 @@ class Dying:
         self.passes += 1
         for k, piece in enumerate(self.pieces, 1):
             if (self.passes, k) == self.at:
-                raise Dead
+                raise ReaderError
             yield piece
 
 
@@ -183,40 +183,40 @@ class Dying:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     start, args = fitted(name), arguments(name, call)
-    model, came_out = deepcopy(start), 0
-    before = told(vars(start))
+    model, failures = deepcopy(start), 0
+    before = state_of(vars(start))
     for stop in moments(call_of(deepcopy(start), call, *args), 3, seed=len(name)):
         if stopped(call_of(model, call, *args), Stop(*stop)):
-            assert told(vars(model)) == before
-            came_out += 1
+            assert state_of(vars(model)) == before
+            failures += 1
         else:
             model = deepcopy(start)
     call_of(model, call, *args)()
     call_of(start, call, *args)()
-    same(model, start)
-    assert came_out >= 1
+    assert_equal(model, start)
+    assert failures >= 1
 
 
 @pytest.mark.main_cases(6)
 @takes_blocks
-def test_a_reader_that_dies_in_any_pass_changes_nothing(name):
+def test_a_reader_that_fails_in_any_pass_changes_nothing(name):
     model = fitted(name)
     X, y = arguments(name, "fit_blocks")
-    whole = Dying(X, codes(y))
-    clone(model).fit_blocks(bo.Blocks.from_iterable(whole))
-    for s in range(2, whole.passes + 1):  # in the first pass nothing but its first piece is read
+    complete = FailingReader(X, codes(y))
+    clone(model).fit_blocks(bo.Blocks.from_iterable(complete))
+    for s in range(2, complete.passes + 1):  # the first pass may read only one piece
         for k in (1, 3):
-            dying = bo.Blocks.from_iterable(Dying(X, codes(y), (s, k)))
-            with unchanged(model), pytest.raises(Dead):
-                model.fit_blocks(dying)
-    assert sum(len(block.X) for block in dying) == len(X)  # now they live, and know their number
-    same(model.fit_blocks(dying), fitted(name).fit_blocks(dying))
+            failing = bo.Blocks.from_iterable(FailingReader(X, codes(y), (s, k)))
+            with unchanged(model), pytest.raises(ReaderError):
+                model.fit_blocks(failing)
+    assert sum(len(block.X) for block in failing) == len(X)  # later passes succeed
+    assert_equal(model.fit_blocks(failing), fitted(name).fit_blocks(failing))
 
 
 @pytest.mark.main_cases(24)
 @takes_blocks
 @pytest.mark.parametrize("bad", ["X", "y", "w"])
-def test_bad_rows_in_a_late_block_change_nothing(name, bad):
+def test_invalid_rows_in_a_late_block_change_nothing(name, bad):
     model = fitted(name)
     X, y = arguments(name, "fit_blocks")
     y = np.zeros(len(X)) if y is None else codes(y).astype(float)
@@ -228,10 +228,10 @@ def test_bad_rows_in_a_late_block_change_nothing(name, bad):
 
 @pytest.mark.main_cases(8)
 @pytest.mark.parametrize("name", LEARNERS)
-def test_refused_parameters_change_nothing(name):
+def test_invalid_parameters_change_nothing(name):
     names = [key for key in LEARNERS[name].get_params(deep=False) if key not in FREE]
     model, args = fitted(name), rows(name, 30, 3, seed=1)
-    refused = 0
+    failures = 0
     for key in names:
         before = getattr(model, key)
         model.set_params(**{key: object()})
@@ -239,14 +239,14 @@ def test_refused_parameters_change_nothing(name):
             try:
                 copy(model).fit(*args)
             except (BochnerError, ValueError, TypeError):
-                refused += 1
+                failures += 1
                 with pytest.raises((BochnerError, ValueError, TypeError)):
                     model.fit(*args)
         model.set_params(**{key: before})
-    assert refused >= 3
+    assert failures >= 3
 
 
-#: Parameters that are taken as true or false, or that not every fit reads.
+#: Parameters that accept any value as true or false, or that some fits do not read.
 FREE = ("alpha_per_target", "fit_intercept", "fit_inverse_transform", "shuffle", "warm_start")
 
 
@@ -264,7 +264,7 @@ FREE = ("alpha_per_target", "fit_intercept", "fit_inverse_transform", "shuffle",
         ("clusters", {"max_iter": 1}),
     ],
 )
-def test_a_warning_that_is_made_an_error_is_a_failure(name, params):
+def test_a_warning_as_an_error_changes_nothing(name, params):
     model, (X, y) = fitted(name).set_params(**params), rows(name, 150, 3, seed=1)
     errors = warnings.catch_warnings(action="error", category=SolutionWarning)
     with errors, unchanged(model), pytest.raises(SolutionWarning):
@@ -272,7 +272,7 @@ def test_a_warning_that_is_made_an_error_is_a_failure(name, params):
 
 
 @pytest.mark.parametrize("name", ["svc of two", "svr", "components", "correlations"])
-def test_a_warning_names_the_users_line(name):
+def test_a_warning_has_the_line_of_the_user(name):
     model = fitted(name).set_params(**{"max_iter": 1} if "sv" in name else {"n_components": 25})
     with pytest.warns(SolutionWarning) as caught:
         model.fit(*rows(name, 150, 3, seed=1))
@@ -292,24 +292,25 @@ def test_a_warning_names_the_users_line(name):
         ("sgd on rows", {}, {"strategy": "approximate_cached"}),
     ],
 )
-def test_a_fit_keeps_nothing_of_another_kind_of_fit(name, before, after):
+def test_a_fit_keeps_nothing_of_the_last_fit(name, before, after):
     X, y = rows(name, 40)
     model = clone(LEARNERS[name]).set_params(**before)
     model.fit(X, y).set_params(**after).fit(*arguments(name, "fit"))
-    same(model, clone(LEARNERS[name]).set_params(**before | after).fit(*arguments(name, "fit")))
+    other = clone(LEARNERS[name]).set_params(**before | after)
+    assert_equal(model, other.fit(*arguments(name, "fit")))
 
 
 @pytest.mark.parametrize("name", [name for name, call in PAIRS if call == "partial_fit"])
-def test_rows_of_a_refused_call_are_counted_once(name):
+def test_rows_of_a_failed_call_are_not_counted(name):
     X, y = rows(name, 60, seed=3)
     model, once = fitted(name), fitted(name)
     with unchanged(model), pytest.raises((BochnerError, ValueError)):
         model.partial_fit(np.column_stack([X, X]), y)
-    same(model.partial_fit(X, y), once.partial_fit(X, y))
+    assert_equal(model.partial_fit(X, y), once.partial_fit(X, y))
 
 
 class Scaled(bo.KernelRidge):
-    """A learner of a user's own, which learns something before ours does."""
+    """A user's subclass that sets attributes before and after the fit of its base class."""
 
     def fit(self, X, y):
         self.scale_ = np.abs(X).max()
@@ -321,7 +322,7 @@ class Scaled(bo.KernelRidge):
         return super().predict(X / self.scale_)
 
 
-def test_learners_derived_from_ours_keep_what_they_learned():
+def test_subclasses_of_users_keep_their_attributes():
     X, y = rows("svr", 40)
     model = Scaled(**FEATURES).fit(X, y)
     model.fit(2 * X, y)

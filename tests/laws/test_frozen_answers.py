@@ -1,6 +1,6 @@
-"""Answers of small fits and maps are those recorded in ``tests/frozen_answers``.
+"""Results of small fits and maps equal the records in ``tests/frozen_answers``.
 
-A change that moves one on purpose records it again: ``python -m tests.frozen --update NAME``.
+An intended change is recorded again: ``python -m tests.frozen --update NAME``.
 """
 
 import copy
@@ -11,28 +11,28 @@ import pytest
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-#: Names of fits that search for seconds.
+#: Pattern of the names of fits with long searches.
 LONG = "process on a (named|chosen)|svr, C chosen"
 
 
 @pytest.mark.parametrize("path", frozen.KINDS, ids=lambda path: path.stem)
-def test_answers_are_those_recorded(path):
+def test_answers_equal_their_records(path):
     assert frozen.changes(path, f"(?!{LONG})") == []
 
 
 @pytest.mark.slow
-def test_answers_of_long_searches_are_those_recorded():
+def test_answers_of_long_searches_equal_their_records():
     assert frozen.changes(frozen.FITS, LONG) == []
 
 
-def test_a_moved_answer_is_named():
-    """Planted faults: one entry of each kind, moved by little more than its tolerance."""
+def test_a_changed_answer_is_reported():
+    """Planted faults: one entry of each kind changes by little more than its tolerance."""
     was = {"kernel": "Gaussian(lengthscale=0.8)", "scale": 2.0, "alpha_": 0.3}
     was |= {"prediction": [1.0, 2.0], "value": [0.5]}
-    moves = {"kernel": "Gaussian(lengthscale=0.80001)", "alpha_": 0.3000004}
-    moves |= {"prediction": [1.0, 2.0 + 3e-7], "value": [0.5 + 2e-10]}
+    changes = {"kernel": "Gaussian(lengthscale=0.80001)", "alpha_": 0.3000004}
+    changes |= {"prediction": [1.0, 2.0 + 3e-7], "value": [0.5 + 2e-10]}
     assert frozen.differences(was, copy.deepcopy(was)) == []
-    for key, value in moves.items():
+    for key, value in changes.items():
         (sentence,) = frozen.differences(was, was | {key: value})
         assert sentence.startswith(key)
     assert frozen.differences(was, {k: v for k, v in was.items() if k != "value"}) == [

@@ -1,4 +1,4 @@
-"""Prediction intervals, and errors on rows held out: by brute force, coverage, and scikit-learn's measures."""
+"""Prediction intervals and held-out errors, compared with refits, coverage and scikit-learn."""
 
 import copy
 from dataclasses import replace
@@ -18,30 +18,30 @@ from bochner.kernels import Gaussian
 from bochner.models.error_law import LeftOutRows, TargetLaw, learn_errors
 from bochner.report.quality import judge_held_out
 
-# ---- interval: Intervals of regressors: scores by brute force, coverage, and what they are learned from
+# ---- intervals of regressors: leave-one-out errors by refits, coverage and calibration
 
-#: Chance that a test of a right library fails: 4.9 standard errors.
+#: Number of standard errors that a correct library exceeds with probability 1e-6.
 ALARM = 4.9
 
 
 def table(n, seed=0, t=1):
-    """Rows whose noise grows with the first column."""
+    """Return rows and targets with noise that grows with the first column."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     y = np.sin(2 * X[:, 1]) + (0.1 + 0.4 * np.abs(X[:, 0])) * rng.standard_normal(n)
     return X, y if t == 1 else np.column_stack([y * 3**j for j in range(t)])
 
 
-def exact(**given):
-    return bo.KernelRidge(Gaussian(0.8), alpha=0.5, random_state=0, **given)
+def exact(**options):
+    return bo.KernelRidge(Gaussian(0.8), alpha=0.5, random_state=0, **options)
 
 
-def features(**given):
-    return exact(method="fourier", n_features=20, precision="float64", **given)
+def features(**options):
+    return exact(method="fourier", n_features=20, precision="float64", **options)
 
 
 def law_of(scores, w=None, shape=None):
-    """A law without a scale, from its scores."""
+    """Return a law without a scale, from its scores."""
     w = np.ones(len(scores)) if w is None else w
     order = np.argsort(scores, kind="stable")
     return TargetLaw(scores[order], np.cumsum(w[order]) * len(w) / w.sum(), shape=shape)
@@ -49,26 +49,26 @@ def law_of(scores, w=None, shape=None):
 
 @pytest.mark.parametrize("most", [1, 4], ids=["rows", "copies"])
 @pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
-def test_errors_are_those_of_fits_without_each_row(make, most):
-    """Without all its copies where these chose the penalty. Rows that are landmarks have none."""
+def test_leave_one_out_errors_equal_refits(make, most):
+    """Rows are left out with their copies if these chose the penalty. Landmarks have no errors."""
     X, y = table(25)
     w, copies = np.random.default_rng(1).uniform(0.2, 1.0, 25), 1 + np.arange(25) % most
 
-    def fitted(kept, alpha):
-        rows = (np.repeat(a[kept], copies[kept], axis=0) for a in (X, y, w))
+    def fitted(others, alpha):
+        rows = (np.repeat(a[others], copies[others], axis=0) for a in (X, y, w))
         return make().set_params(alpha=alpha).fit(*rows)
 
     model = fitted(np.arange(25), 0.5 if most == 1 else "loo")
-    found = model.fit_.left_out()
+    left_out = model.fit_.left_out()
     for i in range(0, 25, 6):
         without = fitted(np.arange(25) != i, model.alpha_).predict(X[i : i + 1])[0]
-        np.testing.assert_allclose(found.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
-        np.testing.assert_allclose(found.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(left_out.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(left_out.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
     model = exact(method="nystrom", n_features=10).fit(X, y)
     marks = {tuple(row) for row in model.map_.landmarks}
-    kept = model.fit_.left_out()
-    assert len(kept.w) == 25 - len(marks)
-    assert not marks & {tuple(row) for row in kept.X}
+    others = model.fit_.left_out()
+    assert len(others.w) == 25 - len(marks)
+    assert not marks & {tuple(row) for row in others.X}
 
 
 MAKES = {
@@ -83,7 +83,7 @@ MAKES = {
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 def test_copies_and_weights_do_not_hide_the_noise(make):
-    """With a copy left of each row the noise of .3 was fitted: errors of .5, and no coverage."""
+    """If a copy stayed in the fit, it would follow the noise of 0.3: RMSE 0.5, and no coverage."""
     X, new = np.random.default_rng(0).uniform(-2, 2, (2, 300, 2))
     y, target = (np.sin(2 * Z[:, 0]) * Z[:, 1] for Z in (X, new))
     noise = 0.3 * np.random.default_rng(1).standard_normal((2, 300))
@@ -95,7 +95,7 @@ def test_copies_and_weights_do_not_hide_the_noise(make):
         assert 0.8 < np.mean((low < target + noise[1]) & (target + noise[1] < high)) < 0.98
 
 
-def test_a_row_counts_once_where_the_sample_has_not_all_rows():
+def test_copies_are_merged_only_if_the_sample_has_all_rows():
     X, y = table(40)
     fit = features().set_params(alpha="loo").fit(np.tile(X, (3, 1)), np.tile(y, 3)).fit_
     rows = fit.representation
@@ -104,8 +104,8 @@ def test_a_row_counts_once_where_the_sample_has_not_all_rows():
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
-def test_ends_are_order_statistics_of_the_scores(coverage):
-    """Equal weights change nothing, and ends of few scores are symmetric."""
+def test_ends_of_intervals_are_order_statistics_of_the_scores(coverage):
+    """Equal weights change nothing, and the ends of few scores are symmetric."""
     scores = np.random.default_rng(2).gamma(1.0, size=199)
     low, high = law_of(scores).ends(coverage)
     tail = round(200 * (1 - coverage) / 2)
@@ -121,8 +121,8 @@ def rows_of(errors, X, source="leave one out"):
     return LeftOutRows(X, np.zeros((len(X), 1)), errors[:, None], np.ones(len(X)), source)
 
 
-def test_errors_that_are_alike_have_one_law_and_a_scale_that_varies_is_learned():
-    """Of rows held out one half teaches, where there are enough, and the other half has scores."""
+def test_the_scale_of_errors_is_learned_only_if_it_varies():
+    """Of enough held-out rows, one half fits the scale and the other half gives the scores."""
     rng = np.random.default_rng(7)
     e, X = rng.standard_normal(600), rng.uniform(-1, 1, (600, 2))
     assert learn_errors(rows_of(e, X), 0).targets[0].scale is None
@@ -136,8 +136,8 @@ def test_errors_that_are_alike_have_one_law_and_a_scale_that_varies_is_learned()
     assert 0.5 < (high - low)[1, 0] / (high - low)[0, 0] / np.exp(3.2) < 2
 
 
-def test_a_shape_that_varies_is_learned():
-    """Errors of one sign left of zero, and of the other right of it."""
+def test_a_varying_shape_of_errors_is_learned():
+    """Errors have one sign left of zero, and the other sign right of it."""
     rng = np.random.default_rng(9)
     X = rng.uniform(-1, 1, (1500, 1))
     e = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 0.05)
@@ -151,7 +151,7 @@ def test_a_shape_that_varies_is_learned():
     assert np.all((high - low)[:, 0] < 4.5)
 
 
-def test_infinite_errors_are_outside_of_all_but_wide_intervals_and_zero_ones_have_no_width():
+def test_infinite_errors_widen_only_large_intervals_and_zero_errors_give_no_width():
     rng = np.random.default_rng(10)
     e = rng.standard_normal(400)
     e[:40] = np.where(np.arange(40) % 2, np.inf, -np.inf)
@@ -168,22 +168,22 @@ def fitted():
     return bo.KernelRidge("gaussian", random_state=0).fit(*table(800))
 
 
-def test_a_default_fit_covers_as_asked_and_everywhere(fitted):
-    """Standard errors of 800 scores and 3000 rows: .012 at 90 %."""
+def test_a_default_fit_has_the_requested_coverage_everywhere(fitted):
+    """The standard error of 800 scores and 3000 rows is 0.012 at 90 %."""
     X, y = table(3000, seed=1)
     for coverage in (0.5, 0.9, 0.95):
-        shown, low, high = fitted.predict_interval(X, coverage)
+        predicted, low, high = fitted.predict_interval(X, coverage)
         inside = (low <= y) & (y <= high)
         assert abs(inside.mean() - coverage) < ALARM * np.sqrt(coverage * (1 - coverage) / 630)
         varies = fitted.calibration_.targets[0].scale is not None
-        assert varies or np.all((low <= shown) & (shown <= high))
+        assert varies or np.all((low <= predicted) & (predicted <= high))
     wide = high - low
     assert wide[np.abs(X[:, 0]) > 1.5].mean() > 2 * wide[np.abs(X[:, 0]) < 0.5].mean()
     assert inside[np.abs(X[:, 0]) < 0.5].mean() > 0.85
     assert inside[np.abs(X[:, 0]) > 1.5].mean() > 0.85
 
 
-def test_conditional_distributions_are_saved_too(tmp_path):
+def test_conditional_distributions_are_saved(tmp_path):
     rng = np.random.default_rng(12)
     X = rng.uniform(-1, 1, (1500, 1))
     y = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 1)
@@ -195,7 +195,7 @@ def test_conditional_distributions_are_saved_too(tmp_path):
     np.testing.assert_array_equal(before, again)
 
 
-def test_tables_and_several_targets_have_intervals_and_a_further_fit_forgets_them():
+def test_intervals_of_tables_and_targets_are_dropped_by_a_further_fit():
     X, y = table(300, t=2)
     _, low, high = exact().fit(X, y).predict_interval(X[:7], 0.9)
     np.testing.assert_allclose((high - low)[:, 1], 3 * (high - low)[:, 0], rtol=1e-6)
@@ -212,7 +212,7 @@ def test_tables_and_several_targets_have_intervals_and_a_further_fit_forgets_the
 @pytest.mark.parametrize(
     "learner", [bo.KernelRidge(Gaussian(0.8)), bo.GaussianProcessRegressor(Gaussian(0.8))]
 )
-def test_a_copy_calibrates_by_itself(learner):
+def test_calibrating_a_copy_does_not_change_the_model(learner):
     X, y = table(60)
     model = clone(learner).fit(X, y)
     before = model.predict_interval(X, 0.9)[1]
@@ -229,14 +229,14 @@ WITHOUT_ROWS = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_ROWS)
-def test_fits_that_keep_no_rows_ask_for_calibration(name, tmp_path):
+def test_fits_without_leave_one_out_errors_require_calibration(name, tmp_path):
     (X, y), (Xc, yc), (Xt, yt) = (table(300, seed) for seed in (5, 6, 7))
     model = clone(WITHOUT_ROWS[name]).fit(X, y)
     who = type(model).__name__
     with pytest.raises(InvalidInput, match=rf"{who}.predict_interval: this fit has no leave.*Call"):
         model.predict_interval(Xt)
-    shown, low, high = model.calibrate(Xc, yc).predict_interval(Xt, 0.9)
-    assert shown.shape == low.shape == (300,)
+    predicted, low, high = model.calibrate(Xc, yc).predict_interval(Xt, 0.9)
+    assert predicted.shape == low.shape == (300,)
     assert abs(np.mean((low <= yt) & (yt <= high)) - 0.9) < ALARM * np.sqrt(0.09 / 100)
     bo.save(model, tmp_path / "m")
     np.testing.assert_array_equal(bo.load(tmp_path / "m").predict_interval(Xt, 0.9)[1], low)
@@ -256,15 +256,15 @@ CONVEX = {
     },
 }
 
-#: Root mean square distance from refits, as a share of what leaving out a row changes: rounding
-#: where the loss is quadratic on the rows that matter, the rest of a Newton step where it is
-#: smooth. Where slopes jump, rows change sides, and only the distribution of errors is near.
+#: Root mean squared distance from refits, relative to the change by leaving out a row. It is
+#: rounding for quadratic losses, and the remainder of a Newton step for smooth losses. For
+#: nonsmooth losses only the distribution of errors is near.
 NEAR = {"squared": 1e-9, "exact svr, squared": 0.3, "Huber": 0.3, "counts": 0.2}
 
 
 @pytest.mark.parametrize("features", [{}, {"method": "orthogonal", "n_features": 16}], ids=str)
-def test_an_intercept_that_no_row_holds_stays_where_it_is(features):
-    """With a small C all rows are beyond the tube, as many above as below: none is at its edge."""
+def test_an_intercept_that_no_row_determines_stays(features):
+    """With a small C all rows are outside the tube, equally many on both sides."""
     X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat([-1.0, 1.0], 30)
     model = bo.SVR(Gaussian(1.0), C=1e-6, epsilon=0.1, random_state=0, **features).fit(X, y)
     assert 1 < np.abs(np.asarray(model.predict_interval(X))).max() < 4
@@ -272,73 +272,73 @@ def test_an_intercept_that_no_row_holds_stays_where_it_is(features):
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", CONVEX)
-def test_convex_regressors_know_rows_left_out(name):
-    """Refits without each row; errors at the level of 80 % of the rows, and of the fit itself."""
+def test_leave_one_out_errors_of_convex_losses_agree_with_refits(name):
+    """The 80 % quantile of their size is near that of refits, and above that of the residuals."""
     X, y = table(60, seed=5)
     y = np.exp(y - y.max()) if name == "counts" else y
     model = clone(CONVEX[name]).fit(X, y)
-    found = model._left_out()
-    middle = found.predicted.shape[1] // 2
+    left_out = model._left_out()
+    middle = left_out.predicted.shape[1] // 2
 
     def without(i):
         other = clone(model).fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[i : i + 1])
         return np.ravel(other)[len(np.ravel(other)) // 2]
 
     refitted = np.array([without(i) for i in range(60)])
-    shown = model.predict(X)
-    shown = shown if shown.ndim == 1 else shown[:, shown.shape[1] // 2]
-    off, changed = found.predicted[:, middle] - refitted, shown - refitted
-    np.testing.assert_allclose(found.predicted + found.errors, y[:, None], atol=1e-9)
+    predicted = model.predict(X)
+    predicted = predicted if predicted.ndim == 1 else predicted[:, predicted.shape[1] // 2]
+    errors, distances = left_out.errors, left_out.predicted[:, middle] - refitted
+    np.testing.assert_allclose(left_out.predicted + errors, y[:, None], atol=1e-9)
     if name in NEAR:
-        assert np.sqrt(np.mean(off**2)) <= NEAR[name] * np.sqrt(np.mean(changed**2))
+        assert np.linalg.norm(distances) <= NEAR[name] * np.linalg.norm(predicted - refitted)
     size, true, fitted = (
-        np.quantile(np.abs(e), 0.8) for e in (found.errors[:, middle], y - refitted, y - shown)
+        np.quantile(np.abs(e), 0.8) for e in (errors[:, middle], y - refitted, y - predicted)
     )
     assert abs(size - true) < 0.25 * true
     assert size > fitted
 
 
-def test_rows_of_weight_zero_and_several_targets_are_left_out_too():
+def test_leave_one_out_errors_allow_zero_weights_and_several_targets():
     X, y = table(80, seed=5)
     two = np.column_stack([y, -3 * y])
     w = np.arange(80) % 4 > 0
     for name in ("exact svr", "svr", "median"):
-        found = clone(CONVEX[name]).fit(X, two, sample_weight=w)._left_out()
-        alone = clone(CONVEX[name]).fit(X[w], y[w])._left_out()
-        assert found.errors.shape == (60, 2)
-        np.testing.assert_allclose(found.errors[:, 0], alone.errors[:, 0], atol=1e-2)
-    weights = np.arange(3000) % 100 == 0  # few of more rows than are left out
+        several = clone(CONVEX[name]).fit(X, two, sample_weight=w)._left_out()
+        single = clone(CONVEX[name]).fit(X[w], y[w])._left_out()
+        assert several.errors.shape == (60, 2)
+        np.testing.assert_allclose(several.errors[:, 0], single.errors[:, 0], atol=1e-2)
+    weights = np.arange(3000) % 100 == 0  # few of more rows than the sample
     many = clone(CONVEX["median"]).fit(*table(3000, seed=5), sample_weight=weights)
     assert len(many._left_out().w) == 30
 
 
-# ---- held out: Errors on rows held out: of a fit that has not seen them, in the measures of scikit-learn
+# ---- held-out errors of the report, compared with scikit-learn's measures
 
 N = 240
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 
 
-def parts(found, X, fit):
-    """Rows of the fit and rows held out, found again by what the other fit was given."""
+def parts(counts, X, fit):
+    """Return the mask of the training rows, from the rows that the refit received."""
     train = np.array([np.any(np.all(fit == x, axis=1)) for x in X])
-    assert (train.sum(), (~train).sum()) == (found["n_train"], found["n_test"])
+    assert (train.sum(), (~train).sum()) == (counts["n_train"], counts["n_test"])
     return train
 
 
 @pytest.fixture
-def given(monkeypatch):
-    """The rows and labels that every fit of the test is given."""
-    kept = []
+def records(monkeypatch):
+    """Return a list of the rows, labels and weights of each fit in the test."""
+    calls = []
     for kind in (bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR, bo.KernelRegressor, bo.SVC,
                  bo.LogisticRegression, bo.KernelRidgeClassifier, bo.KernelSGDClassifier):  # fmt: skip
-        true = kind.fit
+        original = kind.fit
 
-        def fit(self, X, y, sample_weight=None, true=true):
-            kept.append((np.array(X), np.array(y), sample_weight))
-            return true(self, X, y, sample_weight)
+        def fit(self, X, y, sample_weight=None, original=original):
+            calls.append((np.array(X), np.array(y), sample_weight))
+            return original(self, X, y, sample_weight)
 
         monkeypatch.setattr(kind, "fit", fit)
-    return kept
+    return calls
 
 
 NUMBERS = {"ridge": bo.KernelRidge(alpha=0.5, **COMMON), "svr": bo.SVR(C=2.0, **COMMON)}
@@ -346,46 +346,48 @@ NUMBERS["process"] = bo.GaussianProcessRegressor(**COMMON)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_quantities_are_judged_on_rows_that_the_fit_has_not_seen(given, name):
+def test_errors_of_quantities_are_those_of_held_out_rows(records, name):
     X, y = gallery.table(N, noise=0.3)
-    found, why = judge_held_out(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
+    result, why = judge_held_out(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
     assert "held out: 48 rows, of a fit to 192 others" in why
-    train = parts(found, X, given[-1][0])
-    asked = {"alpha": 0.5 * 0.8} if name == "ridge" else {"C": 2.5} if name == "svr" else {}
-    other = clone(NUMBERS[name]).set_params(**asked).fit(X[train], y[train])
+    train = parts(result, X, records[-1][0])
+    penalty = {"alpha": 0.5 * 0.8} if name == "ridge" else {"C": 2.5} if name == "svr" else {}
+    other = clone(NUMBERS[name]).set_params(**penalty).fit(X[train], y[train])
     errors = (y - other.predict(X))[~train]
-    assert found["errors"]["target"]["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    rmse = np.sqrt(np.mean(errors**2))
+    assert result["errors"]["target"]["rmse"] == pytest.approx(rmse, rel=1e-6)
     share = 1 - np.mean(errors**2) / np.var(y[~train])
-    assert found["errors"]["target"]["r_squared"] == pytest.approx(share, rel=1e-6)
-    assert found["n_rows"] == N
+    assert result["errors"]["target"]["r_squared"] == pytest.approx(share, rel=1e-6)
+    assert result["n_rows"] == N
 
 
 @pytest.mark.main_cases(3)
 @pytest.mark.parametrize("kind", [bo.LogisticRegression, bo.SVC, bo.KernelRidgeClassifier])
 @pytest.mark.parametrize("several", [False, True], ids=["two", "three"])
-def test_labels_are_judged_by_shares_log_loss_and_areas(given, kind, several):
+def test_errors_of_labels_are_those_of_held_out_rows(records, kind, several):
     X, y = gallery.table(N, noise=0.3)
     labels = np.where(y > 5.5, "up", np.where(several & (y < 4.5), "down", "flat"))
     model = kind(**COMMON).fit(X, labels)
     errors = judge_held_out(model, Blocks.from_arrays(X, np.unique(labels, return_inverse=True)[1]))
-    found = errors[0] if errors[0] else pytest.fail(errors[1])
-    train = parts(found, X, given[-1][0])
+    result = errors[0] if errors[0] else pytest.fail(errors[1])
+    train = parts(result, X, records[-1][0])
     other = kind(**COMMON).fit(X[train], labels[train])
     f, truth = other.decision_function(X[~train]), labels[~train]
-    told = found["errors"]["target"]
-    assert told["accuracy"] == np.mean(other.predict(X[~train]) == truth)
-    assert told["majority"] == max(np.mean(truth == c) for c in other.classes_)
+    measures = result["errors"]["target"]
+    assert measures["accuracy"] == np.mean(other.predict(X[~train]) == truth)
+    assert measures["majority"] == max(np.mean(truth == c) for c in other.classes_)
     if several:
         areas = [roc_auc_score(truth == c, f[:, k]) for k, c in enumerate(other.classes_)]
-        assert told["auc"] == pytest.approx(np.mean(areas), rel=1e-6)
+        assert measures["auc"] == pytest.approx(np.mean(areas), rel=1e-6)
     else:
-        assert told["auc"] == pytest.approx(roc_auc_score(truth == other.classes_[1], f), rel=1e-6)
+        auc = roc_auc_score(truth == other.classes_[1], f)
+        assert measures["auc"] == pytest.approx(auc, rel=1e-6)
     expected = log_loss(truth, other.predict_proba(X[~train]), labels=other.classes_)
-    assert told["log_loss"] == pytest.approx(expected, rel=1e-3)
+    assert measures["log_loss"] == pytest.approx(expected, rel=1e-3)
 
 
-def test_categories_of_noise_gain_nothing(given):
-    """A category of its own for every few rows tells its target only to a fit that has seen it."""
+def test_categories_of_noise_do_not_lower_the_held_out_error(records):
+    """A category of three rows predicts its target only in a fit that contains the row."""
     rng = np.random.default_rng(1)
     n = 600
     table = pd.DataFrame(
@@ -394,34 +396,34 @@ def test_categories_of_noise_gain_nothing(given):
     table["y"] = rng.normal(size=n)
     blocks = Blocks.from_table(table, target="y")
     model = bo.GaussianProcessRegressor("gaussian", n_features=32, random_state=0)
-    found, _ = judge_held_out(model.fit_blocks(blocks), blocks)
-    # R² of pure noise on 120 rows is below 0 but for its deviation, √(2/120), six times over
-    assert found["errors"]["y"]["r_squared"] < 6 * np.sqrt(2 / 120)
+    result, _ = judge_held_out(model.fit_blocks(blocks), blocks)
+    # R² of pure noise on 120 rows is below 0 plus six times its deviation √(2/120)
+    assert result["errors"]["y"]["r_squared"] < 6 * np.sqrt(2 / 120)
 
 
-def test_weights_count_and_a_sample_is_bounded(given, monkeypatch):
+def test_held_out_errors_use_weights_and_a_bounded_sample(records, monkeypatch):
     monkeypatch.setattr("bochner.report.quality.ROWS", 100)
     X, y = gallery.table(N, noise=0.3)
     w = np.where(np.arange(N) % 2, 1.0, 3.0)
     model = bo.KernelRidge(alpha=0.5, **COMMON).fit(X, y, w)
-    found, _ = judge_held_out(model, Blocks.from_arrays(X, y, w))
-    assert (found["n_train"], found["n_test"], found["n_rows"]) == (80, 20, N)
-    fit, _, weights = given[-1]
+    result, _ = judge_held_out(model, Blocks.from_arrays(X, y, w))
+    assert (result["n_train"], result["n_test"], result["n_rows"]) == (80, 20, N)
+    fit, _, weights = records[-1]
     np.testing.assert_array_equal(weights, [w[np.all(X == x, axis=1)][0] for x in fit])
 
 
-def test_quantiles_learners_without_a_target_and_few_rows_are_judged_or_say_why_not():
+def test_held_out_errors_of_other_learners_exist_or_have_a_reason():
     X, y = gallery.table(N, noise=0.3)
     quantiles = bo.KernelRegressor(loss="quantile", quantiles=[0.1, 0.9], **COMMON).fit(X, y)
-    (found,) = judge_held_out(quantiles, Blocks.from_arrays(X, y))[0]["errors"].values()
-    assert list(found) == ["explained"]
-    assert 0 < found["explained"] < 1
+    (measures,) = judge_held_out(quantiles, Blocks.from_arrays(X, y))[0]["errors"].values()
+    assert list(measures) == ["explained"]
+    assert 0 < measures["explained"] < 1
     components = bo.KernelPCA(2, n_features=16, random_state=0).fit(X)
     none = "none: KernelPCA predicts nothing that could be wrong."
     assert judge_held_out(components, Blocks.from_arrays(X)) == (None, none)
     outliers = bo.OneClassSVM(nu=0.2, **COMMON).fit(X)
-    (found,) = judge_held_out(outliers, Blocks.from_arrays(X))[0]["errors"].values()
-    assert found["nu"] == 0.2
-    assert abs(found["outside"] - 0.2) < 6 * np.sqrt(0.16 / 48)
+    (measures,) = judge_held_out(outliers, Blocks.from_arrays(X))[0]["errors"].values()
+    assert measures["nu"] == 0.2
+    assert abs(measures["outside"] - 0.2) < 6 * np.sqrt(0.16 / 48)
     few = judge_held_out(bo.SVR(**COMMON).fit(X[:4], y[:4]), Blocks.from_arrays(X[:4], y[:4]))
     assert few == (None, "none: 4 rows are too few to hold some out.")

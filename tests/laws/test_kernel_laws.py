@@ -1,4 +1,4 @@
-"""Laws that every kernel of the gallery obeys."""
+"""Laws of all kernels of the gallery."""
 
 import itertools
 import operator
@@ -28,7 +28,7 @@ SPARSE = [k for k in KERNELS if not any(word in repr(k) for word in DENSE_ONLY)]
 
 
 def test_the_gallery_has_every_kernel():
-    kinds = {
+    excluded = {
         bo.kernels.Kernel,
         bo.kernels.Stationary,
         bo.kernels.Radial,
@@ -36,32 +36,32 @@ def test_the_gallery_has_every_kernel():
         bo.kernels.DotProductKernel,
         bo.kernels.Homogeneous,
     }
-    kinds |= {bo.kernels.PowerSeries, bo.kernels.Monomials, bo.kernels.Free}  # parts of kernels
-    kinds |= {bo.kernels.OnSphere}  # of latitude and longitude: facts/test_grids.py
-    kinds |= {bo.kernels.GreenFunction}  # of a domain: test_eigenfunction_laws.py
+    excluded |= {bo.kernels.PowerSeries, bo.kernels.Monomials, bo.kernels.Free}  # parts of kernels
+    excluded |= {bo.kernels.OnSphere}  # tested in facts/test_grids.py
+    excluded |= {bo.kernels.GreenFunction}  # tested in test_eigenfunction_laws.py
     named = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__}
-    public = {value for value in named if isinstance(value, type)} - kinds
-    kinds |= {bo.kernels.Additive}
-    assert public - kinds == set().union(*(kinds_within(k) for k in KERNELS))
+    public = {value for value in named if isinstance(value, type)}
+    excluded |= {bo.kernels.Additive}
+    assert public - excluded == set().union(*(classes_of(k) for k in KERNELS))
 
 
-def kinds_within(kernel):
-    """The classes of a kernel and of its parts."""
+def classes_of(kernel):
+    """Return the classes of a kernel and of the kernels in it."""
     parts = (v for v in kernel.get_params(deep=False).values() if isinstance(v, bo.kernels.Kernel))
-    return {type(kernel)}.union(*(kinds_within(part) for part in parts))
+    return {type(kernel)}.union(*(classes_of(part) for part in parts))
 
 
 # ---- values
 
 
 @every_kernel
-def test_matrix_is_that_of_the_printed_formula(kernel):
+def test_matrices_equal_the_printed_formula(kernel):
     X, Y = rows(6), rows(5, seed=1)
     assert_close(kernel(X, Y), naive.kernel_matrix(kernel, X, Y), factor=4)
 
 
 @every_kernel
-def test_matrix_is_symmetric_positive_and_of_single_pairs(kernel):
+def test_matrices_are_symmetric_positive_and_independent_of_other_rows(kernel):
     X = rows(60)
     K = kernel(X)
     assert_close(K, K.T)
@@ -76,7 +76,7 @@ def test_matrix_is_symmetric_positive_and_of_single_pairs(kernel):
 @every_stationary
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("mean", [0.0, 100.0])
-def test_equal_rows_have_kernel_one_exactly(kernel, dtype, mean):
+def test_a_stationary_kernel_of_equal_rows_is_exactly_one(kernel, dtype, mean):
     X = rows(300, mean=mean, dtype=dtype)
     K = kernel(X)
     assert (np.diag(K) == 1).all()
@@ -100,8 +100,8 @@ OPERATIONS["a * b * 0.5 + 2"] = lambda a, b: a * b * 0.5 + 2
 
 @pytest.mark.parametrize("second", OPERATIONS)
 @pytest.mark.parametrize("first", OPERATIONS)
-def test_expressions_of_kernels_are_expressions_of_matrices(first, second):
-    """Every tree of two operations over every triple of atoms, leaning either way."""
+def test_sums_and_products_of_kernels_are_those_of_matrices(first, second):
+    """All expressions of two operations and three kernels, with either operation first."""
     f, g, X, Y = OPERATIONS[first], OPERATIONS[second], rows(6), rows(5, seed=1)
     for a, b, c in itertools.product(ATOMS, repeat=3):
         A, B, C = a(X, Y), b(X, Y), c(X, Y)
@@ -110,7 +110,7 @@ def test_expressions_of_kernels_are_expressions_of_matrices(first, second):
         assert_close(g(f(a, b), c).diag(X), g(f(a.diag(X), b.diag(X)), c.diag(X)))
 
 
-def test_numbers_stand_on_either_side():
+def test_numbers_may_be_the_left_or_right_operand():
     k = Gaussian()
     assert 2.0 * k == k * 2.0 == np.float64(2.0) * k == bo.kernels.Scaled(2.0, k)
     assert 2.0 * k == k * np.int64(2) == 2 * k
@@ -124,10 +124,10 @@ OFFSETS = [0.05, 0.3, 1.0, 3.0]
 
 
 def spectral_excess(kernel, measure, d, seed):
-    """Largest |mean cos ω·δ − k(δ)| over its bar; above one alarms with chance 1e-6 at most.
+    """Return the largest |mean cos ω·δ − k(δ)| over its bound; it exceeds one with chance 1e-6.
 
-    cos ω·δ has mean k(δ) and variance (1 + k(2δ))/2 − k(δ)², and differs from its mean by two at
-    most: Bernstein's inequality holds exactly, whatever the tails of ω.
+    cos ω·δ has mean k(δ) and variance (1 + k(2δ))/2 − k(δ)², and is at most two from its mean:
+    Bernstein's inequality holds for any tails of ω.
     """
     rng = np.random.default_rng(seed)
     directions = np.concatenate([np.eye(d), rng.normal(size=(d, d)) / np.sqrt(d)])
@@ -146,15 +146,15 @@ def spectral_excess(kernel, measure, d, seed):
 @pytest.mark.statistical
 @every_stationary
 @pytest.mark.parametrize("d", [1, 3, 7])
-def test_spectral_measure_reproduces_the_kernel(kernel, d):
+def test_frequencies_of_the_spectral_measure_reproduce_the_kernel(kernel, d):
     if isinstance(kernel.lengthscale, tuple):
         kernel = kernel.replace(lengthscale=(kernel.lengthscale * d)[:d])
     assert spectral_excess(kernel, kernel.spectral(d), d, seed=d) < 1
 
 
 @every_stationary
-def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
-    """Share of samples below each quantile: 1e-6 for all by Bernstein's inequality."""
+def test_spectral_samples_and_quantiles_have_the_same_distribution(kernel):
+    """Shares of samples below quantiles are within the bound of Bernstein (alarm rate 1e-6)."""
     source = kernel.spectral(N_COLUMNS).law
     rng, u = np.random.default_rng(5), np.array([0.02, 0.25, 0.5, 0.9])
     if source.quantile is unknown:
@@ -163,8 +163,8 @@ def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
         assert (source.sample(rng, 9) == source.quantile(np.full(9, 0.3))).all()
         return
     below = (source.sample(rng, N_FREQUENCIES)[:, None] <= source.quantile(u)).mean(axis=0)
-    bars = [bernstein_bar(60, np.sqrt(v * (1 - v)), 1.0, N_FREQUENCIES) for v in u]
-    assert (np.abs(below - u) < bars).all()
+    bounds = [bernstein_bar(60, np.sqrt(v * (1 - v)), 1.0, N_FREQUENCIES) for v in u]
+    assert (np.abs(below - u) < bounds).all()
 
 
 # ---- arrays
@@ -173,7 +173,7 @@ def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
 @every_kernel
 @pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_array_library_gives_the_numbers_of_numpy(kernel, xp, dtype):
+def test_array_libraries_give_the_values_of_numpy(kernel, xp, dtype):
     X, Y = rows(12, mean=3.0, dtype=dtype), rows(5, seed=1, mean=3.0, dtype=dtype)
     with array_api_strict.ArrayAPIStrictFlags(**STRICTEST):
         A, B = xp.asarray(X), xp.asarray(Y)
@@ -188,7 +188,7 @@ def test_every_array_library_gives_the_numbers_of_numpy(kernel, xp, dtype):
 @pytest.mark.parametrize(
     "make", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_array]
 )
-def test_sparse_rows_give_the_numbers_of_dense_rows(kernel, make):
+def test_sparse_rows_give_the_values_of_dense_rows(kernel, make):
     X, Y = rows(30), rows(12, seed=1)
     X[np.abs(X) < 0.7] = 0
     Y[np.abs(Y) < 0.7] = 0
@@ -202,8 +202,8 @@ def test_sparse_rows_give_the_numbers_of_dense_rows(kernel, make):
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(3.0), Matern(0.5), Linear()], ids=repr)
-def test_sparse_rows_are_never_made_dense(kernel):
-    """200 rows of a million columns: 1.6 GB if dense."""
+def test_sparse_rows_are_not_converted_to_dense_rows(kernel):
+    """200 rows of a million columns would take 1.6 GB."""
     X = scipy.sparse.random_array((200, 1_000_000), density=2e-5, format="csr", rng=0)
     K, peak = with_peak(lambda: kernel(X))
     assert peak < 60e6
@@ -212,8 +212,8 @@ def test_sparse_rows_are_never_made_dense(kernel):
 
 @every_kernel
 @pytest.mark.parametrize("mean", [0.0, 100.0])
-def test_float32_stays_float32_and_errs_little(kernel, mean):
-    """Also far from the origin, where uncentred distances lose up to 0.08."""
+def test_float32_rows_give_float32_values_with_small_errors(kernel, mean):
+    """Far from the origin, distances of rows that are not centred have errors of up to 0.08."""
     X, Y = rows(50, mean=mean, dtype=np.float32), rows(30, 1, mean, np.float32)
     K = kernel(X, Y)
     assert K.dtype == np.float32
@@ -225,7 +225,7 @@ def test_float32_stays_float32_and_errs_little(kernel, mean):
 @pytest.mark.parametrize("d", [2, 30])
 @pytest.mark.parametrize("spread", [1e-4, 6e-3])
 def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d, spread):
-    """All but twelve bits of them, for clusters (much) tighter than the spread of the data."""
+    """At most twelve bits are lost for clusters far smaller than the spread of the data."""
     rng = np.random.default_rng(0)
     centres = np.repeat(rng.normal(size=(8, d)), 6, axis=0)
     X = (centres + spread * rng.normal(size=(48, d))).astype(dtype)
@@ -237,7 +237,7 @@ def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d, spread):
 @pytest.mark.main_cases(47)
 @every_kernel
 @pytest.mark.parametrize("library", [np, torch], ids=["numpy", "torch"])
-def test_block_size_does_not_matter(kernel, library, monkeypatch):
+def test_values_are_independent_of_the_block_size(kernel, library, monkeypatch):
     X, Y = library.asarray(rows(37)), library.asarray(rows(11, seed=1))
     whole = kernel(X, Y)
     monkeypatch.setattr("bochner.kernels.distances.BLOCK_BYTES", 8 * 11 * 4)
@@ -245,8 +245,8 @@ def test_block_size_does_not_matter(kernel, library, monkeypatch):
 
 
 @pytest.mark.main_cases(1)
-def test_temporaries_are_bounded():
-    """Memory beside the matrix itself, for a matrix of 128 MB without a compiled loop."""
+def test_temporary_memory_is_bounded():
+    """Memory besides a matrix of 128 MB, without a compiled loop."""
     X = np.random.default_rng(0).normal(size=(320, 3))
     Y = np.random.default_rng(1).normal(size=(50_000, 3))
     K, peak = with_peak(lambda: Matern(40.0)(X, Y))
@@ -255,7 +255,7 @@ def test_temporaries_are_bounded():
 
 
 @every_kernel
-def test_layout_and_type_of_the_data_do_not_matter(kernel):
+def test_values_are_independent_of_layout_and_type_of_the_rows(kernel):
     X, Y = np.round(4 * rows(10)), np.round(4 * rows(5, seed=1))
     expected = kernel(X, Y)
     assert (kernel(np.asfortranarray(X), Y[::-1][::-1]) == expected).all()
@@ -266,7 +266,7 @@ def test_layout_and_type_of_the_data_do_not_matter(kernel):
     assert kernel(X, Y[:0]).shape == (10, 0)
 
 
-def test_operators_are_written_as_they_are_typed():
+def test_expressions_print_as_code():
     a, b, c = parts = Gaussian(2.0), Columns(Laplace(1.5), (0,)), Linear()
     assert repr(0.3 * c + c**2 * a) == f"0.3 * {c!r} + {c!r}**2 * {a!r}"
     assert repr((a + b) * (c * (2.0 * a)) + (b + c)) == (
@@ -275,8 +275,8 @@ def test_operators_are_written_as_they_are_typed():
     rng, trees = np.random.default_rng(0), [*parts]
     for _ in range(200):
         left, right = (trees[rng.integers(len(trees))] for _ in range(2))
-        made = left + right, left * right, 0.5 * left, left ** int(rng.integers(1, 4))
-        trees.append(made[rng.integers(4)])
+        candidates = left + right, left * right, 0.5 * left, left ** int(rng.integers(1, 4))
+        trees.append(candidates[rng.integers(4)])
         assert eval(repr(trees[-1]), vars(bochner.kernels)) == trees[-1]
         if len(repr(trees[-1])) > 500:
             trees.pop()
@@ -284,7 +284,7 @@ def test_operators_are_written_as_they_are_typed():
 
 @every_kernel
 def test_kernels_are_values(kernel):
-    """They print as code, pickle, compare by content and cannot change; parts are replaced."""
+    """Kernels print as code, pickle, compare by content, are immutable and have replace."""
     twin = pickle.loads(pickle.dumps(kernel))
     assert twin == kernel == eval(repr(kernel), vars(bochner.kernels) | FUNCTIONS)
     assert hash(twin) == hash(kernel)
@@ -303,7 +303,7 @@ def test_kernels_are_values(kernel):
     assert kernel.get_params() == params
 
 
-def test_replacement_reaches_deep_and_whole_parts_first():
+def test_replace_sets_parts_before_their_parameters():
     k = 2.0 * Matern(smoothness=1.5) + Gaussian()
     assert k.get_params(deep=False) == {"left": k.left, "right": k.right}
     assert k.replace(left__kernel__lengthscale=0.5).left == bo.kernels.Scaled(2.0, Matern(1.5, 0.5))
@@ -311,10 +311,10 @@ def test_replacement_reaches_deep_and_whole_parts_first():
     assert changed == Laplace(3.0) + Gaussian((1.0, 2.0))
 
 
-def test_fields_are_plain_numbers_and_canonical_ones_are_kept(monkeypatch):
+def test_parameters_are_converted_to_floats_or_kept_if_canonical(monkeypatch):
     assert Gaussian(np.float32(0.5)).lengthscale == 0.5
-    for given in ([1, 2], np.array([1.0, 2.0]), (1, np.float64(2)), torch.tensor([1.0, 2.0])):
-        kernel = Gaussian(given)
+    for scales in ([1, 2], np.array([1.0, 2.0]), (1, np.float64(2)), torch.tensor([1.0, 2.0])):
+        kernel = Gaussian(scales)
         assert kernel.lengthscale == (1.0, 2.0)
         assert [type(v) for v in kernel.lengthscale] == [float, float]
     scale, columns, matrix = (0.5, 2.0), (1, 0), ((1.0, 0.0), (0.0, 1.0))
@@ -322,7 +322,7 @@ def test_fields_are_plain_numbers_and_canonical_ones_are_kept(monkeypatch):
     assert Columns(Gaussian(), columns).columns is columns
     metric = Mahalanobis(Gaussian(), matrix)
     assert metric.matrix is matrix
-    with monkeypatch.context() as patched:  # replacing a number does not decompose it again
+    with monkeypatch.context() as patched:  # replace does not decompose the matrix again
         patched.setattr(np.linalg, "eigh", None)
         assert metric.replace(kernel__lengthscale=2.0).matrix is matrix
     assert Columns(Gaussian(), 2) == Columns(Gaussian(), np.array([2])) == Columns(Gaussian(), (2,))

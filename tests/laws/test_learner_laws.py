@@ -1,6 +1,6 @@
-"""Laws over all learners, each by two routes; and for each law a planted fault that it sees.
+"""Laws of all learners, each by two routes, and for each law a planted fault that it detects.
 
-A law is a function of a case of the table in ``learners.py``. Failed calls have a file of their own.
+A law is a function of a case of the table in ``learners.py``. Failed calls have their own file.
 """
 
 import copy
@@ -30,20 +30,20 @@ pytestmark = [
 ]
 LAWS = {}
 WITHOUT = "predict_interval", "predict_proba", "inverse_transform"
-#: Answers that do not depend on errors of rows left out, nor on folds.
+#: Methods whose results do not depend on leave-one-out errors or folds.
 OF_FIT = tuple(name for name in ANSWERS if name not in WITHOUT)
 PIECES = slice(0, 40), slice(40, 41), slice(41, N)
 
 
-def law(name, has="", kind="", asked=False):
-    """Take a function as the law of this name, for cases of a kind whose learners have a method.
+def law(name, has="", kind="", only_named=False):
+    """Return a decorator that registers a law for the cases of ``kind`` with the method ``has``.
 
-    A law that is ``asked`` for is one of the cases that name it, others are of all but these.
+    These are the cases with its name in ``can`` if ``only_named``, otherwise without it in ``but``.
     """
 
     def applies(case):
-        named = name in (case.can if asked else case.but).split()
-        return named is asked and kind in case.kind and (not has or hasattr(case.model, has))
+        named = name in (case.can if only_named else case.but).split()
+        return named is only_named and kind in case.kind and (not has or hasattr(case.model, has))
 
     def add(function):
         LAWS[name] = function, [case for case in CASES if applies(case)]
@@ -52,51 +52,52 @@ def law(name, has="", kind="", asked=False):
     return add
 
 
-def alike(case, model, other=None, names=OF_FIT):
-    """Whether a fit gives what another one does, by default that to the rows of the case."""
+def agree(case, model, other=None, names=OF_FIT):
+    """Return whether two fits agree; ``other`` is by default the fit to the rows of the case."""
     found, expected = (answers(fit, case.new, names) for fit in (model, other or case.fitted))
     return gap(found, expected) <= case.close
 
 
-def taken(y, rows):
+def part_of(y, rows):
+    """Return the targets of ``rows`` as a tuple of arguments, empty without targets."""
     return () if y is None else (y[rows],)
 
 
-# ---- the same rows by another way in
+# ---- other formats of the same rows
 
 
 @law("blocks")
-def blocks_of_any_size_are_one_fit(case):
-    """Blocks of one row, of some and of all; of classes that come one after the other."""
+def blocks_of_any_size_give_the_same_fit(case):
+    """Blocks of one, several and all rows, sorted by class."""
     X, y = case.rows()
     order = np.argsort(y, kind="stable") if "class" in case.kind else np.arange(N)
     X, y = X[order], None if y is None else y[order]
     whole = case.fit(X, y)
     for size in (1, 17, N):
         blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
-        assert alike(case, clone(case.model).fit_blocks(blocks), whole, ANSWERS)
+        assert agree(case, clone(case.model).fit_blocks(blocks), whole, ANSWERS)
 
 
 @law("memory")
-def features_made_anew_in_each_pass_give_the_same_fit(case):
+def features_computed_again_in_each_pass_give_the_same_fit(case):
     blocks = bo.Blocks.from_arrays(*case.rows(), block_rows=17)
     model = clone(case.model).fit_blocks(blocks, Local(memory=0))
     assert gap(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-6
 
 
 @law("stream")
-def rows_whose_number_is_not_known_give_the_same_fit(case):
-    """To float32, where no one knows beforehand that the fit is small."""
+def an_unknown_number_of_rows_gives_the_same_fit(case):
+    """Up to float32, which small fits of unknown size may use."""
     X, y = case.rows()
-    blocks = bo.Blocks.from_iterable(lambda: ((X[rows], *taken(y, rows)) for rows in PIECES))
+    blocks = bo.Blocks.from_iterable(lambda: ((X[rows], *part_of(y, rows)) for rows in PIECES))
     assert blocks.n_rows is None
     model = clone(case.model).fit_blocks(blocks)
     assert gap(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-3
 
 
 @law("sparse")
-def sparse_rows_are_dense_rows(case):
-    """Landmarks of sparse rows are others, and predict alike from sparse and dense rows."""
+def sparse_rows_give_the_fit_of_dense_rows(case):
+    """Landmarks of sparse rows differ, but predictions of sparse and dense rows agree."""
     X, y = case.rows()
     X, new = (np.column_stack([A[:, 0], np.maximum(A[:, 1], 0.0)]) for A in (X, case.new))
     dense = answers(case.fit(X, y), new)
@@ -107,23 +108,23 @@ def sparse_rows_are_dense_rows(case):
         assert "dense" in case.but or gap(found, dense) <= case.close
 
 
-@law("order", asked=True)
-def the_order_of_rows_is_no_matter(case):
+@law("order", only_named=True)
+def a_fit_is_independent_of_the_order_of_rows(case):
     X, y = case.rows()
     order = np.random.default_rng(3).permutation(N)
-    assert alike(case, case.fit(X[order], *taken(y, order)))
+    assert agree(case, case.fit(X[order], *part_of(y, order)))
 
 
 @law("dtype")
-def rows_of_float32_give_nearly_the_same(case):
+def float32_rows_give_nearly_the_same_fit(case):
     X, y = case.rows()
     found = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
-    most = 1e-3 if "metric" in case.name else 1e-4  # a descent of few evaluations amplifies it
+    most = 1e-3 if "metric" in case.name else 1e-4  # few steps of a descent amplify it
     assert 0 < gap(found, answers(case.fitted, case.new, OF_FIT)) < most
 
 
 @law("libraries")
-def arrays_of_other_libraries_stay_in_them(case):
+def predictions_keep_the_array_library_of_the_rows(case):
     X, y = case.rows()
     for xp in (torch, array_api_strict):
         model = case.fit(xp.asarray(X.copy()), None if y is None else xp.asarray(y.copy()))
@@ -140,11 +141,11 @@ def a_fit_does_not_follow_later_changes_of_its_arrays(case):
     model = case.fit(*arrays)
     for a in arrays:
         a.sort(axis=0)
-    assert alike(case, model, names=ANSWERS)
+    assert agree(case, model, names=ANSWERS)
 
 
 @law("tables")
-def columns_have_names_and_texts_are_categories(case):
+def tables_have_column_names_and_categories(case):
     X, y = case.rows()
     named = case.fit(pd.DataFrame(X, columns=["east", "north"]), y)
     assert list(named.feature_names_in_) == ["east", "north"]
@@ -166,7 +167,7 @@ def columns_have_names_and_texts_are_categories(case):
     with pytest.warns(DataWarning, match="fir"):
         found = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
     assert gap(found, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
-    again = answers(model.fit(X, y), case.new)  # which forgets the table
+    again = answers(model.fit(X, y), case.new)  # an array after a table
     assert gap(again, answers(case.fitted, case.new)) <= case.close
     assert not hasattr(model, "feature_names_in_")
     assert model.schema_ is None
@@ -175,44 +176,44 @@ def columns_have_names_and_texts_are_categories(case):
 # ---- weights, targets, labels
 
 
-@law("weights", asked=True)
-def whole_weights_are_repeated_rows(case):
-    """Rows of weight zero take no part, whatever their target is."""
+@law("weights", only_named=True)
+def integer_weights_equal_repeated_rows(case):
+    """Rows of weight zero are ignored, also if their targets are extreme."""
     X, y = case.rows()
     counts = np.random.default_rng(5).integers(0, 4, N)
-    few = np.repeat(X, counts, axis=0), *taken(y, np.repeat(np.arange(N), counts))
+    few = np.repeat(X, counts, axis=0), *part_of(y, np.repeat(np.arange(N), counts))
     whole = {"batch_size": 1000} if hasattr(case.model, "batch_size") else {}
     if case.kind in ("number", "pair"):
         y = np.where((counts == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
-    assert alike(case, case.fit(X, y, counts.astype(float), **whole), case.fit(*few, **whole))
+    assert agree(case, case.fit(X, y, counts.astype(float), **whole), case.fit(*few, **whole))
 
 
 @law("zeros")
-def rows_without_weight_take_no_part(case):
-    """Also in what is chosen of the rows, of the kernel and of the map."""
+def rows_of_weight_zero_are_ignored(case):
+    """Also in choices of kernel, map and penalty."""
     X, y = case.rows()
     w = np.random.default_rng(5).integers(0, 2, N).astype(float)
-    some = case.fit(X[w > 0], *taken(y, w > 0))
+    some = case.fit(X[w > 0], *part_of(y, w > 0))
     if case.kind in ("number", "pair"):
         y = np.where((w == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
-    assert alike(case, case.fit(X, y, w), some)
+    assert agree(case, case.fit(X, y, w), some)
 
 
-@law("scale", asked=True)
-def weights_in_another_unit_change_nothing_that_is_chosen(case):
-    """Or the unit of C and alpha, where these are given."""
+@law("scale", only_named=True)
+def weights_in_another_unit_change_no_choice(case):
+    """If C or alpha is given, it changes in proportion."""
     X, y = case.rows()
     w, unit = np.random.default_rng(5).uniform(0.5, 2.0, N), 2.0**-20
     given = case.model.get_params(deep=False)
     changes = {"C": given["C"] / unit} if isinstance(given.get("C"), float) else {}
     if isinstance(given.get("alpha"), float) and "strategy" not in given and case.kind != "none":
         changes = {"alpha": given["alpha"] * unit}
-    assert alike(case, case.fit(X, y, w * unit, **changes), case.fit(X, y, w))
+    assert agree(case, case.fit(X, y, w * unit, **changes), case.fit(X, y, w))
 
 
-@law("unit", kind="number", asked=True)
-def targets_in_another_unit_are_predicted_in_that_unit(case):
-    """Local fits in float32 have its range."""
+@law("unit", kind="number", only_named=True)
+def predictions_have_the_unit_of_the_targets(case):
+    """Local fits in float32 have a smaller range of units."""
     (X, y), names = case.rows(), ("predict", "sample_y", "predict_interval")
     for unit in (2.0**40, *(() if "range" in case.but else (2.0**-300, 2.0**300))):
         found = answers(case.fit(X, unit * y), case.new, names)
@@ -221,7 +222,7 @@ def targets_in_another_unit_are_predicted_in_that_unit(case):
 
 
 @law("offset", kind="number")
-def a_constant_is_added_and_a_constant_target_is_predicted(case):
+def an_offset_of_targets_is_added_and_a_constant_is_predicted(case):
     (X, y), names = case.rows(), ("predict", "predict_interval")
     found = answers(case.fit(X, y + 1e6), case.new, names)
     found = {name: value - 1e6 for name, value in found.items()}
@@ -229,24 +230,24 @@ def a_constant_is_added_and_a_constant_target_is_predicted(case):
     assert np.abs(case.fit(X, np.full(N, 7.0)).predict(case.new) - 7.0).max() < 1e-9
 
 
-@law("targets", kind="number", asked=True)
-def several_targets_are_several_fits(case):
+@law("targets", kind="number", only_named=True)
+def several_targets_equal_separate_fits(case):
     X, y = case.rows(t=2)
-    own = {"alpha_per_target": True} if hasattr(case.model, "alpha_per_target") else {}
-    together = case.fit(X, y, **own)
+    options = {"alpha_per_target": True} if hasattr(case.model, "alpha_per_target") else {}
+    together = case.fit(X, y, **options)
     assert together.predict(X[:5]).shape == (5, 2)
     for j in range(2):
-        alone, both = (answers(m, case.new, OF_FIT) for m in (case.fit(X, y[:, j]), together))
-        both = {name: value[..., j] for name, value in both.items()}
-        assert gap(both, alone) <= case.close
+        single, several = (answers(m, case.new, OF_FIT) for m in (case.fit(X, y[:, j]), together))
+        several = {name: value[..., j] for name, value in several.items()}
+        assert gap(several, single) <= case.close
     assert case.fit(X, y[:, :1]).predict(X[:5]).shape == (5, 1)
 
 
 @law("labels", kind="class")
-def labels_of_any_type_come_back(case):
+def labels_of_any_type_are_predicted(case):
     X, y = case.rows()
-    kinds = ["low", "mid", "top"], [-1.0, 0.0, 2.0], [7, 8, 100], [False, True]
-    for names in map(np.array, kinds):
+    labels = ["low", "mid", "top"], [-1.0, 0.0, 2.0], [7, 8, 100], [False, True]
+    for names in map(np.array, labels):
         codes = np.minimum(y, len(names) - 1)
         model, plain = case.fit(X, names[codes]), case.fit(X, codes)
         assert model.predict(X).dtype == names.dtype
@@ -257,68 +258,68 @@ def labels_of_any_type_come_back(case):
 
 
 @law("class-weights", has="decision_function", kind="class")
-def weights_of_classes_are_weights_of_their_rows(case):
+def class_weights_equal_weights_of_their_rows(case):
     X, y = case.rows()
     factors = {0: 1.0, 1: 3.0, 2: 0.5}
     by_class = case.fit(X, y, class_weight={k: factors[k] for k in np.unique(y)})
-    assert alike(case, by_class, case.fit(X, y, np.vectorize(factors.get)(y)))
-    assert not alike(case, by_class)
+    assert agree(case, by_class, case.fit(X, y, np.vectorize(factors.get)(y)))
+    assert not agree(case, by_class)
 
 
 @law("probabilities", "predict_proba")
-def the_largest_probability_is_that_of_the_class_predicted(case):
+def the_predicted_class_has_the_largest_probability(case):
     model = case.fitted
     X = np.vstack([case.rows(300, seed=4)[0], 1e3 * case.new])
     p, q = model.predict_proba(X), model.predict_log_proba(X)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
     np.testing.assert_allclose(np.exp(q), p, atol=1e-12)
     assert p.min() >= 0
-    for found in (p, q):
-        np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X))
+    for values in (p, q):
+        np.testing.assert_array_equal(model.classes_[values.argmax(axis=1)], model.predict(X))
 
 
-# ---- parts
+# ---- partial fits and merges
 
 
-@law("pieces", asked=True)
-def pieces_are_one_fit(case):
+@law("pieces", only_named=True)
+def partial_fits_equal_one_fit(case):
     X, y = case.rows()
     w = np.random.default_rng(5).uniform(0.5, 2.0, N)
     model = clone(case.model)
     first = {"classes": np.unique(y)} if "class" in case.kind else {}
     for rows in PIECES:
-        model.partial_fit(X[rows], *taken(y, rows), sample_weight=w[rows], **first)
+        model.partial_fit(X[rows], *part_of(y, rows), sample_weight=w[rows], **first)
     whole = case.fit(X, y, w)
-    assert alike(case, model, whole)
+    assert agree(case, model, whole)
     assert model.rows_seen_ == whole.rows_seen_ == N
 
 
-@law("merge", asked=True)
-def merged_fits_are_one_fit_in_any_order(case):
+@law("merge", only_named=True)
+def merges_in_any_order_equal_one_fit(case):
     X, y = case.rows()
     w = np.random.default_rng(5).uniform(0.5, 2.0, N)
     if "class" in case.kind:
         w[:] = 1.0
     parts = [slice(0, 35), slice(35, 60), slice(60, N)]
-    a, b, c = (case.fit(X[rows], *taken(y, rows), w=w[rows]) for rows in parts)
+    a, b, c = (case.fit(X[rows], *part_of(y, rows), w=w[rows]) for rows in parts)
     before, whole = answers(a, case.new), case.fit(X, y, w)
     for merged in (bo.merge(a, b, c), bo.merge(c, a, b), bo.merge(a, bo.merge(c, b))):
-        assert alike(case, merged, whole)
+        assert agree(case, merged, whole)
         assert merged.rows_seen_ == N
     assert gap(answers(a, case.new), before) == 0
     last = parts[2]
-    further = bo.merge(a, b).partial_fit(X[last], *taken(y, last), sample_weight=w[last])
-    assert alike(case, further, whole)
+    further = bo.merge(a, b).partial_fit(X[last], *part_of(y, last), sample_weight=w[last])
+    assert agree(case, further, whole)
 
 
 @law("alone")
-def rows_are_predicted_alone_as_among_others(case):
+def predictions_are_independent_of_other_rows(case):
     model, X = case.fitted, case.new
     expected = answers(model, X)
     for name, value in expected.items():
         axis = 1 if name == "predict_interval" else 0
-        alone = [answers(model, X[i : i + 1], [name])[name] for i in range(NEW)]
-        assert gap({name: np.concatenate(alone, axis=axis)}, {name: value}) <= 1e-12
+        single = [answers(model, X[i : i + 1], [name])[name] for i in range(NEW)]
+        assert gap({name: np.concatenate(single, axis=axis)}, {name: value}) <= 1e-12
     blocks = bo.Blocks.from_arrays(X, block_rows=7)
     for name in ("predict", "transform"):
         if hasattr(model, f"{name}_blocks"):
@@ -326,7 +327,7 @@ def rows_are_predicted_alone_as_among_others(case):
             assert gap({name: parts}, {name: expected[name]}) <= 1e-12
 
 
-# ---- what is kept
+# ---- files, copies and later changes
 
 
 @law("kept")
@@ -336,27 +337,27 @@ def files_pickles_and_copies_give_the_same_bits(case, folder):
         X_fit, y = case.rows()
         model = case.fit(X_fit, np.array(["low", "mid", "top"])[y])
     pickled, expected = pickle.dumps(model), answers(model, X)
-    assert b"ClassRows" not in pickled  # an SVC is calibrated before: no rows of folds
+    assert b"ClassRows" not in pickled  # an SVC is calibrated first, so rows are not kept
     bo.save(model, folder / "model")
     loaded = bo.load(folder / "model")
     bo.save(loaded, folder / "again")
-    if "bytes" not in case.but:  # of arrays that two parts share, a second file has both
+    if "bytes" not in case.but:  # arrays that two parts share are written twice by a loaded model
         assert (folder / "again").read_bytes() == (folder / "model").read_bytes()
-    kept = loaded, pickle.loads(pickled), copy.deepcopy(model)
-    for one in kept:
-        assert gap(answers(one, X), expected) == 0
-        assert repr(one.get_params()) == repr(model.get_params())
+    copies = loaded, pickle.loads(pickled), copy.deepcopy(model)
+    for twin in copies:
+        assert gap(answers(twin, X), expected) == 0
+        assert repr(twin.get_params()) == repr(model.get_params())
     if hasattr(model, "partial_fit"):
-        more = case.rows(40, seed=2)[0] * 0.5, *taken(case.rows()[1], slice(40))
+        more = case.rows(40, seed=2)[0] * 0.5, *part_of(case.rows()[1], slice(40))
         if "class" in case.kind:
             more = more[0], np.array(["low", "mid", "top"])[more[1]]
         model.partial_fit(*more)
-        for one, names in zip(kept, (ANSWERS, OF_FIT, OF_FIT), strict=True):
-            assert gap(answers(one.partial_fit(*more), X, names), answers(model, X, names)) == 0
+        for twin, names in zip(copies, (ANSWERS, OF_FIT, OF_FIT), strict=True):
+            assert gap(answers(twin.partial_fit(*more), X, names), answers(model, X, names)) == 0
 
 
 @law("again")
-def a_second_fit_is_as_the_first_and_parameters_stay(case):
+def a_second_fit_equals_the_first_and_keeps_parameters(case):
     (X, y), (X_other, y_other) = case.rows(), case.rows(50, seed=1)
     model = clone(case.model)
     before = repr(model.get_params())
@@ -367,17 +368,17 @@ def a_second_fit_is_as_the_first_and_parameters_stay(case):
 
 
 @law("later")
-def parameters_set_after_a_fit_change_no_answer(case):
+def parameters_set_after_a_fit_change_no_result(case):
     model = copy.deepcopy(case.fitted)
     for name in (BAD.keys() - {"n_jobs"}) & model.get_params(deep=False).keys():
         model.set_params(**{name: BAD[name][0]})
-    model.method = case.fitted.method  # which tells the answers that it has
-    found, expected = (answers(each, case.new) for each in (model, case.fitted))
-    assert gap(found, {name: expected[name] for name in found}) == 0
+    model.method = case.fitted.method  # it determines which methods a learner has
+    results, expected = (answers(fit, case.new) for fit in (model, case.fitted))
+    assert gap(results, {name: expected[name] for name in results}) == 0
 
 
 @law("gradient", "gradient")
-def gradients_are_differences_of_predictions(case):
+def gradients_equal_differences_of_predictions(case):
     X, step = case.new, 1e-5
     several = [case.fit(*case.rows(t=2))] if case in LAWS["targets"][1] else []
     for model in [case.fitted, *several]:
@@ -387,7 +388,7 @@ def gradients_are_differences_of_predictions(case):
 
 
 @law("intervals", "predict_interval")
-def intervals_are_nested_about_the_prediction(case):
+def intervals_are_nested_around_the_prediction(case):
     model, X = case.fitted, case.new
     middle, low, high = model.predict_interval(X, 0.6)
     _, lower, higher = model.predict_interval(X, 0.9)
@@ -397,9 +398,9 @@ def intervals_are_nested_about_the_prediction(case):
     X_new, y_new = case.rows(400, seed=7)
     _, low, high = model.predict_interval(X_new, 0.6)
     y_new = y_new.reshape(low.shape) if np.ndim(low) == 1 else y_new[:, None]
-    # 400 shares and 90 scores: 5 standard errors, and what a choice on the same rows takes
-    held = np.mean((low <= y_new) & (y_new <= high))
-    assert abs(held - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
+    # 5 standard errors of the share of 400 rows and of quantiles of 90 leave-one-out errors
+    share = np.mean((low <= y_new) & (y_new <= high))
+    assert abs(share - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
     again = copy.deepcopy(model).calibrate(X_new, y_new.reshape(-1))
     assert again.calibration_.source == "held out"
 
@@ -418,7 +419,7 @@ OUTPUTS = {
 
 
 @law("onnx")
-def graphs_give_what_the_learner_gives(case):
+def onnx_graphs_agree_with_the_learner(case):
     onnxruntime = pytest.importorskip("onnxruntime")
     model, X = case.fitted, case.new.astype("f4").astype("f8")
     expected = answers(model, X, (*OF_FIT, "predict_proba"))
@@ -435,9 +436,9 @@ def graphs_give_what_the_learner_gives(case):
             assert gap({name: value}, {name: expected[name]}) <= close
 
 
-# ---- refusals
+# ---- errors
 
-#: Values of parameters that no learner takes.
+#: Values of parameters that are invalid for all learners.
 BAD = {
     "C": (0.0, -np.inf, "best"),
     "alpha": (-1.0, "best"),
@@ -468,27 +469,27 @@ BAD = {
 
 
 @law("parameters")
-def a_bad_parameter_is_named_with_what_it_must_be_and_what_it_is(case):
+def errors_of_parameters_state_the_name_the_rule_and_the_value(case):
     X, y = case.rows()
     for name in BAD.keys() & case.model.get_params(deep=False).keys():
         for value in BAD[name]:
             word = "kernel" if "kernel" in name else name
-            told = re.escape(repr(value)) if isinstance(value, str | int | float) else ""
-            with pytest.raises(BochnerError, match=rf"\b{word} (must|requires) .*; got .*{told}"):
+            shown = re.escape(repr(value)) if isinstance(value, str | int | float) else ""
+            with pytest.raises(BochnerError, match=rf"\b{word} (must|requires) .*; got .*{shown}"):
                 case.fit(X, y, **{name: value})
 
 
 def bad_calls(case):
-    """Yield words of the error, and the call that is refused."""
+    """Yield a pattern of the message, and the invalid call."""
     (X, y), model, fitted = case.rows(), clone(case.model), copy.deepcopy(case.fitted)
-    ask = getattr(model, "predict", None) or model.transform
-    yield "not fitted yet", lambda: ask(X)
-    ask_again = getattr(fitted, "predict", None) or fitted.transform
-    yield "X has 1 features, but .* is expecting 2", lambda: ask_again(X[:, :1])
+    predict = getattr(model, "predict", None) or model.transform
+    yield "not fitted yet", lambda: predict(X)
+    predict_fitted = getattr(fitted, "predict", None) or fitted.transform
+    yield "X has 1 features, but .* is expecting 2", lambda: predict_fitted(X[:, :1])
     yield "X must have two dimensions", lambda: model.fit(X[:, 0], y)
     infinite = np.where(np.arange(N)[:, None] == 3, np.inf, X)
     yield "X must hold finite", lambda: model.fit(infinite, y)
-    yield "0 sample|got none", lambda: model.fit(X[:0], *taken(y, slice(0)))
+    yield "0 sample|got none", lambda: model.fit(X[:0], *part_of(y, slice(0)))
     if "zeros" not in case.but or hasattr(model, "alpha"):
         for words, w in {
             "at least one non-zero": np.zeros(N),
@@ -509,7 +510,8 @@ def bad_calls(case):
         yield "at least 2 classes; got the 1 class 0 only", lambda: model.fit(X, 0 * y)
         yield "numbers that are not whole.*continuous", lambda: model.fit(X, X[:, 0])
     if hasattr(model, "partial_fit"):
-        yield "X has 4 features", lambda: fitted.partial_fit(np.hstack([X, X]), *taken(y, slice(N)))
+        wide = np.hstack([X, X])
+        yield "X has 4 features", lambda: fitted.partial_fit(wide, *part_of(y, slice(N)))
         if case.kind == "number":
             both = np.column_stack([y, y])
             yield "same targets in every call", lambda: fitted.partial_fit(X, both)
@@ -518,22 +520,22 @@ def bad_calls(case):
 
 
 @law("rows")
-def bad_rows_are_refused_in_a_sentence(case):
+def invalid_rows_raise_with_their_message(case):
     for words, call in bad_calls(case):
         with pytest.raises((ValueError, TypeError), match=f"(?i){words}"):
             call()
 
 
-# ---- all laws, and a planted fault for each
+# ---- the tests of all laws, and a planted fault for each
 
 
-def hold(name, case, folder):
+def check(name, case, folder):
     function = LAWS[name][0]
     function(case, folder) if name == "kept" else function(case)
 
 
 def in_main(name, case):
-    """Whether the main tier has it: half of the laws of each case, and of the cases of each law."""
+    """Return whether the main tier has the test: half of the laws of each case."""
     if case.name in MAIN:
         return name in MAIN[case.name].split()
     return ([*LAWS].index(name) + CASES.index(case)) % 2 == 0
@@ -549,51 +551,51 @@ def in_main(name, case):
     ids=str,
 )
 def test_the_law_holds(name, case, tmp_path):
-    hold(name, case, tmp_path)
+    check(name, case, tmp_path)
 
 
 BY_NAME = {case.name: case for case in CASES}
-RIGHT = {kind: (kind.fit, kind.predict) for kind in (bo.KernelRidge, bo.KernelRidgeClassifier)}
-RIGHT_INTERVAL = bo.KernelRidge.predict_interval
+ORIGINAL = {kind: (kind.fit, kind.predict) for kind in (bo.KernelRidge, bo.KernelRidgeClassifier)}
+ORIGINAL_INTERVAL = bo.KernelRidge.predict_interval
 
 
 def drifting():
-    """Return a predict that is wrong a little more at each call."""
+    """Return a predict method with an error that grows at each call."""
     calls = count(1)
-    return lambda self, X: RIGHT[bo.KernelRidge][1](self, X) * (1 + 0.01 * next(calls))
+    return lambda self, X: ORIGINAL[bo.KernelRidge][1](self, X) * (1 + 0.01 * next(calls))
 
 
-def narrows(self, X, coverage):
-    middle, low, high = RIGHT_INTERVAL(self, X, coverage)
+def narrow_intervals(self, X, coverage):
+    middle, low, high = ORIGINAL_INTERVAL(self, X, coverage)
     return middle, low + (coverage > 0.8) * (middle - low), high
 
 
-def forgets_weights_of_classes(self, X, y, sample_weight=None):
-    fit, _ = RIGHT[bo.KernelRidgeClassifier]
+def ignore_class_weights(self, X, y, sample_weight=None):
+    fit, _ = ORIGINAL[bo.KernelRidgeClassifier]
     return fit(self.set_params(class_weight=None), X, y, sample_weight)
 
 
-def says_codes(self, X):
-    return np.searchsorted(self.classes_, RIGHT[bo.KernelRidgeClassifier][1](self, X))
+def predict_codes(self, X):
+    return np.searchsorted(self.classes_, ORIGINAL[bo.KernelRidgeClassifier][1](self, X))
 
 
-#: What is planted where a law is not of the numbers that predict gives.
+#: Faults (method, replacement) of laws that do not compare predictions.
 FAULTS = {
-    "labels": ("predict", says_codes),
-    "class-weights": ("fit", forgets_weights_of_classes),
+    "labels": ("predict", predict_codes),
+    "class-weights": ("fit", ignore_class_weights),
     "probabilities": ("predict_proba", lambda self, X: np.exp(self.predict_log_proba(X))[:, ::-1]),
-    "intervals": ("predict_interval", narrows),
-    "parameters": ("fit", lambda m, X, y: RIGHT[type(m)][0](m.set_params(effort="low"), X, y)),
-    "rows": ("predict", lambda self, X: RIGHT[bo.KernelRidge][1](self, X[:, [0, -1]])),
+    "intervals": ("predict_interval", narrow_intervals),
+    "parameters": ("fit", lambda m, X, y: ORIGINAL[type(m)][0](m.set_params(effort="low"), X, y)),
+    "rows": ("predict", lambda self, X: ORIGINAL[bo.KernelRidge][1](self, X[:, [0, -1]])),
 }
 FAULTY = {"class-weights": "exact ridge classifier", "offset": "exact ridge, alpha given"}
 FAULTY |= dict.fromkeys(("labels", "probabilities"), "ridge classifier")
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_the_law_sees_a_planted_fault(name, tmp_path, monkeypatch):
+def test_the_law_detects_a_planted_fault(name, tmp_path, monkeypatch):
     case = BY_NAME[FAULTY.get(name, "ridge, alpha given")]
-    hold(name, case, tmp_path)
+    check(name, case, tmp_path)
     monkeypatch.setattr(type(case.model), *FAULTS.get(name, ("predict", drifting())))
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        hold(name, case, tmp_path)
+        check(name, case, tmp_path)

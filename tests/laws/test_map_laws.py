@@ -1,4 +1,4 @@
-"""Laws that maps of every class obey: shape, precision, blocks, libraries, seeds, files, bias."""
+"""Laws of all maps: shape, precision, blocks, libraries, seeds, files, bias."""
 
 import array_api_strict
 import numpy as np
@@ -25,7 +25,7 @@ DTYPES = ("float32", "float64")
 
 
 @every_map
-def test_a_map_has_the_shape_it_says(case):
+def test_features_have_the_stated_shape(case):
     phi, X = map_of(case), rows_of(case, 7)
     assert (phi.n_inputs, phi.kernel) == (X.shape[1], case.kernel)
     most = FAMILIES[case.family].n_rows if "Auto" in str(case) else 0
@@ -35,23 +35,23 @@ def test_a_map_has_the_shape_it_says(case):
 
 
 @of_maps(dtype=DTYPES)
-def test_precision_blocks_and_layout_do_not_matter(case, dtype):
+def test_features_are_independent_of_precision_blocks_and_layout(case, dtype):
     phi, X, factor = map_of(case), rows_of(case, 50), factor_of(case, dtype)
     Z = phi(X)
-    if isinstance(phi, NystromMap):  # each precision has a root of its own
+    if isinstance(phi, NystromMap):  # each precision has its own root
         Z = phi(X.astype(dtype))
         assert_close(Z @ Z.T, phi(X) @ phi(X).T, dtype, factor=200)
     assert_same_in_any_layout(phi, X, Z, dtype, factor, sparse=takes_sparse_rows(case))
 
 
 @of_maps(xp=[torch, array_api_strict], dtype=DTYPES)
-def test_every_array_library_gives_the_features_of_numpy(case, xp, dtype):
+def test_array_libraries_give_the_features_of_numpy(case, xp, dtype):
     phi, X = map_of(case), rows_of(case, 9).astype(dtype)
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=20 * factor_of(case, dtype))
 
 
 @of_maps(takes_sparse_rows)
-def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
+def test_maps_of_sparse_rows_equal_maps_of_dense_rows(case):
     X = rows_of(case, 60)
     X[np.abs(X) < 0.7] = 0
     maps = (new_map(case, X=form(X)) for form in (np.asarray, scipy.sparse.csr_array))
@@ -61,7 +61,7 @@ def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
 
 
 @every_map
-def test_seeds_reproduce_a_map_and_differ(case):
+def test_a_seed_determines_a_map(case):
     X = rows_of(case, 60)
     assert (map_of(case, 1)(X) == new_map(case, 1)(X)).all()
     fixed = isinstance(map_of(case), BasisMap) or "Given" in str(case) or case.kernel in EXACT
@@ -69,22 +69,22 @@ def test_seeds_reproduce_a_map_and_differ(case):
         assert not np.array_equal(map_of(case, 1)(X), map_of(case, 2)(X))
 
 
-#: Words of cases whose features all depend on the width.
+#: Parts of names of cases whose features all depend on the width.
 OF_THE_WIDTH = (
     *("Leverage", "KMeans", "Auto", "Compressed", "TensorSketch", "independent", "Exp(", "**3"),
     *("NeuralTangentFeatures", " * ", "scale=None)-Gaussian", "method=Hermite"),
 )
 
-HELD = [case for case in CASES if not any(word in str(case) for word in OF_THE_WIDTH)]
+NESTED = [case for case in CASES if not any(word in str(case) for word in OF_THE_WIDTH)]
 
 
-@pytest.mark.parametrize("case", HELD, ids=str)
-def test_a_wider_map_holds_the_features_of_the_narrow_one(case):
-    """In any order, and each with a factor of its own."""
+@pytest.mark.parametrize("case", NESTED, ids=str)
+def test_a_wider_map_contains_the_features_of_a_narrow_one(case):
+    """Up to order and positive factors."""
     if "PolySketch" in str(case) and "Gaussian" in str(case):
         return
-    rows_seen, X, width = rows_of(case, 60), rows_of(case, 40, 5), FAMILIES[case.family].width
-    narrow, wide = (new_map(case, 3, D, rows_seen)(X) for D in (width, 2 * width))
+    X_fit, X, width = rows_of(case, 60), rows_of(case, 40, 5), FAMILIES[case.family].width
+    narrow, wide = (new_map(case, 3, D, X_fit)(X) for D in (width, 2 * width))
     lengths = [np.linalg.norm(Z, axis=0) for Z in (narrow, wide)]
     narrow, wide = (Z[:, n > 0] / n[n > 0] for Z, n in zip((narrow, wide), lengths, strict=True))
     assert np.abs(wide.T @ narrow).max(axis=0).min() > 1 - 1e-9
@@ -94,19 +94,19 @@ def test_a_wider_map_holds_the_features_of_the_narrow_one(case):
 def test_a_map_from_a_file_has_the_same_bits(case, dtype):
     phi, X = map_of(case), rows_of(case, 30, seed=2).astype(dtype)
     if any(word in repr(case.kernel) for word in ("function", "weight")):
-        return  # functions have no place in a file
+        return  # files cannot contain functions
     assert decode(*encode(phi))(X).tobytes() == phi(X).tobytes()
     assert decode(*encode(case.method)) == case.method
 
 
 def lowest(phi, X):
-    """Smallest eigenvalue of K − ZZᵀ, as a share of the largest of k(x, x)."""
+    """Return the smallest eigenvalue of K − ZZᵀ, relative to the largest k(x, x)."""
     Z, K = phi(X).astype(np.float64), phi.kernel(X.astype(np.float64))
     return np.linalg.eigvalsh(K - Z @ Z.T)[0] / np.diag(K).max()
 
 
 def interpolated(case, phi):
-    """What the interpolant in the radius of harmonics may add, as a share of k(x, x)."""
+    """Return the error of radial interpolation of harmonics, relative to the largest k(x, x)."""
     if case.family != "harmonics":
         return 0.0
     X = rows(400, seed=2)
@@ -114,10 +114,10 @@ def interpolated(case, phi):
 
 
 @every_map
-def test_a_map_that_says_so_stays_below_the_kernel_for_rows_seen_or_not(case):
+def test_maps_with_below_kernel_are_below_it_for_any_rows(case):
     X = np.concatenate([rows_of(case, 40), rows_of(case, 30, seed=6), 2 * rows_of(case, 9, 7)])
     if case.family == "harmonics":
-        X = X[:70]  # beyond all radii seen: tests/laws/test_zonal_map_laws.py
+        X = X[:70]  # larger radii: tests/laws/test_zonal_map_laws.py
     maps = [map_of(case, seed) for seed in range(6 if case.family == "sketches" else 2)]
     if maps[0].below_kernel:
         slack = len(X) * interpolated(case, maps[0])
@@ -128,18 +128,18 @@ def test_a_map_that_says_so_stays_below_the_kernel_for_rows_seen_or_not(case):
 
 
 @of_maps(lambda case: case.family in ("landmarks", "harmonics", "products"))
-def test_the_residual_bounds_every_error_of_the_kernel(case):
+def test_residuals_bound_all_errors_of_the_kernel(case):
     phi, X, Y = map_of(case), rows(50, seed=8), 1.5 * rows(40, seed=9)
     if not (phi.below_kernel and hasattr(phi, "residual")):
         return
     e, f, diag = phi.residual(X), phi.residual(Y), phi.kernel.diag(X)
     assert e.dtype == np.float64
     assert e.min() >= 0
-    between = np.sqrt(np.outer(e, f))
+    bound = np.sqrt(np.outer(e, f))
     slack = 1e-7 * np.sqrt(np.outer(diag, phi.kernel.diag(Y)))
-    slack += 4 * np.finfo(float).eps * diag.max()  # zeros that are differences of equal numbers
-    slack = slack + (1e-3 * (between + e.mean()) if case.family == "harmonics" else 0.0)
-    assert (np.abs(phi.kernel(X, Y) - phi(X) @ phi(Y).T) <= between + slack).all()
+    slack += 4 * np.finfo(float).eps * diag.max()  # zeros are differences of rounded numbers
+    slack = slack + (1e-3 * (bound + e.mean()) if case.family == "harmonics" else 0.0)
+    assert (np.abs(phi.kernel(X, Y) - phi(X) @ phi(Y).T) <= bound + slack).all()
     assert_close(e, np.maximum(diag - (phi(X) ** 2).sum(axis=1), 0), factor=1e5)
     of_torch = phi.residual(torch.asarray(X))
     assert isinstance(of_torch, torch.Tensor)
@@ -147,21 +147,21 @@ def test_the_residual_bounds_every_error_of_the_kernel(case):
 
 
 def is_random(case):
-    """Features whose mean over seeds is the kernel; those of Gegenbauer are of a cut kernel."""
+    """Return whether the mean of features over seeds is the kernel, not a truncated kernel."""
     if case.family == "networks":
         return getattr(case.kernel, "depth", 1) == 1
     return case.family in ("sketches", "frequencies")
 
 
 def first_sketch(case):
-    """Whether no case before has this sketch."""
+    """Return whether no earlier case has this sketch."""
     return case.family != "sketches" or case is next(c for c in CASES if c.method == case.method)
 
 
 @pytest.mark.statistical
 @of_maps(is_random, main=first_sketch)
 def test_features_are_unbiased(case):
-    """Rows are short, so that products of many factors are not far from normal."""
+    """Rows are short, so that products of many factors are nearly normal."""
     maps = (new_map(case, seed, 48) for seed in range(40 if "QMC" in str(case) else 100))
     X = (0.5 if case.family == "sketches" else 0.7) * rows(5, seed=3)[:4]
     assert tolerance.bias(case.kernel(X), [phi(X) for phi in maps], comparisons=6000) < 1
@@ -173,28 +173,29 @@ def test_positive_features_are_positive(method):
     assert (phi(3 * rows(50)) > 0).all()
 
 
-def drawn_pair(pair, seed=0):
+def new_map_of(pair, seed=0):
+    """Return a map of a kernel and a method."""
     return draw(*pair, n_features=24, X=rows(40), random_state=seed)
 
 
 @pytest.mark.parametrize("pair", [p for p in RANDOM_MAPS if p[1].form == "pair"], ids=repr)
-def test_pairs_have_the_norm_of_the_kernel(pair):
+def test_norms_of_pairs_equal_the_kernel(pair):
     if not any(word in repr(pair[0]) for word in ("Linear", "Windows")):
         X = rows(30)
-        assert_close((drawn_pair(pair)(X) ** 2).sum(axis=1), pair[0].diag(X))
+        assert_close((new_map_of(pair)(X) ** 2).sum(axis=1), pair[0].diag(X))
 
 
 @pytest.mark.parametrize(
     ("kernel", "X", "width"),
     [(Gaussian(), rows(5).repeat(10, 0), 4), (Linear(), rows(50), 3), (Linear(), 0 * rows(9), 1)],
 )
-def test_nystrom_holds_fewer_landmarks_where_they_explain_all(kernel, X, width):
+def test_nystrom_has_fewer_features_if_they_explain_the_kernel(kernel, X, width):
     phi = draw(kernel, "nystrom", n_features=30, X=X, random_state=0)
     assert phi.n_features == width
     assert np.isfinite(phi(rows(5))).all()
 
 
-def test_a_generator_is_a_seed_that_moves_on():
+def test_a_generator_gives_another_map_at_each_draw():
     rng, X = np.random.default_rng(0), rows(5)
     first, second = (draw(Gaussian(), "iid", n_inputs=3, random_state=rng)(X) for _ in range(2))
     again = draw(Gaussian(), "iid", n_inputs=3, random_state=np.random.default_rng(0))(X)
@@ -202,7 +203,7 @@ def test_a_generator_is_a_seed_that_moves_on():
     assert not np.allclose(first, second)
 
 
-TURNING = [
+FREQUENCY_MAPS = [
     *(pair for pair in KINDS if pair[1] in FOURIER),
     (Gaussian(2.0), bo.Projected(bo.Fourier(), 2, how="jl")),
     (Gaussian((1.0, 2.0, 3.0)), bo.Projected(bo.Fourier(), 2, how="jl")),
@@ -210,26 +211,26 @@ TURNING = [
     (Gaussian(), bo.Fourier(bo.Grid())),
     (Gaussian(), bo.LeverageFourier()),
 ]
-"""Maps that multiply rows by frequencies."""
+"""Maps of products of rows and frequencies."""
 
 
-@pytest.mark.parametrize("pair", TURNING, ids=repr)
+@pytest.mark.parametrize("pair", FREQUENCY_MAPS, ids=repr)
 def test_float32_rows_far_away_have_the_features_of_float64(pair):
-    """Of the same rounded rows; all that is lost is the rounding of the features."""
+    """Only features are rounded, as the rows are the same."""
     far = (4 * rows(40) + 1e6).astype(np.float32)
-    some = np.where(np.arange(40)[:, None] % 3, rows(40), far).astype(np.float32)
-    phi = drawn_pair(pair)
-    for X in (far, some):
+    mixed = np.where(np.arange(40)[:, None] % 3, rows(40), far).astype(np.float32)
+    phi = new_map_of(pair)
+    for X in (far, mixed):
         exact, Z = phi(X.astype(np.float64)), phi(X)
         assert Z.dtype == np.float32
         error = np.abs(Z - exact).max() / max(1.0, np.abs(exact).max())
-        assert error <= 16 * of(np.float32)  # a tenth and more, where angles are in float32
+        assert error <= 16 * of(np.float32)  # angles in float32 would give 0.1 and more
         assert (phi(X[11:20]) == Z[11:20]).all() or not HAVE_NATIVE
         assert_close(in_library(phi, X, array_api_strict), Z, np.float32, factor=16)
 
 
 @pytest.mark.parametrize("placement", [bo.Orthogonal(), bo.Structured(), bo.Fastfood()], ids=repr)
-def test_sparse_and_wide_float32_rows_far_away(placement):
+def test_features_of_sparse_and_wide_float32_rows_far_away(placement):
     far = (np.random.default_rng(0).normal(size=(40, 64)) + 1e5).astype(np.float32)
     far[:, 5:] = 0
     for form in ("pair", "phase"):
@@ -245,8 +246,8 @@ def test_sparse_and_wide_float32_rows_far_away(placement):
 @pytest.mark.parametrize("d", [1, 3, 10, 100, 784])
 @pytest.mark.parametrize("placement", [bo.IID(), bo.Structured(), bo.Fastfood()], ids=repr)
 @pytest.mark.parametrize("form", ["pair", "phase"])
-def test_float32_features_err_by_two_in_a_million(d, placement, form):
-    """Error at most 2e-6 √(2/D) (1 + ‖x‖) against float64 angles, for lengthscale one."""
+def test_float32_features_have_errors_of_two_in_a_million(d, placement, form):
+    """Errors from float64 angles are at most 2e-6 √(2/D) (1 + ‖x‖), for lengthscale one."""
     rng = np.random.default_rng(d)
     X = (rng.normal(size=(300, d)) * rng.uniform(0, 5, (300, 1))).astype(np.float32)
     phi = draw(Gaussian(), bo.Fourier(placement, form), n_features=256, n_inputs=d, random_state=0)
@@ -256,5 +257,5 @@ def test_float32_features_err_by_two_in_a_million(d, placement, form):
     else:
         exact = np.cos(angle + phi.phases)
     allowed = 2e-6 * np.sqrt(2 / 256) * (1 + np.linalg.norm(X, axis=1, keepdims=True))
-    allowed *= 1 if HAVE_NATIVE else 1.5  # BLAS does not turn back whole turns on its way
+    allowed *= 1 if HAVE_NATIVE else 1.5  # BLAS does not reduce angles within its sums
     assert (np.abs(phi(X) - np.sqrt(2 / 256) * exact) <= allowed).all()

@@ -1,4 +1,4 @@
-"""A new smooth loss is one class from outside the package: all that learners do is done with it."""
+"""A smooth loss of a user is one class: learners give it intervals, gradients, blocks and graphs."""
 
 from dataclasses import KW_ONLY, replace
 from functools import partial
@@ -24,7 +24,7 @@ METHODS = {"orthogonal": 200, "nystrom": 80, "hermite": 100, "exact": None, LEAV
 
 
 class LogCosh(Loss):
-    """log cosh(f − y)."""
+    """The loss log cosh(f − y)."""
 
     def value(self, y, f):
         return np.logaddexp(f - y, y - f) - np.log(2)
@@ -38,7 +38,7 @@ class LogCosh(Loss):
 
 @estimator
 class Classifier(ConvexClassifier):
-    """A classifier by the loss, of targets −1 and +1."""
+    """A classifier of two classes by this loss, with targets −1 and 1."""
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
@@ -50,7 +50,7 @@ class Classifier(ConvexClassifier):
         return np.log((1 + np.clip(np.hstack([-f, f]), -0.99, 0.99)) / 2)
 
 
-def exported(model, X):
+def predict_onnx(model, X):
     onnxruntime = pytest.importorskip("onnxruntime")
     graph = bo.export.to_onnx(model, precision="float64").SerializeToString()
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
@@ -58,36 +58,37 @@ def exported(model, X):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_regression_by_a_new_loss_has_intervals_gradients_streams_and_graphs(method):
+def test_regressors_of_a_new_loss_have_intervals_gradients_blocks_and_graphs(method):
     (X, y), (new, truth) = table(), table(200, seed=1)
-    given = dict(loss=LogCosh(), method=method, n_features=METHODS[method], **FEATURES)
-    model = bo.KernelRegressor(**given).fit(X, y)
+    parameters = dict(loss=LogCosh(), method=method, n_features=METHODS[method], **FEATURES)
+    model = bo.KernelRegressor(**parameters).fit(X, y)
     assert model.score(new, truth) > 0.7
     low, high = model.predict_interval(new, coverage=0.8)[-2:]
     assert 0.7 < np.mean((low <= truth) & (truth <= high)) < 0.9
     slopes = [(model.predict(new + e) - model.predict(new - e)) / 2e-5 for e in (1e-5 * np.eye(2))]
     np.testing.assert_allclose(model.gradient(new), np.transpose(slopes), atol=1e-5)
-    np.testing.assert_allclose(exported(model, new), model.predict(new), atol=1e-8)
+    np.testing.assert_allclose(predict_onnx(model, new), model.predict(new), atol=1e-8)
     if method in ("exact", LEAVES):
         return
     blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
-    streamed = bo.KernelRegressor(**given).fit_blocks(blocks, Local(memory=0))
+    streamed = bo.KernelRegressor(**parameters).fit_blocks(blocks, Local(memory=0))
     np.testing.assert_allclose(streamed.predict(new), model.predict(new), atol=1e-4)
 
 
-def test_classification_by_a_new_loss_is_the_same_on_features_and_the_kernel_itself():
+def test_a_classifier_of_a_new_loss_agrees_on_features_and_the_exact_kernel():
     (X, y), (new, truth) = table(), table(200, seed=1)
     exact = Classifier(C=3.0, **FEATURES).fit(X, y > 5)
     features = Classifier(C=3.0, method="nystrom", n_features=300, **FEATURES).fit(X, y > 5)
     assert exact.X_fit_.shape == X.shape
-    for ask in ("decision_function", "predict_proba"):
-        np.testing.assert_allclose(getattr(features, ask)(new), getattr(exact, ask)(new), atol=1e-3)
+    for name in ("decision_function", "predict_proba"):
+        one, other = (getattr(model, name)(new) for model in (features, exact))
+        np.testing.assert_allclose(one, other, atol=1e-3)
     assert (exact.predict(new) == (truth > 5)).mean() > 0.85
-    np.testing.assert_array_equal(exported(exact, new), exact.predict(new))
+    np.testing.assert_array_equal(predict_onnx(exact, new), exact.predict(new))
     assert Classifier(**FEATURES).fit(X, y > 5).path_.best > 0
 
 
-#: Smooth losses: learner, parameters, and the kind of the target; the penalty is 1/4.
+#: Learner, parameters and type of target for each smooth loss; the penalty is 1/4.
 SMOOTH = {
     "logistic": (bo.LogisticRegression, {"C": 4.0}, "two"),
     "multinomial": (bo.LogisticRegression, {"C": 4.0}, "three"),
@@ -102,7 +103,7 @@ SMOOTH = {
 
 @pytest.mark.parametrize("method", [LEAVES, GRADIENTS], ids=["leaves", "gradients"])
 @pytest.mark.parametrize("case", SMOOTH)
-def test_a_smooth_loss_without_features_is_minimised_as_on_its_kernel_matrix(case, method):
+def test_smooth_losses_without_features_attain_the_minimum_on_the_kernel_matrix(case, method):
     (kind, options, target), rng, n = SMOOTH[case], np.random.default_rng(0), 150
     X, w = rng.uniform(-2, 2, (n, 2)), rng.uniform(0.5, 2.0, n)
     f = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.standard_normal(n)
@@ -117,16 +118,16 @@ def test_a_smooth_loss_without_features_is_minimised_as_on_its_kernel_matrix(cas
         y = indicators(codes, len(fit.inputs.classes))
         y = (y + 1) / 2 if fit.loss.joint else y if fit.pairs is None else fit.pairs.targets(codes)
     problem = Problem(KernelMatrix(K), y.reshape(n, -1), w[:, None], fit.loss, 0.25)
-    least_of = partial(minimise, tol=1e-10, max_iter=300)
-    end, (coef, b) = least_of(problem), (fit.solution.coef, fit.solution.intercept)
+    minimum_of = partial(minimise, tol=1e-10, max_iter=300)
+    end, (coef, b) = minimum_of(problem), (fit.solution.coef, fit.solution.intercept)
     least = problem.objective(end.value, end.intercept)
     assert abs(fit.solution.objective / least - 1) < 1e-5
-    for size, close in ((1.0, True), (1.02, False)):  # the law sees another function
+    for size, close in ((1.0, True), (1.02, False)):  # a function 2 % larger fails
         value = problem.values(State(size * coef, b, size * K @ coef + b))
         assert (problem.objective(value, b) / least - 1 < 1e-5) is close
     for i in (0, 40, 149) if fit.left_out else ():
         left_out = replace(problem, w=np.where(np.arange(n) == i, 0.0, w)[:, None])
-        expected, row = least_of(left_out).fitted[i], (fit.left_out.X == X[i]).all(axis=1)
-        off = abs(fit.left_out.predicted[row] - expected).max()
-        assert off < (1e-2 if case == "squared" else 0.2) * abs(expected - end.fitted[i]).max()
-        np.testing.assert_allclose(y[i] - fit.left_out.errors[row][0], expected, atol=2 * off)
+        expected, row = minimum_of(left_out).fitted[i], (fit.left_out.X == X[i]).all(axis=1)
+        distance = abs(fit.left_out.predicted[row] - expected).max()
+        assert distance < (1e-2 if case == "squared" else 0.2) * abs(expected - end.fitted[i]).max()
+        np.testing.assert_allclose(y[i] - fit.left_out.errors[row][0], expected, atol=2 * distance)
