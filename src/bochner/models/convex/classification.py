@@ -24,7 +24,6 @@ from typing import Any, cast
 import numpy as np
 from sklearn.base import OutlierMixin
 
-from bochner import models
 from bochner._core.arrays import array_namespace, concat, from_numpy, is_sparse, to_numpy, unit_of
 from bochner._core.blas import symmetric_product
 from bochner._core.checks import finite, one_of, positive
@@ -46,25 +45,31 @@ from bochner.models._labels import Calibration, LabelEstimator, calibrate, log_p
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, parameters
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.convex.fit import EXACT_ROWS, ClassPairs, ConvexEstimator, ConvexFit, ConvexSpec
+from bochner.models.convex.fit import (
+    EXACT_ROWS,
+    SMALL,
+    ClassPairs,
+    ConvexEstimator,
+    ConvexFit,
+    ConvexSpec,
+    rows_of,
+)
 from bochner.models.representations.representation import chosen_exactly
-from bochner.selection.choose import choose, search_kernel
+from bochner.selection.choices import Choices
+from bochner.selection.choose import search_kernel
 from bochner.selection.held_out import platt_targets
 from bochner.solvers.convex.kernel import (
     MOVES,
     MOVES_COMPARED,
-    SLOPES,
+    SQUARED_HINGE_ROWS,
     GaussianRows,
     KernelMatrix,
-    assess,
-    run_libsvm,
-    run_libsvm_pairs,
 )
 from bochner.solvers.convex.losses import LOG_LOSSES, BelowZero, Hinge, Logistic, Loss, Multinomial
 from bochner.solvers.convex.newton import constant, evaluate, fastest, minimise
-from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
-from bochner.solvers.convex.problem import Convergence, FeatureBlock, Problem, State, optimum
-from bochner.sums.passes import LOCAL, Executor, SumOf, draw_rows, indicators
+from bochner.solvers.convex.penalty_path import LAST, HeldOutLoss, HeldOutPath
+from bochner.solvers.convex.problem import TOL, Convergence, FeatureBlock, Problem, State, optimum
+from bochner.sums.passes import LOCAL, Executor, SumOf, draw_rows
 
 # --- The sample of rows on which the penalty is chosen --------------------------------------------
 
@@ -115,65 +120,7 @@ def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(folds[: int(np.searchsorted(counts, 1000)) + 1])
 
 
-# --- On features ----------------------------------------------------------------------------------
-
-#: Up to n·D² of this size float64 takes no noticeable time. Otherwise float32 is accurate enough
-#: for decisions.
-SMALL = 1e8
-
-
-def fit_classifier(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
-    """Choose kernel and penalty if not given; minimise on features or by ridge regressions."""
-    alpha, path, start = spec.alpha, None, None
-    on: Any = None
-    # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
-    given, asked = alpha / 2 if alpha else None, spec.features
-    if spec.by_ridge:
-        signs = blocks.recode(lambda y: indicators(to_numpy(y), spec.n_classes))
-        on = models.ridge_rows(spec, given, signs, where)
-        chosen = on.rows.chosen
-    else:
-        chosen, _ = choose(asked, blocks, n_classes=spec.n_classes, alpha=given, where=where)
-        small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
-        double = small if asked.precision == "auto" else asked.precision == "float64"
-        chosen = replace(chosen, precision="float64" if double else "float32")
-    if alpha is None:
-        alpha, rows = 1.0, class_sample(blocks, spec, where)
-        if rows.folds:  # otherwise a class has too few rows to hold some out
-            single = len(rows.w) * chosen.map.n_features**2 > SMALL
-            Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
-            largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-            lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)
-            lost.walk()
-            path, start = lost.path(rows.inflation)
-            alpha, start = path.alpha, replace(start, multipliers=None)  # they are of other rows
-    if on is None:
-        on = Features(chosen.map, blocks, chosen.precision, where=where)
-        on.keep()
-        targets = on.sum(TARGETS)
-    else:
-        start, targets = None, where.sum(TARGETS, blocks)
-    codes, w = map(np.concatenate, zip(*targets, strict=True))
-    numbers = fold_numbers(blocks, w, asked.seed, where) if spec.probability else codes
-    if spec.by_ridge:  # rows of weight zero are left out
-        codes, numbers, w = (a[w > 0] for a in (codes, numbers, w))
-    on_rows = ClassRows(spec, codes, w, on=on)
-    problem = on_rows.problem(alpha)
-    at, calibration = on_rows.minimise(problem, start, spec.tol), None
-    if spec.probability:
-        # Without rows of every class the intercept is not determined.
-        folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
-        near = replace(at, multipliers=None)
-        calibration = on_rows.calibrate(folds, alpha, near, spec.tol)
-    parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
-    fit = ConvexFit(*parts, pairs=spec.pairs).warn()
-    return fit.by_ridge(problem, at) if spec.by_ridge else fit
-
-
-# --- With the exact kernel -----------------------------------------------------------------------
-
-#: Up to this number of rows squared hinges use factors of the kernel matrix, not LIBSVM.
-SQUARED_HINGE_ROWS = 2048
+# --- Fits -----------------------------------------------------------------------------------------
 
 #: Sample sizes from which the number of support vectors of many rows is extrapolated.
 SUPPORT_SAMPLES = 2048, 4096
@@ -189,27 +136,39 @@ MOVES_TRIED = 20  # LIBSVM steps per row with many rows: beyond this, features a
 FINER = 2
 
 
-def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose kernel and penalty if not given; minimise with the kernel matrix of all rows."""
-    every, alpha, path, near = gather(blocks, spec.features.seed), spec.alpha, None, None
-    rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
-    rows = rows.to_choose_by() if alpha is None else rows
+def fit_classifier(
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor, exact: bool = False
+) -> ConvexFit:
+    """Choose kernel and penalty if not given; minimise on a kernel matrix, features or by ridge."""
+    alpha, path, start, calibration = spec.alpha, None, None, cast(Any, None)
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
-    chosen = spec.choose_exactly(every, None if alpha is None else alpha / 2 / every.w.sum())
-    values: Any = kernel_matrix
-    if len(every) >= BOUNDED_FROM and _is_machine(spec, chosen.kernel, every.X):
-        multipliers, y = rows.multipliers(chosen.kernel, BOUNDED_SAMPLE)
-        if (multipliers > 0.999).mean(axis=0) @ (y != 0).mean(axis=0) <= BOUNDED:
-            values = GaussianRows  # LIBSVM needs few of them
-    on_rows = replace(rows, on=KernelMatrix(values(chosen.kernel, every.X)))
-    if alpha is None and rows.folds:
-        path, near = _path(on_rows, chosen.search.share)
-        alpha = path.alpha
-    problem = on_rows.problem(1.0 if alpha is None else alpha)
-    solution = optimum(problem, on_rows.minimise(problem, near, spec.tol))
-    later: Any = rows.calibrate_later if spec.probability else None
-    fit = ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=every.X)
-    return fit.warn()
+    chosen, on, every = rows_of(spec, blocks, alpha / 2 if alpha else None, where, exact)
+    if exact:
+        rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
+        calibration = rows.calibrate_later if spec.probability else None
+        rows = replace(rows, on=KernelMatrix(rows.matrix(chosen.kernel)))
+    if alpha is None:
+        alpha, sample = 1.0, rows.to_choose_by() if exact else class_sample(blocks, spec, where)
+        if sample.folds:  # otherwise a class has too few rows to hold some out
+            path, start = _path(sample, chosen)
+            alpha = path.alpha
+    if not exact:
+        targets = where.sum(TARGETS, blocks) if spec.by_ridge else on.sum(TARGETS)
+        codes, w = map(np.concatenate, zip(*targets, strict=True))
+        numbers = fold_numbers(blocks, w, chosen.seed, where) if spec.probability else codes
+        if spec.by_ridge:  # rows of weight zero are left out
+            start, (codes, numbers, w) = None, (a[w > 0] for a in (codes, numbers, w))
+        rows = ClassRows(spec, codes, w, on=on)
+    problem = rows.problem(alpha)
+    at = rows.minimise(problem, start, spec.tol)
+    if spec.probability and not exact:
+        # Without rows of every class the intercept is not determined.
+        folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
+        near = replace(at, multipliers=None)
+        calibration = rows.calibrate(folds, alpha, near, spec.tol)
+    parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
+    fit = ConvexFit(*parts, pairs=spec.pairs, X=every.X if exact else None).warn()
+    return fit.by_ridge(problem, at) if spec.by_ridge else fit
 
 
 def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
@@ -246,29 +205,37 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
-def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
-    """Return penalties and held-out losses, on 2048 rows, then on more; and the last state."""
-    # More rows may resolve what looks like noise in few rows: try smaller penalties again
-    few, first = on_rows.subsample(2048)
-    few = few if few.folds else on_rows
-    spec, ridge = on_rows.spec, 2 * share * float(few.w.sum())
+def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
+    """Return penalties, with their held-out losses, and the last state."""
+    if rows.on is None:
+        single = len(rows.w) * chosen.map.n_features**2 > SMALL
+        Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
+        largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
+        lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)
+        lost.walk()
+        path, end = lost.path(rows.inflation)
+        return path, replace(end, multipliers=None)  # they are of other rows
+    # On 2048 rows, then on more, which may resolve what looks like noise in few rows
+    few, first = rows.subsample(2048)
+    few = few if few.folds else rows
+    spec, ridge = rows.spec, 2 * chosen.search.share * float(few.w.sum())
     if spec.loss.nonsmooth and ridge > 0:
         ridge = max(ridge, 0.03)  # below it the fit rarely changes: all margins are met
     lost = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
     # Beyond step 10 a fit that starts at zero stops far from the minimum, and so do its neighbours
     lost.walk(ridge, most=10)
     path, end = lost.path(few.inflation)
-    if few is on_rows:
+    if few is rows:
         return path, end
-    columns = spec.targets(on_rows.codes[:1]).shape[1]
-    dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
+    columns = spec.targets(rows.codes[:1]).shape[1]
+    dense, kept = rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
     dense = replace(dense, folds=enough_folds(dense.every_fold))
     near, step = dense.spread(end, np.searchsorted(kept, first)), 0
     lost = dense.held_out(dense.inflation * path.alpha, near)
     while step < LAST and 0.998 * lost(step) > lost(step + FINER):
         step += FINER
     finer, end = lost.path(dense.inflation)
-    return (finer if step else path), on_rows.spread(end, kept)
+    return (finer if step else path), rows.spread(end, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,16 +263,8 @@ class ClassRows:
         self, problem: Problem, start: Any = None, tol: float = TOL, moves: int = MOVES
     ) -> State:
         """Return the minimum; ``moves`` limits the steps of LIBSVM."""
-        spec, steps = self.spec, self.spec.max_iter
-        if not isinstance(self.on, KernelMatrix):
-            algorithm = fastest(problem)
-            return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=steps)
-        if spec.pairs is not None and spec.fit_intercept:
-            return run_libsvm_pairs(problem, self.codes, SLOPES * tol, moves)
-        many = len(self.w) > SQUARED_HINGE_ROWS and spec.loss.has_inactive_rows
-        if spec.fit_intercept and (many or spec.loss.nonsmooth):
-            return run_libsvm(problem, SLOPES * tol, moves)
-        return minimise(problem, start, tol=tol, max_iter=steps)
+        limits: dict[str, Any] = {"tol": tol, "max_iter": self.spec.max_iter, "moves": moves}
+        return minimise(problem, start, algorithm=fastest(problem), **limits)
 
     def calibrate(
         self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL
@@ -361,6 +320,14 @@ class ClassRows:
         folds, every_fold = tuple(every[:enough]), tuple(every)
         return replace(self, w=w, inflation=inflation, folds=folds, every_fold=every_fold)
 
+    def matrix(self, kernel: Kernel) -> Any:
+        """Return the kernel matrix, or the rows if LIBSVM needs few kernel values."""
+        if len(self.w) >= BOUNDED_FROM and _is_machine(self.spec, kernel, self.X):
+            multipliers, y = self.multipliers(kernel, BOUNDED_SAMPLE)
+            if (multipliers > 0.999).mean(axis=0) @ (y != 0).mean(axis=0) <= BOUNDED:
+                return GaussianRows(kernel, self.X)
+        return kernel_matrix(kernel, self.X)
+
     def multipliers(self, kernel: Kernel, size: int) -> tuple[Array, Array]:
         """Return multipliers of a sample relative to their bounds wᵢ/alpha, and targets, (m, t)."""
         first = stream(self.spec.features.seed, "support").permutation(len(self.w))[:size]
@@ -414,49 +381,44 @@ class ClassRows:
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
-def fit_one_class(spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor) -> ConvexFit:
+def fit_one_class(
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor, exact: bool
+) -> ConvexFit:
     """Choose open parameters, minimise, and set the offset to the nu-quantile of the scores."""
-    chosen, _ = choose(spec.features, blocks, where=where)
-    chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
-    features = Features(chosen.map, blocks, chosen.precision, where=where)
-    w = np.concatenate([w for _, w in features.sum(TARGETS)])[:, None]
+    on: Any
+    if exact:
+        every = gather(blocks, spec.features.seed)
+        tuning = search_kernel(spec.features, every)
+        chosen = chosen_exactly(spec.features.seed, tuning, None, every.X)
+        # Copies are one row with their total weight: weights and copies give the same fit.
+        marks = row_marks(every.X, 0)  # sorts rows independently of their order
+        _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
+        total = np.bincount(inverse, every.w)
+        K = np.ascontiguousarray(chosen.kernel(every.X[first]))
+        size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
+        K /= size
+        on, w, worth = KernelMatrix(K), total[:, None] / weight, weight**2 * size
+    else:
+        chosen, on, _ = rows_of(spec, blocks, None, where, exact)
+        w, worth = np.concatenate([w for _, w in on.sum(TARGETS)])[:, None], 1.0
     drift = spec.nu * float(w.sum())
-    problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
-    state = minimise(problem, constant(problem, 0.0), tol=spec.tol, max_iter=spec.max_iter)
+    problem = Problem(on, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift, worth)
+    if exact and spec.nu == 1:  # all coefficients are at their bounds; any ρ above the scores
+        ends = w, -(on.K @ w).max(keepdims=True)[0]
+        state = State(*ends, on.K @ w + ends[1], algorithm="libsvm", outcome=Convergence.CONVERGED)
+    else:
+        start = constant(problem, 0.0)
+        state = minimise(problem, start, tol=spec.tol, max_iter=spec.max_iter)
     state = at_quantile(problem, state, spec.nu, chosen.precision)
     solution = optimum(problem, evaluate(problem, state))
-    return ConvexFit(inputs, chosen, spec.loss, solution).warn()
-
-
-def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose the kernel if not given, minimise with the kernel matrix, and set the offset."""
-    every, nu = gather(blocks, spec.features.seed), spec.nu
-    X, w = every.X, every.w
-    tuning = search_kernel(spec.features, every)
-    chosen = chosen_exactly(spec.features.seed, tuning, None, X)
-    # Copies are one row with their total weight: weights and copies give the same fit.
-    marks = row_marks(X, 0)  # sorts rows independently of their order
-    _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
-    total = np.bincount(inverse, w)
-    K = np.ascontiguousarray(chosen.kernel(X[first]))
-    size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
-    K /= size
-    w_one = total / weight
-    drift = nu * float(w_one.sum())  # ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b
-    y, worth = np.zeros((len(total), 1)), weight**2 * size
-    problem = Problem(KernelMatrix(K), y, w_one[:, None], spec.loss, 1.0, True, drift, worth)
-    if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
-        at = assess(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
-    else:
-        at = run_libsvm(problem, 0.01 * spec.tol, spec.max_iter, spec.tol)
-    at = at_quantile(problem, at, nu)
-    solution = optimum(problem, assess(problem, at.coef, at.intercept, spec.tol))
-    coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
+    if not exact:
+        return ConvexFit(inputs, chosen, spec.loss, solution).warn()
+    coef = weight * solution.coef[inverse] * (every.w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
-    return ConvexFit(inputs, chosen, spec.loss, solution, X=X).warn()
+    return ConvexFit(inputs, chosen, spec.loss, solution, X=every.X).warn()
 
 
-def at_quantile(problem: Problem, at: State, nu: float, precision: str = "float64") -> State:
+def at_quantile(problem: Problem, at: State, nu: float, precision: str) -> State:
     """Return the state with the offset ρ at the ν-quantile of the scores."""
     # All ν-quantiles of the scores are optimal offsets: one number, or an interval between two
     # rows, whose middle is used. Rows at the border, with equal scores up to rounding, are inside.
@@ -492,7 +454,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
         most = 0 if spec.loss.nonsmooth else most
         if few and (spec.fit_intercept or self._on_kernel(blocks, most, where)):
-            return fit_classifier_exactly(spec, blocks, inputs)
+            return fit_classifier(spec, blocks, inputs, where, exact=True)
         if penalised and not few and self._on_kernel(blocks, sys.maxsize, where):
             support = fit_to_support(self._spec_for(n_classes, n), blocks, inputs)
             if support is not None:
@@ -728,9 +690,8 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
                 f"OneClassSVM: nu must be in (0, 1]; got {nu!r}. It is the share of rows that may "
                 "be outside, such as 0.05."
             )
-        if self._on_kernel(blocks, 4096, where):
-            return fit_one_class_exactly(spec, blocks, inputs)
-        return fit_one_class(spec, blocks, inputs, where)
+        exact = self._on_kernel(blocks, 4096, where)
+        return fit_one_class(spec, blocks, inputs, where, exact)
 
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None

@@ -5,26 +5,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from bochner import models
 from bochner._core.arrays import array_namespace, to_numpy
 from bochner._core.checks import integer, positive, switch, warn_user
 from bochner._core.shapes import Array, Float, Int, Predictions
 from bochner._core.text import as_text, rounded
-from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample, gather
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.windows import windows_of
 from bochner.models._base import FitSummary, KernelEstimator, learned
 from bochner.models._labels import Calibration
-from bochner.models._rows import KernelSum
+from bochner.models._rows import Features, KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.representation import ExactKernel, as_method, chosen_exactly
 from bochner.selection.choices import Choices, FeatureSpec, Function
-from bochner.selection.choose import choose_for_matrix
+from bochner.selection.choose import choose, choose_for_matrix
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -228,6 +229,34 @@ class ConvexFit(FitSummary):
         return self
 
 
+def rows_of(
+    spec: ConvexSpec, blocks: Blocks, alpha: float | None, where: Executor, exact: bool
+) -> tuple[Choices, Any, Any]:
+    """Choose kernel and features; return them, the rows of a problem, and the rows in memory.
+
+    ``alpha`` is the given penalty in a ridge regression. ``exact``: without the rows of a problem.
+    """
+    asked, n_classes, on = spec.features, spec.n_classes, cast(Any, None)
+    if exact:
+        rows = gather(blocks, asked.seed)
+        return spec.choose_exactly(rows, alpha and alpha / float(rows.w.sum())), on, rows
+    if spec.by_ridge:
+        if n_classes:
+            blocks = blocks.recode(lambda y: indicators(to_numpy(y), n_classes))
+        on = models.ridge_rows(spec, alpha, blocks, where)
+        return on.rows.chosen, on, on.rows
+    chosen, _ = choose(asked, blocks, n_classes=n_classes, alpha=alpha, where=where)
+    if n_classes and asked.precision == "auto":  # float32 is accurate enough for decisions
+        small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
+        chosen = replace(chosen, precision="float64" if small else "float32")
+    else:
+        chosen = chosen.in_precision(asked.precision, blocks.n_rows)
+    on = Features(chosen.map, blocks, chosen.precision, where=where)
+    on.keep()
+    return chosen, on, None
+
+
+SMALL = 1e8  # n D² up to which float64 takes no noticeable time
 EXACT_ROWS = 8192  # Largest number of rows of a kernel matrix
 
 

@@ -17,13 +17,11 @@ from scipy.linalg import LinAlgError, pinvh, solve_triangular
 from scipy.optimize import minimize_scalar
 from sklearn.utils import Tags
 
-from bochner import models
 from bochner._core.arrays import array_namespace, is_sparse, to_numpy, unit_of
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
-from bochner.data.sample import gather
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, require_targets
 from bochner.errors import InvalidInput, InvalidType
@@ -34,17 +32,17 @@ from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, rows_of
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.selection.choices import Choices
-from bochner.selection.choose import choose
 from bochner.solvers.convex import losses
-from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, run_libsvm
+from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.losses import weighted
 from bochner.solvers.convex.newton import loss_at_rows, minimise, sums_at
-from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, largest_penalty
+from bochner.solvers.convex.penalty_path import HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
     TINY,
+    TOL,
     FeatureBlock,
     Problem,
     State,
@@ -229,7 +227,8 @@ def _best_penalty(
     spec: ConvexSpec, problem: Problem, X: Any, rows: ScaledRows, chosen: Choices, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return the held-out path and its best state, if any; on features of a sample for SVR."""
-    fit = partial(_minimise, tol=TOL, max_iter=spec.max_iter)
+    # A penalty for which LIBSVM needs more moves is too small
+    fit = partial(minimise, tol=TOL, max_iter=spec.max_iter, moves=20)
     if isinstance(problem.rows, KernelMatrix):
         return _by_folds(problem, X, np.diag(problem.rows.K), rows, chosen, fit)[0], None
     if spec.epsilon is not None or spec.by_ridge:
@@ -261,27 +260,15 @@ def fit_regressor(
     like_ridge = None  # Ridge penalty that corresponds to alpha
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
-        like_ridge = float(np.mean(one_or_each(spec.alpha * rows.per_alpha))) / curvature_of(
-            spec.loss, rows
-        )
-    on: Any
-    X, live = None, rows.w[:, 0] > 0
-    if exact:
-        given = gather(rows.blocks, spec.features.seed)
-        rows, X = replace(rows, y=rows.y[live], w=rows.w[live]), given.X
-        chosen = spec.choose_exactly(given, like_ridge and like_ridge / float(given.w.sum()))
-        on = KernelMatrix(kernel_matrix(chosen.kernel, X))
-    elif spec.by_ridge:
-        on = models.ridge_rows(spec, like_ridge, rows.blocks, where)
-        chosen, X, merged = on.rows.chosen, on.rows.X, on.rows.y is not None
-        # Equal rows may be merged
-        y, w = (on.rows.y, on.rows.w[:, None]) if merged else (rows.y[live], rows.w[live])
+        like_ridge = float(np.mean(spec.alpha * rows.per_alpha)) / curvature_of(spec.loss, rows)
+    chosen, on, every = rows_of(spec, rows.blocks, like_ridge, where, exact)
+    if every is not None:
+        live, merged = rows.w[:, 0] > 0, spec.by_ridge and every.y is not None  # perhaps equal rows
+        y, w = (every.y, every.w[:, None]) if merged else (rows.y[live], rows.w[live])
         rows = replace(rows, y=y, w=w)
-    else:
-        chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
-        chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
-        on = _rows.Features(chosen.map, rows.blocks, chosen.precision, where=where)
-        on.keep()
+    X = None if every is None else every.X
+    if exact:
+        on = KernelMatrix(kernel_matrix(chosen.kernel, X))
     loss, value = loss_in_units(spec, rows), rows.units**rows.degree
     problem = Problem(on, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, near = None, None
@@ -293,7 +280,7 @@ def fit_regressor(
             path, near = _best_penalty(spec, problem, X, rows, chosen, where)
         alpha = 1.0 if spec.alpha is None else one_or_each(spec.alpha * rows.per_alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
-        state = _minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+        state = minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
     solution = optimum(problem, state, rows.units, one_or_each(problem.alpha / rows.per_alpha))
@@ -314,19 +301,6 @@ def fit_regressor(
     # β = Σ uᵢ φ(xᵢ), because the gradient is zero (at kinks, with the multipliers as slopes)
     u = -problem.w * loss_at_rows(problem, state).slope / problem.alpha
     return replace(fit, X=X, dual=u * rows.units)
-
-
-def _minimise(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
-    """Return the minimum; LIBSVM is used for the epsilon-insensitive loss on a kernel matrix."""
-    boxed = isinstance(problem.loss, losses.EpsilonInsensitive) and problem.loss.nonsmooth
-    if not (boxed and problem.fit_intercept and isinstance(problem.rows, KernelMatrix)):
-        return minimise(problem, start, tol=tol, max_iter=max_iter)
-    middle = np.median(problem.y, axis=0)  # Otherwise rounding of a large offset is fitted
-    problem = replace(problem, y=problem.y - middle)
-    # A penalty that needs more moves is too small
-    ask = (SLOPES * tol, 20) if tol >= TOL else (0.01 * tol, max_iter, tol)
-    at = run_libsvm(problem, *ask)
-    return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
 
 
 #: Threshold of Huber's loss in standard deviations of the noise: 95 % efficiency for normal noise.

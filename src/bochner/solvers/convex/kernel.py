@@ -20,7 +20,7 @@ upper bound and adds alpha/(2wᵢ) to k(xᵢ, xᵢ) (Cortes and Vapnik 1995).
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.losses import BelowZero, EpsilonInsensitive, Hinge, weighted
 from bochner.solvers.convex.problem import (
     TINY,
+    TOL,
     Convergence,
     DualRows,
     Gradient,
@@ -200,10 +201,12 @@ class RidgeRows(DualRows):
 MOVES = 1000  # Most moves of LIBSVM per row; with tiny penalties it may not end
 MOVES_COMPARED = 100  # The same for fits that compare penalties
 FEW_ROWS = 1000  # A final fit of fewer rows may make as many moves; 60 rows need 200 to 1,000 each
+SQUARED_HINGE_ROWS = 2048  # Up to this number of rows squared hinges use factors of K, not LIBSVM
 
-#: LIBSVM ends when slopes of the dual agree to this multiple of ``tol``. With tol = 1e-4 the
-#: relative error of a classifier's objective is then 1e-6 to 2e-4 on tables of 3,000 rows.
-SLOPES = 10.0
+#: LIBSVM ends when slopes of the dual agree to this multiple of ``tol``; the second for final fits
+#: of real targets. With tol = 1e-4 the relative error of a classifier's objective is then 1e-6 to
+#: 2e-4 on tables of 3,000 rows.
+SLOPES, SLOPES_OF_NUMBERS = 10.0, 0.01
 
 NEAR = 0.01  # Relative gap up to which a final fit may use all its moves without a warning
 UNBOUNDED = 1e4  # Factor of weights, so that multipliers of a squared hinge reach no bound
@@ -229,52 +232,86 @@ class GaussianRows:
         return np.concatenate([few @ self.kernel(X, Y) for Y in tiles], axis=1).T
 
 
-def run_libsvm(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
-    """Return LIBSVM's state when dual slopes agree to ``slopes``, or after ``moves`` per row.
+def is_machine(problem: Problem) -> bool:
+    """Whether LIBSVM minimises the problem; it requires an intercept."""
+    loss, many = problem.loss, len(problem.w) > SQUARED_HINGE_ROWS or _of_pairs(problem)
+    has_box = loss.nonsmooth or (isinstance(loss, Hinge) and many)
+    of_kernel = isinstance(problem.rows, KernelMatrix) and problem.fit_intercept
+    return of_kernel and has_box and isinstance(loss, Hinge | EpsilonInsensitive | BelowZero)
 
-    y has real targets, zeros (one class), or −1 and +1 with 0 for unused rows. A ``tol`` below one
-    means that no other solver follows: then more moves are allowed if there are few rows.
+
+def _of_pairs(problem: Problem) -> bool:
+    """Whether columns are pairs of classes, in which y = 0 for rows of other classes."""
+    return isinstance(problem.loss, Hinge) and not np.all(problem.y)
+
+
+def run_libsvm(problem: Problem, tol: float, moves: int) -> State:
+    """Return LIBSVM's state, after at most ``moves`` per row.
+
+    y has real targets, zeros (one class), or −1 and +1 with 0 for unused rows. A final fit of real
+    targets ends at a gap of ``tol``, and with few rows may make more moves.
     """
+    y, middle, slopes, within = problem.y, np.zeros(problem.y.shape[1]), SLOPES * tol, 1.0
+    if not isinstance(problem.loss, Hinge):
+        middle = np.median(y, axis=0)  # Otherwise rounding of a large offset is fitted
+        problem = replace(problem, y=y - middle)
+        if tol < TOL:
+            slopes, within = SLOPES_OF_NUMBERS * tol, tol
+            moves *= max(1, FEW_ROWS // len(y))
+    fit_machines = _fit_pairs if _of_pairs(problem) else _fit_columns
+    coef, b, machines = fit_machines(problem, partial(_fit_machine, slopes=slopes, moves=moves))
+    at = State(coef, b, problem.rows.K @ coef + b, algorithm="libsvm", steps=1)
+    at, outcome = with_gap(problem, at), Convergence.MOST_STEPS
+    ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
+    if ended or (within < 1.0 and np.all(at.gap <= NEAR * at.value)):
+        is_close = bool(np.all(at.gap <= within * at.value))
+        outcome = Convergence.CONVERGED if is_close else Convergence.ROUNDED
+    return replace(at, intercept=b + middle, fitted=at.fitted + middle, outcome=outcome)
+
+
+Machines = tuple[Float[Array, "n t"], Float[Array, " t"], list[Any]]  # coefficients, b, machines
+
+
+def _fit_columns(problem: Problem, fit: Callable[..., Any]) -> Machines:
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
-    moves *= max(1, FEW_ROWS // len(coef)) if tol < 1.0 else 1
-    before: tuple[Any, ...] = ()  # rows, weights and matrix of the last column
+    before: tuple[Any, ...] = ()  # weights and matrix of the last column
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
-        y, live = column.y[:, 0], column.w[:, 0] > 0
-        of_classes = isinstance(column.loss, Hinge)
-        rows = np.flatnonzero(live & (y != 0) if of_classes else live)
-        if not (before and np.array_equal(rows, before[0]) and np.array_equal(column.w, before[1])):
-            before = rows, column.w, _matrix(column, rows)
-        y = y[rows] > 0 if of_classes else y[rows]
-        machine = _fit_machine(column, rows, before[2], y, slopes, moves)
+        y, rows = column.y[:, 0], np.flatnonzero(column.w[:, 0] > 0)
+        if not (before and np.array_equal(column.w, before[0])):
+            before = column.w, _matrix(column, rows)
+        y = y[rows] > 0 if isinstance(column.loss, Hinge) else y[rows]
+        machine = fit(column, rows, before[1], y)
         coef[rows[machine.support_], k] = machine.dual_coef_[0]
         intercept[k] = machine.intercept_[0]
         machines.append(machine)
-    return _state_of(problem, coef, intercept, machines, tol)
+    return coef, intercept, machines
 
 
-def run_libsvm_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
-    """Return LIBSVM's state of all pairs of classes (0, 1), (0, 2), …, by one call.
+def _fit_pairs(problem: Problem, fit: Callable[..., Any]) -> Machines:
+    """Fit all pairs of classes by one call, which takes a third to a half of the time of several.
 
     If a class has no rows, f has the sign of the other class of the pair; if both have none, f = 0.
     """
-    coef, rows, machines = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
-    present, labels = np.unique(codes[rows].astype(np.int64), return_inverse=True)
+    coef, rows = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0)
     n_classes = round((1 + (1 + 8 * coef.shape[1]) ** 0.5) / 2)
-    pairs = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
-    intercept = np.array([float(k in present) - float(l in present) for k, l in pairs])
-    if len(present) > 1:
-        machine = _fit_machine(problem, rows, _matrix(problem, rows), labels, slopes, moves)
-        machines.append(machine)
-        support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
-        duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
-        sign = -1.0 if len(present) == 2 else 1.0  # for two classes scikit-learn's sign is opposite
-        for (i, j), b in zip(combinations(range(len(present)), 2), machine.intercept_, strict=True):
-            place = pairs[int(present[i]), int(present[j])]
-            coef[support[i], place] = sign * duals[i][j - 1]
-            coef[support[j], place] = sign * duals[j][i]
-            intercept[place] = sign * b
-    return _state_of(problem, coef, intercept, machines)
+    ends = list(combinations(range(n_classes), 2))
+    first, second = (np.eye(n_classes)[list(classes)] for classes in zip(*ends, strict=True))
+    codes = np.argmax(problem.y[rows] @ (first - second), axis=1)  # the class that is in all pairs
+    present, labels = np.unique(codes, return_inverse=True)
+    intercept = np.array([float(k in present) - float(l in present) for k, l in ends])
+    if len(present) < 2:
+        return coef, intercept, []
+    machine = fit(problem, rows, _matrix(problem, rows), labels)
+    support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
+    duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
+    sign = -1.0 if len(present) == 2 else 1.0  # for two classes scikit-learn's sign is opposite
+    for (i, j), b in zip(combinations(range(len(present)), 2), machine.intercept_, strict=True):
+        place = ends.index((int(present[i]), int(present[j])))
+        coef[support[i], place] = sign * duals[i][j - 1]
+        coef[support[j], place] = sign * duals[j][i]
+        intercept[place] = sign * b
+    return coef, intercept, [machine]
 
 
 def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
@@ -290,29 +327,15 @@ def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float,
         return machine.fit(K, y, UNBOUNDED * w if problem.loss.has_inactive_rows else w)
 
 
-def _state_of(
-    problem: Problem, coef: Array, intercept: Array, machines: list[Any], tol: float = 1.0
-) -> State:
-    """Return the state of LIBSVM's fitted machines, with its outcome."""
-    at = assess(problem, coef, intercept, tol)
-    ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
-    ended |= tol < 1.0 and bool(np.all(at.gap <= NEAR * at.value))
-    return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
-
-
-def assess(
-    problem: Problem, coef: Float[Array, "n t"], intercept: Float[Array, " t"], tol: float = 1.0
-) -> State:
-    """Return the state with value, duality gap and outcome: converged if gap ≤ tol × value."""
-    image, w = problem.rows.K @ coef, problem.w
-    at, norms = State(coef, intercept, image + intercept), (coef * image).sum(axis=0)
+def with_gap(problem: Problem, at: State) -> State:
+    """Return a state of LIBSVM with its value and duality gap."""
+    w, norms, coef = problem.w, problem.inner(at, at), at.coef
     if problem.loss.has_inactive_rows:
         norms += problem.alpha / 2 * (coef**2 / np.where(w > 0, w, np.inf)).sum(axis=0)
     value, epsilon = problem.values(at), np.asarray(getattr(problem.loss, "epsilon", 0.0))
     dual = (problem.y * coef - epsilon * np.abs(coef)).sum(axis=0) - 0.5 * norms
-    gap = np.maximum(value + problem.drift * intercept - problem.alpha * dual, 0.0)
-    outcome = Convergence.CONVERGED if np.all(gap <= tol * value) else Convergence.ROUNDED
-    return replace(at, value=value, gap=gap, algorithm="libsvm", outcome=outcome, steps=1)
+    gap = np.maximum(value + problem.drift * at.intercept - problem.alpha * dual, 0.0)
+    return replace(at, value=value, gap=gap)
 
 
 def _machine(problem: Problem, w: Float[Array, " n"], options: dict[str, Any]) -> Any:

@@ -36,6 +36,7 @@ from scipy.linalg import cho_solve
 from bochner._core.blas import add_gram, mirror
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients, inner
+from bochner.solvers.convex.kernel import is_machine, run_libsvm, with_gap
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.problem import (
     TINY,
@@ -88,6 +89,8 @@ Direction = tuple[Float[Array, " t"], State, Any]
 
 def fastest(problem: Problem) -> Algorithm:
     """Return the fastest algorithm: Cholesky updates for few features in memory."""
+    if is_machine(problem):
+        return "libsvm"
     rows, loss = problem.rows, problem.loss
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
     # Kept Hessians are faster up to 2048 features, or 128 where all rows are active
@@ -102,13 +105,17 @@ def minimise(
     *,
     tol: float,
     max_iter: int,
+    moves: int | None = None,
     algorithm: Algorithm | None = None,
 ) -> State:
     """Return the minimum, to the relative tolerance ``tol``, with f at the rows.
 
-    ``start`` is a State, or an Optimum on features. By default Hessians are summed again in each
-    step: then a row of weight 2 and two copies of the row agree most closely.
+    ``start`` is a State, or an Optimum on features. ``moves`` limits LIBSVM's steps per row, by
+    default to ``max_iter``. By default Hessians are summed again in each step: then a row of weight
+    2 and two copies of the row agree most closely.
     """
+    if algorithm == "libsvm" or (algorithm is None and is_machine(problem)):
+        return run_libsvm(problem, tol, moves or max_iter)
     loss, rows, dual = problem.loss, problem.rows, isinstance(problem.rows, DualRows)
     algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
     # A subproblem is solved to this share of the duality gap, or of the tolerance
@@ -118,11 +125,9 @@ def minimise(
         if start is None and loss.has_inactive_rows and rows.is_cached:
             start = _minimise_few(problem, FEWEST_DUAL, tol, max_iter)
         if problem.y.shape[1] > 1 and not loss.joint:  # one at a time, as a factor is large
-            states = []
-            for k in np.arange(problem.y.shape[1])[:, None]:
-                near = None if start is None else start.at(k)
-                states.append(minimise(problem.at(k), near, tol=tol, max_iter=max_iter))
-            return side_by_side(states)
+            part = partial(minimise, tol=tol, max_iter=max_iter, algorithm=algorithm)
+            columns = np.arange(problem.y.shape[1])[:, None]
+            return side_by_side([part(problem.at(k), start and start.at(k)) for k in columns])
         local = loss.has_inactive_rows or loss.nonsmooth
         system, share = conjugate_steps(), 1.0
         algorithm = "cholesky" if local else "conjugate gradients"
@@ -197,6 +202,8 @@ def _descend(
 
 def evaluate(problem: Problem, at: State) -> State:
     """Return a point with its value and duality gap."""
+    if is_machine(problem):
+        return with_gap(problem, at)
     local = loss_at_rows(problem, at)
     with np.errstate(over="ignore"):
         return replace(at, value=local.size, gap=local.gap * local.size)

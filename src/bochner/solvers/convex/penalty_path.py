@@ -19,7 +19,7 @@ from bochner.solvers.convex.newton import spread
 from bochner.solvers.convex.problem import TINY, Convergence, Problem, State, best_constant, places
 from bochner.solvers.ridge.search import downhill
 
-FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits that compare them
+FACTOR = 10**-0.5  # Factor between penalties
 FIRST, NEAREST, LAST = 6, -2, 18  # Steps: the first without a guess, the smallest, the largest
 
 

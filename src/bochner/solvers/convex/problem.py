@@ -27,6 +27,7 @@ from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.factorisations import retry
 
 TINY = 1e-300  # Least divisor, and least entry of a diagonal
+TOL = 3e-3  # Tolerance of fits that compare penalties
 
 # --- algorithms, outcomes and the minimum ---------------------------------------------------------
 
