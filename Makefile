@@ -45,7 +45,7 @@ spell: $(VENV)/installed-test ## spelling of pages, docstrings and messages
 links: $(VENV)/installed-docs ## links of the pages to other sites, which must answer
 	$(BLAS) $(BIN)/python -m sphinx -b linkcheck -D plot_gallery=0 docs docs/_build/links
 
-bench: $(VENV)/installed-test ## time, memory and error of each case, rivals in the same run
+bench: $(VENV)/installed-test ## time, memory and error of each case, with other libraries in the same run
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/installed-docs ## the pages, into docs/_build/html; a warning is an error

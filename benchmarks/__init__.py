@@ -1,1 +1,1 @@
-"""Time, memory and error of the library and its rivals; ``python -m benchmarks``, see README.md."""
+"""Time, memory and error of bochner and other libraries: ``python -m benchmarks``; see README."""

@@ -1,4 +1,4 @@
-"""Errors and seconds of learners on real and drawn tables, beside rivals."""
+"""Errors and seconds of learners on real and drawn tables, and of other libraries."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -73,7 +73,7 @@ def ranks(errors: pd.DataFrame) -> pd.Series:
 def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
     """Return mean rank, shares of cases near the best and core seconds of each learner of a task.
 
-    Ours are also compared with the best rival, and with the simplest learner of ours.
+    Ours are also compared with the best other library, and with the simplest learner of ours.
     """
     if not rows:
         return []
@@ -87,7 +87,7 @@ def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
         row["above the best"] = float((error / best - 1)[best > 0].mean())
         row["core seconds"] = float(seconds[who].median())
         if who in ours and of_rivals.notna().any(axis=1).all():
-            row["within 1 % of the best rival"] = near(error, of_rivals.min(axis=1))
+            row["within 1 % of the best other library"] = near(error, of_rivals.min(axis=1))
         if who in ours[1:] and ours[0] in errors.dropna(axis=1):
             row["worse than the simplest"] = int(np.sum(error > 1.01 * errors[ours[0]]))
         found.append(row)
@@ -101,10 +101,10 @@ def tables_summary(rows: Sequence[Row]) -> list[Row]:
 
 
 def raw_summary(rows: Sequence[Row]) -> list[Row]:
-    """Return the standings on raw tables, with wins over all rivals and errors over the best rival.
+    """Return the standings on raw tables, with lowest errors and ratios to the best of the others.
 
-    Rivals of ours are the trees; rivals of a tree are all others. The mean ratio is geometric;
-    errors below 0.001 count as 0.001.
+    A learner of ours is compared with the trees, a tree with all others. The mean ratio is
+    geometric; errors below 0.001 count as 0.001.
     """
     found = []
     for task, classes in (("quantities", False), ("classes", True)):
@@ -114,7 +114,7 @@ def raw_summary(rows: Sequence[Row]) -> list[Row]:
             same = OURS[classes] if who in OURS[classes] else (who,)
             ratios = errors[who] / errors.drop(columns=list(same), errors="ignore").min(axis=1)
             row |= {"case": task, "wins": int(np.sum(ratios < 1))}
-            found.append(row | {"of the best rival": np.exp(np.log(ratios).mean())})
+            found.append(row | {"of the best other": np.exp(np.log(ratios).mean())})
     return found
 
 

@@ -319,7 +319,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Time, memory and error, rivals in the same run."
+        prog="python -m benchmarks",
+        description="Time, memory and error, with other libraries in the same run.",
     )
     folder = os.environ.get("BOCHNER_DATA")
     add = parser.add_argument

@@ -180,7 +180,7 @@ def ranked_table(rows: Sequence[Row]) -> str:
     """Return the learners of quantities, then of classes, by mean rank."""
     columns = {"tables": "{cases}, {target}", "splits": "{splits}", "learner": "{learner}"}
     columns |= {"mean rank": "{mean rank:.2f}"}
-    for key in ("within 1 % of the best", "within 1 % of the best rival", "above the best"):
+    for key in ("within 1 % of the best", "within 1 % of the best other library", "above the best"):
         columns[key] = f"{{{key}:.0%}}"
     columns["tables worse than the simplest learner"] = "{worse than the simplest}"
     return listed(map(_standing, rows), columns)
@@ -192,9 +192,9 @@ def raw_table(rows: Sequence[Row]) -> str:
         "tables": "{cases}, {target}",
         "learner": "{learner}",
         "mean rank": "{mean rank:.2f}",
-        "lower error than all rivals": "{wins}",
+        "lowest error": "{wins}",
         "within 1 % of the best": "{within 1 % of the best:.0%}",
-        "error / error of the best rival": "{of the best rival:.3f}",
+        "error / lowest error of the others": "{of the best other:.3f}",
         "CPU seconds": "{core seconds:.2g}",
     }
     return listed(map(_standing, raw_summary(rows)), columns)

@@ -171,7 +171,7 @@ def with_arguments(
     app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: Any
 ) -> tuple[str, Any] | None:
     """Return the signature of ``__init__`` if ``__new__`` only checks the names of arguments."""
-    if what != "class" or "**given" not in (signature or ""):
+    if what != "class" or "**" not in (signature or ""):
         return None
     parameters = inspect.signature(obj).parameters.values()
     plain = [p.replace(annotation=p.empty) for p in parameters]

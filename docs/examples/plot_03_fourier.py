@@ -2,8 +2,9 @@
 Random Fourier features: placement of the frequencies
 =====================================================
 
-The error of every placement falls like 1/√D, but the constant depends on the placement. Relative
-Frobenius error of the Gaussian kernel on 400 rows of two columns, mean of four seeds.
+The error of independent and of orthogonal frequencies falls like 1/√D. In two columns the error of
+``QMC()`` falls nearly like 1/D. Relative Frobenius error of the Gaussian kernel on 400 rows of two
+columns, mean of 20 seeds.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +19,8 @@ K, widths = kernel(X), [32, 64, 128, 256, 512]
 
 
 def error(method, width):
-    """Return the mean of ‖Z Zᵀ − K‖/‖K‖ over four seeds."""
-    maps = [bo.draw(kernel, method, n_features=width, X=X, random_state=s) for s in range(4)]
+    """Return the mean of ‖Z Zᵀ − K‖/‖K‖ over 20 seeds."""
+    maps = [bo.draw(kernel, method, n_features=width, X=X, random_state=s) for s in range(20)]
     return np.mean([np.linalg.norm(phi(X) @ phi(X).T - K) for phi in maps]) / np.linalg.norm(K)
 
 

@@ -3,7 +3,9 @@ Kernels for histograms and counts
 =================================
 
 Rows of counts or shares are compared column by column. The features of ``AdditiveChi2``,
-``Intersection`` and ``JensenShannon`` sample the spectrum of the kernel: a few features per column.
+``Intersection`` and ``JensenShannon`` sample the spectrum of the kernel. Three to nine
+features per column are accurate for the two smooth kernels. ``Intersection`` has a kink and needs
+more, but its accuracy as a classifier is about the same.
 """
 
 import matplotlib.pyplot as plt

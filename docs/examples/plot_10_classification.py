@@ -26,9 +26,7 @@ models = {
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained", sharey=True)
 for (name, model), panel in zip(models.items(), panels, strict=True):
     score = model.fit(X, y).score(X_new, y_new)
-    values = model.decision_function(grid).reshape(60, 80)
-    if hasattr(model, "predict_proba"):
-        values = model.predict_proba(grid)[:, 1].reshape(60, 80) - 0.5
+    values = model.predict_proba(grid)[:, 1].reshape(60, 80) - 0.5
     most = np.abs(values).max()
     panel.contourf(across, up, values, 20, cmap="RdBu_r", vmin=-most, vmax=most)
     panel.contour(across, up, values, levels=[0], colors="k")

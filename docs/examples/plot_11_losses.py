@@ -2,9 +2,9 @@
 Quantile and Huber regression
 =============================
 
-``KernelRegressor`` minimises any of several convex losses. Left: the deciles of a target whose
-spread varies. Right: a tenth of the targets are outliers, which change the squared-error fit but
-not the Huber fit.
+``KernelRegressor`` minimises any of several convex losses. Left: three quantiles of a target
+whose spread varies. Right: a tenth of the targets are outliers, which change the squared-error fit
+but hardly the Huber fit.
 """
 
 import matplotlib.pyplot as plt

@@ -40,5 +40,6 @@ panel.set(xlabel="rows seen", ylabel="accuracy on new rows")
 plt.show()
 
 # %%
-# Predicted cost of the six strategies for 3,000 rows.
+# Predicted cost of the six strategies for 3,000 rows. The star marks the strategy that
+# ``strategy="auto"`` chooses.
 print(bo.KernelSGDClassifier(Gaussian(0.4), n_features=256, random_state=0).plan(*batch(3000)))

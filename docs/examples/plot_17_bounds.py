@@ -3,7 +3,7 @@ A-priori bounds compared with measured errors
 =============================================
 
 A-priori bounds hold before any feature is drawn. This example compares them with the largest error
-of five draws of independent Fourier features, on 200 rows.
+of five draws of the features, on 200 rows.
 """
 
 import matplotlib.pyplot as plt

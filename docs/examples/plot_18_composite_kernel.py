@@ -31,6 +31,10 @@ print(f"coverage of 95 % intervals: {np.mean(np.abs(y[~train] - mean) < 1.96 * s
 
 # %%
 # The band is the interval of a new measurement. It widens with the number of years ahead.
+#
+# 77 % of the measurements are in their intervals, and not 95 %: the errors of one forecast are not
+# independent. In 1992 and 1993 the concentration rose by 0.7 ppm a year, after 1.2 to 2.6 ppm a
+# year in the ten years before. So 25 of the 28 measurements outside are from 1992 to 1994.
 
 x = np.linspace(1985, 2006, 600)[:, None]
 mean, deviation = model.predict(x, return_std=True)
