@@ -28,20 +28,14 @@ from bochner.solvers.ridge.eigen import (
     decompose_rows,
     floor,
     left_out_path,
+    maximise_evidence,
     penalties,
+    solve_ridge,
 )
 from bochner.solvers.ridge.problem import evidence as criterion_evidence
 from bochner.solvers.ridge.problem import evidence_slope
 from bochner.solvers.ridge.problem import gcv as criterion_gcv
-from bochner.solvers.ridge.solution import (
-    EvidenceOutcome,
-    Outcome,
-    Path,
-    Solution,
-    maximise_evidence,
-    pool,
-    solve_ridge,
-)
+from bochner.solvers.ridge.solution import EvidenceOutcome, Outcome, Path, Solution, pool
 
 # ==== Ridge regression along a path, compared with solves, refits and densities.
 

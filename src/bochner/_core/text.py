@@ -100,11 +100,6 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def html_facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return an HTML table of names and values, without pairs whose value is empty."""
-    return html_table((), [pair for pair in pairs if pair[1]], words=(1,))
-
-
 def html_table(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],

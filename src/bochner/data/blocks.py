@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from bochner._core import sizes
-from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.progress import Bar
 from bochner._core.random import Seed, seed_of
@@ -268,7 +267,7 @@ class Blocks:
     def __iter__(self) -> Iterator[Block]:
         rows, weighty = 0, False
         for block in self.walk():
-            weighty = weighty or has_weight(block.w)
+            weighty = weighty or block.has_weight
             yield block
             rows += block.X.shape[0]
             self.report_rows(block.X.shape[0])
@@ -406,11 +405,6 @@ class Blocks:
             f"Blocks({self.source}: {rows}, {self.n_columns:,} columns{raw}{names}; "
             f"{self.block_rows:,} rows per block)"
         )
-
-
-def has_weight(w: Any) -> bool:
-    """Whether some row of a block has a weight above zero."""
-    return w is None or bool(array_namespace(w).any(w > 0))
 
 
 def count_rows(blocks: Blocks) -> int:

@@ -38,8 +38,7 @@ def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
 
 def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
     """Return the ``m`` rows of lowest priority of blocks. Memory: 2m rows and one block."""
-    kept, index, priority = [], np.empty(0, np.intp), np.empty(0)
-    limit = np.inf
+    kept, index, priority, limit = [], np.empty(0, np.intp), np.empty(0), np.inf
     for X, y, w, start in blocks:
         priorities = row_priorities(seed, start, X.shape[0])
         rows = np.flatnonzero(priorities <= limit)
@@ -73,9 +72,8 @@ class RowSample:
         """Return the sample of a block without rows of weight zero; ``start`` rows precede it."""
         X, y, w = piece_of(block)
         priority = row_priorities(seed, start + block.start, len(w))
-        rows = np.flatnonzero(w > 0)
-        rows = rows[_least(priority[rows], kept_rows(X.shape[1]))]
-        return RowSample(X, y, w, priority).take(rows)
+        rows = RowSample(X, y, w, priority).take(np.flatnonzero(w > 0))
+        return rows.lowest(kept_rows(X.shape[1]))
 
     def __len__(self) -> int:
         return len(self.w)
@@ -87,9 +85,8 @@ class RowSample:
             other = other.take(np.flatnonzero(other.priority < self.priority.max()))
             if not len(other):
                 return self
-        X, y, w = join([self, other])
         priority = np.concatenate([self.priority, other.priority])
-        return RowSample(X, y, w, priority).lowest(most)
+        return RowSample(*join([self, other]), priority).lowest(most)
 
     @property
     def order(self) -> Array:

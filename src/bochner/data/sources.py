@@ -47,6 +47,11 @@ class Block(NamedTuple):
     w: Any
     start: int
 
+    @property
+    def has_weight(self) -> bool:
+        """Whether some row has a weight above zero."""
+        return self.w is None or bool(arrays.array_namespace(self.w).any(self.w > 0))
+
 
 def weights_of(block: Any) -> Any:
     """Return the weights of a block as float64 NumPy array, all 1 if it has no weights."""
@@ -57,9 +62,9 @@ def weights_of(block: Any) -> Any:
 
 def piece_of(block: Any) -> Piece:
     """Return X of a block as a NumPy array or in CSR, y (n, t) and w as NumPy's float64."""
-    n, X = block.X.shape[0], block.X if is_sparse(block.X) else to_numpy(block.X)
+    n, w, X = block.X.shape[0], weights_of(block), block.X
     y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
-    return Piece(X, y.reshape(n, -1), weights_of(block))
+    return Piece(X if is_sparse(X) else to_numpy(X), y.reshape(n, -1), w)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from bochner._core.optional import package
 from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
 from bochner._core.sizes import FEW_CELLS, block_rows
-from bochner._core.text import HtmlResult, facts_in_words, html_facts
+from bochner._core.text import HtmlResult, facts_in_words, html_table
 from bochner._core.threads import by_jobs
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -647,7 +647,7 @@ class FitSummary(HtmlResult):
         return "\n".join((type(self).__name__, *lines))
 
     def _html_parts(self) -> Iterator[str]:
-        yield html_facts(facts_in_words(self.facts()))
+        yield html_table((), [pair for pair in facts_in_words(self.facts()) if pair[1]], words=(1,))
 
     def _results(self) -> dict[str, Any]:
         return {}

@@ -31,8 +31,7 @@ from bochner.features.nystrom import Nystrom, draw_nystrom
 from bochner.kernels.kernel import Kernel
 from bochner.models._rows import KernelSum, row_marks
 from bochner.selection.choices import FeatureSpec
-from bochner.solvers.ridge.eigen import decompose, left_out_rows
-from bochner.solvers.ridge.solution import solve_ridge
+from bochner.solvers.ridge.eigen import decompose, left_out_rows, solve_ridge
 from bochner.sums.moments import Moments
 
 #: Largest number of leave-one-out errors: the share of rows outside 95 % intervals then has a

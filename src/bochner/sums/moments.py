@@ -423,16 +423,7 @@ class MomentsOf:
         return sums if self.root is None else sums.transform(self.root, "float32")
 
 
-# --- Targets and weights whose squares overflow or underflow float64 ------------------------------
-
-
-def require_weight(who: str, weight: float) -> None:
-    """Refuse a sum of weights below 1e-90, for which squared errors underflow."""
-    if not weight >= 1e-90:
-        raise InvalidInput(
-            f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
-            "weights by one number."
-        )
+# --- Targets whose squares overflow or underflow float64 -----------------------------------------
 
 
 def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from bochner._core.arrays import adapt, add, array_namespace, is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks, count_rows, has_weight
+from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, weights_of
 from bochner.errors import InvalidInput, InvalidType
@@ -233,7 +233,7 @@ class Summands:
 
 def with_count(summand: Any) -> Summands:
     """Return a summand with the sum, and (number of rows, whether any row has a weight)."""
-    count = lambda block: (block.X.shape[0], has_weight(block.w))
+    count = lambda block: (block.X.shape[0], block.has_weight)
     return Summands((summand, SumOf(count)))
 
 

@@ -42,10 +42,10 @@ from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
-from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
+from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, maximise_evidence
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
 from bochner.solvers.ridge.problem import amplitude_at, evidence, left_out_errors, slack_of_leverage
-from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_evidence
+from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.moments import Precision, require_squares
 from bochner.sums.passes import LOCAL, Executor, require_order
 

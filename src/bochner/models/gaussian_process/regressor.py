@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from bochner import models
+from bochner._core import checks
 from bochner._core.arrays import concat, from_numpy, to_numpy
 from bochner._core.checks import integer, one_of, require_room, switch, warn_user
 from bochner._core.random import Seed, seed_of
@@ -40,8 +41,21 @@ from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observe
 from bochner.models.representations import representation
 from bochner.models.representations.representation import AddsRows, ExactKernel, LocalKernel
-from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
+from bochner.solvers.ridge.solution import EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor
+
+
+def as_variance(value: object, name: str) -> float | None:
+    """Return a given noise ≥ 0 or amplitude > 0; None for "auto" and "evidence"."""
+    if isinstance(value, str):
+        if value in ("auto", "evidence"):
+            return None
+        raise InvalidInput(
+            f'GaussianProcessRegressor: {name} must be "auto", "evidence" or a number, the '
+            f"variance in units of y²; got {value!r}."
+        )
+    check = checks.nonnegative if name == "noise" else checks.positive
+    return check(value, "GaussianProcessRegressor", name)
 
 
 @dataclass(frozen=True, eq=False)

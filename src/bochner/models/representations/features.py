@@ -14,6 +14,7 @@ from bochner._core.sizes import SMALL, WIDE, by_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather
 from bochner.data.sources import Block, require_targets
+from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.nystrom import COARSE, Given, Nystrom, Rounded
@@ -33,11 +34,12 @@ from bochner.solvers.ridge.eigen import (
     decompose_rows,
     floor,
     left_out_rows,
+    solve_ridge,
 )
 from bochner.solvers.ridge.problem import left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha, solve_ridge
+from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha
 from bochner.sums import passes
-from bochner.sums.moments import Moments, Precision, require_power, require_squares, require_weight
+from bochner.sums.moments import Moments, Precision, require_power, require_squares
 
 
 class FeatureRows(Representation):
@@ -71,10 +73,8 @@ class FeatureRows(Representation):
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
             every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
             triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
-            rows_of = every.with_rows(chosen.block_rows)
-            eigen = where.sum(passes.SumOf(triangle), rows_of).eigen()
-            rows: Iterable[Rows] = sums.pieces()
-            means = sums.means
+            every = every.with_rows(chosen.block_rows)
+            eigen, rows, means = where.sum(passes.SumOf(triangle), every).eigen(), None, sums.means
         else:
             eigen, rows, means = sums.decompose()
         left_out = rows if spec.alpha == "loo" else None
@@ -193,6 +193,15 @@ class FeatureSums(FeatureRows):
         return self.merge(replace(self, sums=moments, sample=kept, rows=rows)).check_range()
 
 
+def require_weight(who: str, weight: float) -> None:
+    """Refuse a sum of weights below 1e-90, for which squared errors underflow."""
+    if not weight >= 1e-90:
+        raise InvalidInput(
+            f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
+            "weights by one number."
+        )
+
+
 def sum_features(
     spec: RidgeSpec,
     chosen: Choices,
@@ -203,15 +212,15 @@ def sum_features(
 ) -> FeatureSums:
     """Return the sums of all rows; ``whitens_sums``: sums may be whitened instead of each row."""
     who, asked = spec.features.who, spec.features.precision
-    shape = require_targets(who, blocks.target_shape)
+    n, d, shape = blocks.n_rows, blocks.n_columns, require_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:
         asked = "float64"
-    n, phi, method = blocks.n_rows, chosen.map, chosen.choice.method
+    phi, method = chosen.map, chosen.choice.method
+    D = phi.n_features
     chosen = replace(chosen, precision=precision or feature_precision(asked, n, phi))
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
     automatic = whitens_sums and precision is None and asked == "auto" and random
-    D = phi.n_features
-    few = n is not None and n <= kept_rows(blocks.n_columns) and by_rows(n, D)
+    few = n is not None and n <= kept_rows(d) and by_rows(n, D)
     if few and chosen.precision == "float64":
         sums: tuple[Moments | None, Any, Any] = None, gather(blocks, chosen.seed), n
     else:

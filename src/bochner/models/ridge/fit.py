@@ -20,7 +20,7 @@ from bochner.models.representations.exact import LeafRows, MatrixRows
 from bochner.models.representations.features import solve_features
 from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose
-from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
+from bochner.solvers.ridge.solution import WARNED, Solution, given_alpha
 from bochner.sums.moments import Precision
 
 
@@ -116,6 +116,6 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
 
 def warn(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:
     """Return the fit; warn if the outcome is a problem, with the remedy as text."""
-    if solution.outcome is Outcome.worst([solution.outcome, Outcome.SINGULAR]):
+    if solution.outcome in WARNED:
         warn_user(str(solution.outcome))
     return RidgeFit(inputs, spec, rows, solution)

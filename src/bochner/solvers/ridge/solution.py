@@ -1,18 +1,15 @@
 """Choice of the penalty of ridge regressions and processes, and its outcome."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
-from bochner._core.checks import nonnegative, positive
+from bochner._core.checks import nonnegative
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 from bochner.errors import InvalidInput
-from bochner.solvers.ridge.eigen import Eigen, floor, left_out_path, penalties
-from bochner.solvers.ridge.problem import amplitude_at, evidence, evidence_slope, freedom, gcv
 
 
 class Outcome(Sentence):
@@ -63,8 +60,11 @@ class Outcome(Sentence):
     @property
     def good(self) -> bool:
         """Whether nothing needs to be done."""
-        return Outcome.worst([self, Outcome.LEAST_NORM]) is Outcome.LEAST_NORM
+        return self not in (Outcome.EDGE_HIGH, Outcome.EDGE_LOW, *WARNED)
 
+
+#: Outcomes of a fit that warns.
+WARNED = Outcome.SINGULAR, Outcome.FLOAT32_LIMITED, Outcome.NOT_CONVERGED, Outcome.PASSES_ENDED
 
 # Differences between errors at rounding level. Rounding of float64 products, which differs between
 # processors, changes a leave-one-out error by less than 1e-6 of it, and tiny errors by less than
@@ -190,7 +190,7 @@ class Solution:
         )
 
 
-# --- The penalty along a path of eigenvalues -----------------------------------------------------
+# --- The penalty ----------------------------------------------------------------------------------
 
 Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
 
@@ -217,54 +217,6 @@ def as_alpha(alpha: Any, who: str) -> Alpha:
 def given_alpha(alpha: Alpha) -> float | None:
     """Return the smallest given penalty; None if a criterion chooses it."""
     return None if isinstance(alpha, str) else float(np.min(alpha))
-
-
-def solve_ridge(
-    eigen: Eigen,
-    means: tuple[Float[Array, " D"], Float[Array, " t"]],
-    alpha: Alpha,
-    rows: Iterable[tuple[Array, Array, Array | None]] | None = None,
-    *,
-    per_target: bool = False,
-) -> Solution:
-    """Return the coefficients at a given penalty, or at the best of a path.
-
-    The moments are centred at ``means``, which are zero without an intercept. ``rows`` are centred
-    rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
-    "gcv". If the outcome is FLOAT32_LIMITED, form the moments in float64 and call again.
-    """
-    given = None if isinstance(alpha, str) else as_alphas(alpha, len(eigen.power))
-    alphas = penalties(eigen)
-    if given is not None and np.any(given > 0):
-        alphas = np.unique(np.append(alphas, given[given > 0]))
-    loo = None if rows is None else left_out_path(eigen, rows, alphas)
-    loo = loo if loo is not None and loo.rows else None
-    along = eigen.at(alphas)
-    of_targets = {"gcv": gcv(eigen, along), "evidence": evidence(eigen, along)}
-    of_loo = np.full(len(alphas), np.nan), 0, None
-    if loo is not None:
-        of_targets["loo"] = loo.mean_squares
-        of_loo = pool(loo.mean_squares, eigen.power / eigen.weight), loo.rows, loo.deviation
-    path = Path(
-        alphas,
-        of_loo[0],
-        pool(of_targets["gcv"], eigen.power),
-        of_targets["evidence"][:, eigen.power > 0].sum(axis=1),
-        (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
-        *of_loo[1:],
-    )
-    name: Any = "gcv" if alpha == "loo" and loo is None else alpha
-
-    def best(target: int | None) -> float:
-        place = path.best(name) if target is None else best_of(of_targets[name][:, target], name)
-        return float(alphas[place])
-
-    chosen, criterion = given, "given"
-    if chosen is None:
-        chosen, criterion = choose_alpha(eigen.power, name, per_target, best, float(alphas[-1]))
-    used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
-    coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
-    return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion)
 
 
 def choose_alpha(
@@ -298,41 +250,7 @@ def as_alphas(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " 
     return np.atleast_1d(np.asarray(alpha, np.float64))
 
 
-def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: str) -> Outcome:
-    """Return the worst outcome of the targets that vary."""
-    varies = eigen.power > 0
-    if not np.any(varies):
-        return Outcome.CONSTANT_TARGET
-    single, low, shared = eigen.precision == "float32", floor(eigen), len(chosen) == 1
-    D, rank = len(eigen.vectors), np.count_nonzero(eigen.values > eigen.noise)
-    loses_nothing = not single and rank >= min(eigen.rows - eigen.centred, D)  # at alpha = 0
-
-    def of(alpha: float) -> Outcome:
-        limited = Outcome.FLOAT32_LIMITED if single else Outcome.SINGULAR
-        if criterion == "given" and alpha == 0 and loses_nothing:
-            return Outcome.SOLVED if rank == D else Outcome.LEAST_NORM
-        if criterion == "given":
-            return limited if alpha < low and eigen.values[0] < low else Outcome.SOLVED
-        if alpha > path.alphas[path.lowest(criterion)]:
-            return Outcome.EDGE_HIGH if alpha >= path.alphas[-1] else Outcome.SOLVED
-        if not single:
-            return Outcome.EDGE_LOW
-        return Outcome.SOLVED if shared and path.level(criterion) else limited
-
-    return of(float(chosen[0])) if shared else Outcome.worst(map(of, chosen[varies].tolist()))
-
-
-# --- Noise and amplitude of a Gaussian process on features, from moments alone -------------------
-#
-# y = b + Zβ + ε with β ~ N(0, a²I), ε_i ~ N(0, σ²/w_i) and λ = σ²/a². With G = V diag(μ) Vᵀ,
-# B = Σ w z y, P = Σ w y² (all about the means) and c = VᵀB, ν = n − 1 degrees of freedom (b has a
-# flat prior: its contrasts are integrated, as in restricted maximum likelihood) or ν = n without an
-# intercept,
-#
-#     q(λ) = (P − Σ c²/(μ + λ))/λ,     log |ZZᵀ + λI| = Σ log(μ + λ) + (ν − D) log λ
-#
-# in the evidence of :mod:`~.problem`. The only unknown is λ for each target, where its slope is
-# zero (Rasmussen and Williams 2006, eq. 2.30; with an intercept eq. 2.45 and ½ log n).
+# --- Noise and amplitude of a Gaussian process ----------------------------------------------------
 
 
 class EvidenceOutcome(Sentence):
@@ -380,73 +298,3 @@ class Evidence:
     def __repr__(self) -> str:
         noise, amplitude = (np.array2string(a, precision=4) for a in (self.noise, self.amplitude))
         return f"Evidence(noise={noise}, amplitude={amplitude}, outcome={self.outcome.name})"
-
-
-def as_variance(value: object, name: str) -> float | None:
-    """Return a given noise ≥ 0 or amplitude > 0; None for "auto" and "evidence"."""
-    if isinstance(value, str):
-        if value in ("auto", "evidence"):
-            return None
-        raise InvalidInput(
-            f'GaussianProcessRegressor: {name} must be "auto", "evidence" or a number, the '
-            f"variance in units of y²; got {value!r}."
-        )
-    check = nonnegative if name == "noise" else positive
-    return check(value, "GaussianProcessRegressor", name)
-
-
-def maximise_evidence(
-    eigen: Eigen, noise: float | None = None, amplitude: float | None = None
-) -> Evidence:
-    """Return the noise and amplitude of largest marginal likelihood, for each target.
-
-    λ is the best of :func:`~.eigen.penalties`, then the root of the slope between its neighbours.
-    """
-    targets = (eigen.target(i) for i in range(len(eigen.power)))
-    maxima, outcomes = zip(*(_maximise(one, noise, amplitude) for one in targets), strict=True)
-    noises, amplitudes, alpha, log_p = np.array(maxima).T
-    return Evidence(noises, amplitudes, alpha, log_p, EvidenceOutcome.worst(outcomes))
-
-
-def _maximise(
-    eigen: Eigen, noise: float | None, amplitude: float | None
-) -> tuple[tuple[float, float, float, float], EvidenceOutcome]:
-    """Return (σ², a², λ, log p), see :class:`Evidence`, and the outcome of one target."""
-    float32, low, outcome = eigen.precision == "float32", floor(eigen), EvidenceOutcome.SOLVED
-    limited = EvidenceOutcome.FLOAT32_LIMITED if float32 else EvidenceOutcome.SINGULAR
-    alphas, fixed, given = penalties(eigen), noise, (noise, amplitude)
-    if noise is not None and amplitude is not None:
-        alpha, given = max(noise / amplitude, low if float32 else 0.1 * low), (None, amplitude)
-        if noise / amplitude < low and eigen.values[0] < low:
-            outcome = limited
-    elif not (eigen.power[0] > 0 and freedom(eigen) > 0):
-        top, constant = max(float(eigen.values[-1]), 1.0), EvidenceOutcome.CONSTANT_TARGET
-        return (noise or 0.0, amplitude or 0.0, top, float("nan")), constant
-    elif noise == 0:
-        alpha, given = low, (None, None)
-    else:
-        if noise is not None and low < alphas[0]:
-            alphas = np.concatenate([[low], alphas])
-        best = int(np.argmax(evidence(eigen, eigen.at(alphas), *given)[:, 0]))
-        ends = np.log(alphas[[max(best - 1, 0), min(best + 1, len(alphas) - 1)]])
-
-        def slope(log_alpha: float) -> float:
-            return float(evidence_slope(eigen, eigen.at(np.exp([log_alpha])), *given)[0, 0])
-
-        alpha, fixed = float(alphas[best]), None
-        if slope(ends[0]) > 0 > slope(ends[1]):
-            alpha = float(np.exp(brentq(slope, *ends, xtol=1e-13, rtol=1e-13)))
-        if alpha <= alphas[0] and noise is not None:
-            # At the smallest resolved λ, σ²/λ would be proportional to the given noise, so the
-            # amplitude is the best one at this λ.
-            directions = min(eigen.rows - eigen.centred, len(eigen.vectors))
-            all_resolved = np.count_nonzero(eigen.values > low) >= directions
-            outcome = limited if float32 or not all_resolved else outcome
-            alpha, fixed, given = low, noise, (None, None)
-        elif alpha <= alphas[0]:
-            outcome = limited if float32 else EvidenceOutcome.EDGE_LOW
-        elif alpha >= alphas[-1]:
-            outcome = EvidenceOutcome.EDGE_HIGH
-    there = eigen.at([alpha])
-    a2, log_p = (float(f(eigen, there, *given)[0, 0]) for f in (amplitude_at, evidence))
-    return (alpha * a2 if fixed is None else fixed, a2, alpha, log_p), outcome
