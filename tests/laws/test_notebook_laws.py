@@ -1,4 +1,4 @@
-"""What notebooks show: tables of results, diagrams of estimators, pictures, and a bar."""
+"""Notebooks: tables of results, diagrams of estimators, displays, and a progress bar."""
 
 import base64
 import re
@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (120, 2))
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(120)
 SEED = {"random_state": 0}
-GIVEN = {"kernel": "gaussian", "n_features": 16, **SEED}
+OPTIONS = {"kernel": "gaussian", "n_features": 16, **SEED}
 KERNEL = kernels.Gaussian(1.0)
 
 
@@ -32,17 +32,17 @@ def ridge():
     return bo.KernelRidge("gaussian", n_features=32, random_state=0).fit(X, Y)
 
 
-def shown(value):
-    """The HTML of a value, which is whole and fetches nothing, as tags, text and cells."""
+def parse(value):
+    """Return the parsed HTML of a value; it must not load anything or fix colours."""
     page = value._repr_html_()
     assert not OUTSIDE.search(page)
-    assert not re.search(r"#[0-9a-fA-F]{3,6}\b", page)  # colours are those of the text around
+    assert not re.search(r"#[0-9a-fA-F]{3,6}\b", page)  # colours are inherited
     return read(page, without=("caption",))
 
 
 # ---- results
 
-#: Values that notebooks show, and words that must be among what they show.
+#: Functions that make results, and a text in their HTML or a function that returns it.
 RESULTS = {
     "certificate": (lambda: ridge().certificate_, lambda c: f"{c.epsilon:.3g}"),
     "sampled certificate": (
@@ -70,20 +70,20 @@ def result(name):
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_result_is_shown_as_html_that_says_what_it_prints(name):
+def test_the_html_of_a_result_contains_its_main_value(name):
     value, words = result(name), RESULTS[name][1]
-    assert (words if isinstance(words, str) else words(value)) in "".join(shown(value).text)
+    assert (words if isinstance(words, str) else words(value)) in "".join(parse(value).text)
     assert "array(" not in repr(value)
     assert len(repr(value)) < 3000
 
 
-def test_the_table_of_a_plan_has_the_numbers_of_its_fits_and_marks_the_choice():
+def test_the_table_of_a_plan_lists_its_fits_and_marks_the_choice():
     plan = result("plan")
-    cells = shown(plan).cells
+    cells = parse(plan).cells
     assert [row[1] for row in cells[1:]] == [f"{fit.n_features:,}" for fit in plan.fits]
-    marked = re.findall(r'<tr class="best">.*?</tr>', plan._repr_html_())
-    assert len(marked) == 1
-    assert f"<td>{plan.choice.n_features:,}</td>" in marked[0]
+    best = re.findall(r'<tr class="best">.*?</tr>', plan._repr_html_())
+    assert len(best) == 1
+    assert f"<td>{plan.choice.n_features:,}</td>" in best[0]
     # text is escaped
     page = replace(ridge().choice_, reason="<b>&")._repr_html_()
     assert "&lt;b&gt;&amp;" in page
@@ -92,46 +92,47 @@ def test_the_table_of_a_plan_has_the_numbers_of_its_fits_and_marks_the_choice():
 
 # ---- fits and estimators
 
-SAID = {
+#: Estimator, target, and a text in the summary of its fit.
+FITS = {
     "exact": (bo.KernelRidge("gaussian", **SEED), Y, "effective dimension"),
-    "classifier": (bo.KernelRidgeClassifier(**GIVEN), Y > 0, "False, True"),
-    "process": (bo.GaussianProcessRegressor(**GIVEN), Y, "noise variance"),
+    "classifier": (bo.KernelRidgeClassifier(**OPTIONS), Y > 0, "False, True"),
+    "process": (bo.GaussianProcessRegressor(**OPTIONS), Y, "noise variance"),
     "exact process": (bo.GaussianProcessRegressor("gaussian", **SEED), Y, "log marginal likelih"),
-    "logistic": (bo.LogisticRegression(**GIVEN), Y > 0, "Logistic()"),
+    "logistic": (bo.LogisticRegression(**OPTIONS), Y > 0, "Logistic()"),
     "svc": (bo.SVC("gaussian", **SEED), Y > 0, "Hinge"),
-    "huber": (bo.KernelRegressor(loss="huber", **GIVEN), Y, "Huber"),
-    "one class": (bo.OneClassSVM(**GIVEN), None, "penalty"),
-    "components": (bo.KernelPCA(2, **GIVEN), None, "explained variance"),
-    "correlations": (bo.KernelCCA(1, **GIVEN), Y[:, None], "correlations"),
-    "clusters": (bo.KernelKMeans(2, **GIVEN), None, "inertia"),
+    "huber": (bo.KernelRegressor(loss="huber", **OPTIONS), Y, "Huber"),
+    "one class": (bo.OneClassSVM(**OPTIONS), None, "penalty"),
+    "components": (bo.KernelPCA(2, **OPTIONS), None, "explained variance"),
+    "correlations": (bo.KernelCCA(1, **OPTIONS), Y[:, None], "correlations"),
+    "clusters": (bo.KernelKMeans(2, **OPTIONS), None, "inertia"),
     "steps": (bo.KernelSGDRegressor("gaussian", **SEED), Y, "rows stepped on"),
-    "features": (bo.KernelFeatures(**GIVEN), None, "method"),
+    "features": (bo.KernelFeatures(**OPTIONS), None, "method"),
 }
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_a_fit_says_what_was_found_and_the_diagram_of_its_estimator_holds_it(name):
-    model, y, words = SAID[name]
+@pytest.mark.parametrize("name", FITS)
+def test_the_diagram_of_an_estimator_contains_the_summary_of_its_fit(name):
+    model, y, words = FITS[name]
     model.fit(X, y)
-    said = {row[0]: row[1] for row in shown(model.fit_).cells}
-    assert words in " ".join((*said, *said.values()))
-    assert "Gaussian" in said["kernel"]
+    summary = {row[0]: row[1] for row in parse(model.fit_).cells}
+    assert words in " ".join((*summary, *summary.values()))
+    assert "Gaussian" in summary["kernel"]
     assert model.fit_._repr_html_() in model._repr_html_()
     text = repr(model.fit_)
-    assert all(words in text for words in said.values())
+    assert all(words in text for words in summary.values())
     assert len(text) < 3000
     if name == "exact":
         assert f"RMSE {np.mean(model.fit_.left_out().errors ** 2) ** 0.5:.4g}, " in text
 
 
-def test_maps_and_sums_say_their_sizes():
+def test_maps_and_sums_print_their_sizes():
     kernel = repr(ridge().kernel_)
     assert repr(ridge().map_).endswith(f"(kernel={kernel}, n_inputs=2, n_features=32)")
     assert repr(ridge().moments_) == "Moments(rows=120, D=32, targets=1, precision='float64')"
     assert repr(ridge().sample_) == "RowSample(rows=120, columns=2, targets=1)"
 
 
-def test_the_diagram_of_a_pipeline_holds_its_estimators_and_that_of_no_fit_is_scikit_learns():
+def test_diagrams_of_pipelines_and_unfitted_estimators_are_scikit_learns():
     page = bo.KernelRidge(alpha=2.0)._repr_html_()
     assert "sk-top-container" in page
     assert 'class="bochner"' not in page
@@ -140,7 +141,7 @@ def test_the_diagram_of_a_pipeline_holds_its_estimators_and_that_of_no_fit_is_sc
     assert {"StandardScaler", "KernelRidge"} <= {*re.findall(r"\w+", model._repr_html_())}
 
 
-def test_diagrams_measure_nothing(monkeypatch):
+def test_diagrams_compute_no_certificate_or_calibration(monkeypatch):
     def refuse(_model):
         raise AssertionError
 
@@ -150,7 +151,7 @@ def test_diagrams_measure_nothing(monkeypatch):
     assert "leave-one-out RMSE" in model._repr_html_()
 
 
-def test_scikit_learn_is_asked_whether_there_are_diagrams():
+def test_the_display_option_of_scikit_learn_is_respected():
     assert set(ridge()._repr_mimebundle_()) == {"text/plain", "text/html"}
     with config_context(display="text"):
         assert set(ridge()._repr_mimebundle_()) == {"text/plain"}
@@ -160,7 +161,7 @@ def test_scikit_learn_is_asked_whether_there_are_diagrams():
 # ---- displays
 
 
-def test_a_display_that_was_not_drawn_is_drawn_where_it_is_shown():
+def test_a_display_without_axes_is_drawn_as_an_image():
     display = bo.PathDisplay.from_estimator(ridge())
     page = read(display._repr_html_())
     picture = dict(page.attrs)["src"].removeprefix("data:image/svg+xml;base64,")
@@ -168,25 +169,25 @@ def test_a_display_that_was_not_drawn_is_drawn_where_it_is_shown():
     assert "against penalty alpha" in dict(page.attrs)["alt"]
     assert display.ax_.has_data()
     display = bo.PathDisplay.from_estimator(ridge()).plot(Figure().subplots())
-    assert "img" not in read(display._repr_html_()).tags  # that is for the figure to show
+    assert "img" not in read(display._repr_html_()).tags  # the notebook shows the figure itself
 
 
-# ---- a report, inline
+# ---- an inline report
 
 
 @pytest.mark.slow
-def test_a_report_is_shown_in_a_frame_that_fetches_nothing():
+def test_a_report_is_one_frame_without_external_resources():
     report = bo.report_model(ridge(), X, Y, n_sample=64)
     page = read(report._repr_html_())
     assert page.tags == ["iframe"]
     assert dict(page.attrs)["srcdoc"] == report.to_html()
 
 
-# ---- the bar
+# ---- the progress bar
 
 
 class Notebook(types.ModuleType):
-    """IPython as a kernel of Jupyter has it, as far as a bar needs."""
+    """A stand-in for IPython in a kernel of Jupyter, with the functions of a progress bar."""
 
     def __init__(self):
         super().__init__("IPython")
@@ -203,9 +204,7 @@ class Notebook(types.ModuleType):
         self.drawn.append(value._repr_html_())
 
 
-def test_a_bar_counts_every_pass_in_a_notebook_and_is_silent_where_nobody_watches(
-    monkeypatch, capfd
-):
+def test_a_bar_counts_passes_in_a_notebook_and_is_silent_elsewhere(monkeypatch, capfd):
     model = bo.KernelRidge("gaussian", n_features=8, random_state=0)
     model.fit_blocks(bo.Blocks.from_arrays(X, Y).with_progress())
     assert capfd.readouterr() == ("", "")

@@ -54,16 +54,17 @@ from bochner.kernels import (
 )
 
 
-def drawn(kernel, method, D=48, seed=0, X=None, d=None):
-    """A map for forty normal rows, for given ones, or for a number of columns alone."""
+def new_map(kernel, method, D=48, seed=0, X=None, d=None):
+    """Return a map drawn from 40 normal rows, from ``X``, or for ``d`` columns without rows."""
     X = rows(40) if X is None and d is None else X
     return draw(kernel, method, n_features=D, X=X, n_inputs=d, random_state=seed)
 
 
 def of_frequencies(kernel, form, d=3, m=None):
-    """Kernel, method, D, rows and variance of m orthogonal, or independent, frequencies.
+    """Return kernel, method, D, rows, variance of the features, and a wrong variance.
 
-    The closed forms of docs/notation.md, and as a planted fault those of the other form or law.
+    The variances are closed forms of docs/notation.md, for m orthogonal or else independent
+    frequencies. The wrong one is that of the other form or placement: a planted fault.
     """
     z = np.array([0.3, 0.8, 1.5, 2.5])
     u = np.random.default_rng(1).normal(size=d)
@@ -72,30 +73,30 @@ def of_frequencies(kernel, form, d=3, m=None):
     pair, phase = (1 + k2) / 2 - k * k, 1 + k2 / 2 - k * k
     if m:
         bracket = hyp1f1(d, d / 2, -(z**2) / 2) - np.exp(-(z**2))
-        law = Fourier(Orthogonal()), 2 * m, X, (pair + (d - 1) * bracket) / m, pair / m
+        rest = Fourier(Orthogonal()), 2 * m, X, (pair + (d - 1) * bracket) / m, pair / m
     else:
-        first, second = (pair / 4, phase / 8) if form == "pair" else (phase / 8, pair / 4)
-        law = Fourier(IID(), form), 8, X, first, second
-    return kernel, *law
+        variance, fault = (pair / 4, phase / 8) if form == "pair" else (phase / 8, pair / 4)
+        rest = Fourier(IID(), form), 8, X, variance, fault
+    return kernel, *rest
 
 
 def degree_two_parts(X):
-    """A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ² and C = A − Σxᵢ²yᵢ² of two rows."""
+    """Return A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ² and C = A − Σxᵢ²yᵢ² of two rows."""
     x, y = X
     same = float((x * x * y * y).sum())
     return float(x @ y) ** 2, float(x @ x) * float(y @ y) - same, float(x @ y) ** 2 - same
 
 
 def tensor_sketch_variance(X, p, D):
-    """By cases for each factor: i = j; i ≠ j paired with itself; i ≠ j crossed."""
+    """Return the variance, by cases of each factor: i = j, i ≠ j and itself, i ≠ j and swapped."""
     A, B, C = degree_two_parts(X)
-    one = (A + B) ** p + (A + C) ** p - 2 * A**p
-    both = (A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p
-    return one / D + both * math.gcd(2, D) / D**2
+    first = (A + B) ** p + (A + C) ** p - 2 * A**p
+    second = (A + B + C) ** p - (A + B) ** p - (A + C) ** p + A**p
+    return first / D + second * math.gcd(2, D) / D**2
 
 
 def balanced(X, P, m):
-    """Of balanced pairs of P entries a side in whole blocks, m = B P; V = B + C."""
+    """Return the variance of m balanced pairs, in whole blocks of P entries."""
     V, blocks = sum(degree_two_parts(X)[1:]), m / P
     return V * V * (P - blocks) / (blocks * (P - 1) ** 2)
 
@@ -140,10 +141,10 @@ VARIANCES = [
 
 
 def excess(squares, variance):
-    """|mean of squared errors − variance| over its bar of chance 1e-6 for all cases."""
-    bar = student.isf(ALARM / (8 * len(VARIANCES)), len(squares) - 1)
+    """Return |mean of squared errors − variance| over its bound of chance 1e-6 for all cases."""
+    bound = student.isf(ALARM / (8 * len(VARIANCES)), len(squares) - 1)
     error = squares.std(axis=0, ddof=1) / len(squares) ** 0.5
-    return float((np.abs(squares.mean(axis=0) - variance) / (bar * error)).max())
+    return float((np.abs(squares.mean(axis=0) - variance) / (bound * error)).max())
 
 
 @pytest.mark.main_cases(3)
@@ -151,10 +152,10 @@ def excess(squares, variance):
 @pytest.mark.parametrize(
     ("kernel", "method", "D", "X", "variance", "fault"), VARIANCES, ids=lambda v: repr(v)[:60]
 )
-def test_variances_are_the_closed_forms(kernel, method, D, X, variance, fault):
-    """Of φ(x)·φ(y) over seeds, of the first row with each other one."""
+def test_variances_equal_the_closed_forms(kernel, method, D, X, variance, fault):
+    """φ(x)·φ(y) over seeds, for the first row and each other row."""
     K, seeds = kernel(X)[0, 1:], range(600 if fault is None else 2000)
-    maps = (drawn(kernel, method, D, seed, d=X.shape[1]) for seed in seeds)
+    maps = (new_map(kernel, method, D, seed, d=X.shape[1]) for seed in seeds)
     squares = np.array([(Z[1:] @ Z[0] - K) ** 2 for Z in (phi(X) for phi in maps)])
     assert excess(squares, variance) < 1
     assert fault is None or excess(squares, fault) > 1
@@ -170,16 +171,16 @@ def test_variances_are_the_closed_forms(kernel, method, D, X, variance, fault):
     ],
     ids=repr,
 )
-def test_maps_are_unbiased_at_rows_longer_than_those_they_were_drawn_from(method, D, length, size):
+def test_maps_are_unbiased_at_rows_longer_than_those_of_the_draw(method, D, length, size):
     X, kernel = size * rows(5, seed=3)[:4], DotExponential()
     near = length * np.eye(1, 3)
-    maps = [drawn(kernel, method, D, seed, X=near) for seed in range(160)]
+    maps = [new_map(kernel, method, D, seed, X=near) for seed in range(160)]
     assert tolerance.bias(kernel(X), [phi(X) for phi in maps], 100) < 1
 
 
 @pytest.mark.parametrize("m", [1, 40, 90, 150, 310])
-def test_of_a_wide_block_as_many_directions_as_are_asked_for_are_orthogonal(m):
-    """By a Cholesky factor (m ≤ d/2), reflections, and after whole blocks; |ω|²/d is F(d, 3)."""
+def test_directions_of_wide_blocks_are_orthogonal(m):
+    """By a Cholesky factor for m ≤ d/2, otherwise by reflections; |ω|²/d has the law F(d, 3)."""
     d = 150
     W = Orthogonal().place(Matern(1.5).spectral(d), m, np.random.default_rng(0))
     assert kstest((W**2).sum(axis=0) / d, f(d, 3).cdf).pvalue > 1e-6
@@ -191,12 +192,11 @@ def test_of_a_wide_block_as_many_directions_as_are_asked_for_are_orthogonal(m):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("count", [30, 70])
-def test_parts_of_wide_blocks_are_uniform_in_every_direction(count):
-    """(1 + u)/2 of one coordinate of the last row is Beta((d − 1)/2, (d − 1)/2).
+def test_directions_of_wide_blocks_are_uniform(count):
+    """(1 + u)/2 of a coordinate u of the last row is Beta((d − 1)/2, (d − 1)/2).
 
-    Kolmogorov-Smirnov over 400 draws; the alarm rate is 1e-6 of all four. Planted fault: rows of
-    reflections whose signs are left as they come, of which the first never has a positive number
-    in the first place.
+    Kolmogorov-Smirnov tests of 400 draws have an alarm rate of 1e-6 together. The planted fault is
+    a QR factor without random signs: the first coordinate of its first row is never positive.
     """
     d, draws, law = 100, 400, beta(99 / 2, 99 / 2)
 
@@ -211,9 +211,9 @@ def test_parts_of_wide_blocks_are_uniform_in_every_direction(count):
 
 
 def test_few_frequencies_of_many_columns_take_little_memory():
-    """16 of 20,000 columns: a (d, d) matrix is 3.2 GB, the frequencies are 2.6 MB."""
+    """16 frequencies of 20,000 columns take 2.6 MB, a (d, d) matrix 3.2 GB."""
     for method in map(Fourier, (Orthogonal(), Structured(), Fastfood())):
-        W, peak = with_peak(lambda method=method: drawn(Gaussian(), method, 32, d=20_000).matrix)
+        W, peak = with_peak(lambda method=method: new_map(Gaussian(), method, 32, d=20_000).matrix)
         assert W.shape == (20_000, 16)
         assert peak < 20 * W.nbytes, method
 
@@ -225,19 +225,19 @@ def test_few_frequencies_of_many_columns_take_little_memory():
     ids=repr,
 )
 @pytest.mark.parametrize("placement", [Orthogonal(), Fastfood(), Structured()], ids=repr)
-def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
-    """Kolmogorov-Smirnov against draws of the measure; the planted fault is another kernel's."""
+def test_lengths_of_frequencies_have_the_distribution_of_the_kernel(kernel, placement):
+    """Kolmogorov-Smirnov tests by the spectral measure; the planted fault is another kernel."""
     rng, method = np.random.default_rng(0), Fourier(placement, "phase")
     lengths, fault = (
-        np.linalg.norm(drawn(k, method, D=6000, seed=i, d=32).matrix, axis=0)
+        np.linalg.norm(new_map(k, method, D=6000, seed=i, d=32).matrix, axis=0)
         for i, k in enumerate((kernel, Matern(2.0)))
     )
     expected = np.linalg.norm(kernel.spectral(32).sample(rng, 6000), axis=1)
     assert ks_2samp(fault, expected).pvalue < ALARM / 15 < ks_2samp(lengths, expected).pvalue
 
 
-def test_sobol_frequencies_are_spread_better_than_independent_ones():
-    """Half of the frequencies are below the median of |ω|, but for one, in each coordinate."""
+def test_sobol_frequencies_are_balanced():
+    """In each coordinate half of the frequencies, up to one, are below the median of |ω|."""
     for placement, even in ((QMC(), True), (IID(), False)):
         W = placement.place(Gaussian().spectral(5), 256, np.random.default_rng(0))
         assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) <= 1).all() == even
@@ -267,20 +267,20 @@ def test_transforms_give_the_features_of_the_frequencies(phi):
 def test_lengthscales_of_columns_scale_the_frequencies(placement):
     scales = np.linspace(0.5, 3.0, D_INPUTS)
     many, one = (
-        drawn(k, Fourier(placement), 300, d=D_INPUTS) for k in (Gaussian(tuple(scales)), Gaussian())
+        new_map(Gaussian(s), Fourier(placement), 300, d=D_INPUTS) for s in (tuple(scales), 1.0)
     )
     assert_close(many.matrix * scales[:, None], one.matrix)
 
 
 @pytest.mark.statistical
-def test_the_bias_of_structured_frequencies_is_at_most_what_they_say():
-    """2e-3 at 32 columns, along a coordinate, the sum of two, and no axis."""
+def test_the_bias_of_structured_frequencies_is_at_most_the_stated_one():
+    """2e-3 at 32 columns, along a coordinate, a sum of two, and a random direction."""
     directions = np.array(
         [np.eye(32)[0], np.eye(32)[:2].sum(axis=0), np.random.default_rng(0).normal(size=32)]
     )
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     X = np.concatenate([np.zeros((1, 32)), *(r * directions for r in (0.5, 1.0, 1.5, 2.0))])
-    maps = (drawn(Gaussian(), Fourier(Structured()), 8192, seed, d=32) for seed in range(40))
+    maps = (new_map(Gaussian(), Fourier(Structured()), 8192, seed, d=32) for seed in range(40))
     values = np.array([Z[1:] @ Z[0] for Z in (phi(X) for phi in maps)])
     error = values.std(axis=0, ddof=1) / len(values) ** 0.5
     excess = np.abs(values.mean(axis=0) - Gaussian()(X)[0, 1:]) - tolerance.bar(12) * error
@@ -288,7 +288,7 @@ def test_the_bias_of_structured_frequencies_is_at_most_what_they_say():
 
 
 def test_rows_of_structured_blocks_are_orthogonal_and_differ():
-    W = drawn(Matern(1.5), Fourier(Structured()), D=256, d=64).matrix
+    W = new_map(Matern(1.5), Fourier(Structured()), D=256, d=64).matrix
     directions = W / np.linalg.norm(W, axis=0)
     for block in (directions[:, :64], directions[:, 64:]):
         assert_close(block.T @ block, np.eye(64))
@@ -301,19 +301,19 @@ def test_rows_of_structured_blocks_are_orthogonal_and_differ():
 @pytest.mark.parametrize("d", [3, 8])
 @pytest.mark.parametrize("kernel", [Gaussian(), Matern(0.8), RationalQuadratic(0.8)], ids=repr)
 def test_fastfood_is_unbiased(kernel, d, form):
-    """Of maps of 200 seeds; the planted fault is 1.3 times the lengthscale."""
+    """Means of 200 seeds; the planted fault is a lengthscale 1.3 times shorter."""
     X = np.concatenate([np.zeros((1, d)), np.eye(d)[:1], fixed_points(2, d) / d**0.5])
-    ask = dict(n_features=64, n_inputs=d)
-    Z = [draw(kernel, Fourier(Fastfood(), form), **ask, random_state=s)(X) for s in range(200)]
+    options = dict(n_features=64, n_inputs=d)
+    Z = [draw(kernel, Fourier(Fastfood(), form), **options, random_state=s)(X) for s in range(200)]
     assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
 
 
 @pytest.mark.parametrize(
     ("d", "n_features", "q"), [(1, 40, 40), (2, 300, 17), (2, 128, 11), (3, 1000, 10)]
 )
-def test_grids_are_exact_where_points_are_near(d, n_features, q):
+def test_grids_are_exact_for_near_points(d, n_features, q):
     phi = draw(Gaussian(2.0), Fourier(Grid()), n_features=n_features, n_inputs=d)
-    assert not hasattr(Grid(), "place")  # nodes have weights: alone they are no frequencies
+    assert not hasattr(Grid(), "place")  # nodes have weights, so they are no sample of frequencies
     assert not phi.unbiased
     assert phi.n_features == 2 * ((q**d + 1) // 2) <= n_features + 1
     X = 0.3 * fixed_points(20, d)
@@ -322,7 +322,7 @@ def test_grids_are_exact_where_points_are_near(d, n_features, q):
     assert_close((Z * Z).sum(axis=1), np.ones(20))
 
 
-def test_grids_serve_sums_of_gaussians():
+def test_grids_support_sums_of_gaussians():
     kernel, X = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0), 0.3 * fixed_points(10, 2)
     Z = draw(kernel, Fourier(Grid()), n_features=400, X=X)(X)
     assert_close(Z @ Z.T, kernel(X), factor=100)
@@ -330,10 +330,10 @@ def test_grids_serve_sums_of_gaussians():
 
 @pytest.mark.parametrize("placement", [QMC(), Structured()], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
+def test_complex_features_are_pairs_of_cosine_and_sine(placement, dtype):
     X = fixed_points(12, 64, dtype)
-    ask = dict(n_features=400, n_inputs=64, random_state=2)
-    phi = draw(Matern(1.5, 9.0), Fourier(placement), **ask)
+    options = dict(n_features=400, n_inputs=64, random_state=2)
+    phi = draw(Matern(1.5, 9.0), Fourier(placement), **options)
     Z, P = phi.complex(X), phi(X)
     assert Z.dtype == (np.complex64 if dtype == np.float32 else np.complex128)
     assert (Z.real == P[:, :200]).all()
@@ -343,12 +343,14 @@ def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
     assert_close(np.from_dlpack(torch.imag(same)), Z.imag, dtype)
 
 
-def cube(n, d, seed=0):
+def uniform_rows(n, d, seed=0):
+    """Return rows in the cube [-1, 1]^d."""
     return np.random.default_rng(seed).uniform(-1, 1, (n, d))
 
 
 def distance(kernel, X, method, alpha, seed):
-    K, Z = kernel(X), drawn(kernel, method, 512, seed, X)(X)
+    """Return ‖(K + αI)^(−½) (ZZᵀ − K) (K + αI)^(−½)‖."""
+    K, Z = kernel(X), new_map(kernel, method, 512, seed, X)(X)
     values, V = np.linalg.eigh(K)
     white = V / np.sqrt(np.maximum(values, 0) + alpha)
     return np.abs(np.linalg.eigvalsh(white.T @ (Z @ Z.T - K) @ white)).max()
@@ -358,26 +360,26 @@ def distance(kernel, X, method, alpha, seed):
 @pytest.mark.parametrize(
     ("kernel", "d"), [(Gaussian(0.1), 1), (Gaussian(0.35), 2), (Gaussian(0.8), 3), (Matern(1.5), 2)]
 )
-def test_the_spectral_distance_is_far_below_that_of_independent_frequencies(kernel, d):
-    X, alpha = cube(200, d), 1e-4 * 200
+def test_leverage_frequencies_have_a_smaller_spectral_distance(kernel, d):
+    X, alpha = uniform_rows(200, d), 1e-4 * 200
     methods = (bo.LeverageFourier(), bo.Fourier(bo.IID()))
-    found = [[distance(kernel, X, m, alpha, seed) for seed in range(7)] for m in methods]
-    weighted, plain = map(np.median, found)
+    distances = [[distance(kernel, X, m, alpha, seed) for seed in range(7)] for m in methods]
+    weighted, plain = map(np.median, distances)
     assert 1.5 * weighted < plain
 
 
-def test_constant_columns_and_one_row_are_served():
-    X = np.column_stack([cube(30, 1), np.ones(30)])
-    for seen in (X, X[:1]):
-        assert np.isfinite(drawn(Gaussian(0.5), bo.LeverageFourier(), 64, X=seen)(X)).all()
-    assert drawn(Gaussian(0.5) + Constant(2.0), bo.LeverageFourier(), 64, X=X).n_features <= 64
+def test_leverage_frequencies_support_constant_columns_and_one_row():
+    X = np.column_stack([uniform_rows(30, 1), np.ones(30)])
+    for A in (X, X[:1]):
+        assert np.isfinite(new_map(Gaussian(0.5), bo.LeverageFourier(), 64, X=A)(X)).all()
+    assert new_map(Gaussian(0.5) + Constant(2.0), bo.LeverageFourier(), 64, X=X).n_features <= 64
 
 
 @pytest.mark.parametrize("kernel", [k for k in POWERS if k != POWERS[7]], ids=repr)
 @pytest.mark.parametrize("method", SKETCH_METHODS, ids=repr)
-def test_every_feature_asked_for_is_there_where_no_sketch_is_exact(kernel, method):
+def test_sketches_have_the_requested_number_of_features(kernel, method):
     X = np.random.default_rng(0).normal(size=(30, 40)) / 6
-    assert drawn(kernel, method, 96, X=X).n_features == 96
+    assert new_map(kernel, method, 96, X=X).n_features == 96
 
 
 @pytest.mark.parametrize("method", [TensorSketch(), PolySketch()], ids=repr)
@@ -392,8 +394,8 @@ def test_threads_do_not_change_a_bit(method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", [Maclaurin(), TensorSketch(), PolySketch()], ids=repr)
-def test_sparse_rows_are_not_made_dense(method):
-    """Memory traced stays below a tenth of what the dense rows would take, 800 MB."""
+def test_sparse_rows_are_not_converted_to_dense_rows(method):
+    """Traced memory is below a tenth of the 800 MB of dense rows."""
     n, d = 2000, 50_000
     X = scipy.sparse.random_array((n, d), density=20 / d, format="csr", rng=0)
     phi = draw(Polynomial(2, 1.0), method, n_features=64, X=X, random_state=0)
@@ -403,24 +405,24 @@ def test_sparse_rows_are_not_made_dense(method):
 
 
 @pytest.mark.parametrize(("degree", "width"), [(2, 16), (3, 64), (4, 256)])
-def test_all_pairs_are_the_tensor_product_and_exact(degree, width):
+def test_all_pairs_of_a_sketch_are_the_exact_tensor_product(degree, width):
     X, kernel = np.random.default_rng(0).normal(size=(9, 3)), Polynomial(degree, 0.0)
-    less, phi, more = (drawn(kernel, PolySketch(), D, X=X) for D in (width - 1, width, 999))
+    less, phi, more = (new_map(kernel, PolySketch(), D, X=X) for D in (width - 1, width, 999))
     assert_close(phi(X) @ phi(X).T, kernel(X), factor=10)
     assert phi.below_kernel
     assert not less.below_kernel
     assert more.n_features == width
 
 
-def test_positive_features_of_long_rows_are_finite_where_their_factors_are_not():
-    """e^{ω·x} overflows and e^{−|x|²} underflows; their product is a number."""
+def test_positive_features_of_long_rows_are_finite():
+    """e^{ω·x} overflows and e^{−|x|²} underflows, but their product is finite."""
     x = np.full((1, 1), 40.0)
     phi = PositiveMap(Gaussian(), np.array([[40.0]]), np.ones(1), 1.0, "plain")
     assert phi(x)[0, 0] == phi(x.astype(np.float32))[0, 0] == 1.0
 
 
 def test_published_maclaurin_draws_degrees_geometrically():
-    phi = drawn(DotExponential(), Maclaurin("geometric"), 20_000, d=2)
+    phi = new_map(DotExponential(), Maclaurin("geometric"), 20_000, d=2)
     counts = phi.counts[:6] / 20_000  # of degree 0, 1, …
     assert (np.abs(counts - 0.5 ** np.arange(1, 7)) < 5 * np.sqrt(0.25 / 20_000)).all()
 
@@ -428,10 +430,10 @@ def test_published_maclaurin_draws_degrees_geometrically():
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("pair", DEEP, ids=repr)
 def test_deep_features_converge(pair):
-    """Sixteen times the width: a quarter of the error, and of the bias less."""
+    """Sixteen times the width has a quarter of the error, with less bias."""
     X, K, errors = rows(40), pair[0](rows(40)), []
     for width in (128, 2048):
-        Z = [drawn(*pair, width, seed)(X) for seed in range(8)]
+        Z = [new_map(*pair, width, seed)(X) for seed in range(8)]
         errors.append(np.mean([np.linalg.norm(z @ z.T - K) for z in Z]))
     assert errors[1] < 0.35 * errors[0]
 
@@ -466,7 +468,7 @@ def signed_transform(v, signs):
 
 
 def twin_of_network(phi, x):
-    """The sums that the module states, one row at a time: pairs (j, block) of A_j and T_j."""
+    """Return the features of a row, by the sums of the module; A and T are pairs (block, vector)."""
     u, A, T = x / np.linalg.norm(x), [], []
 
     def sigma(h):
@@ -489,7 +491,7 @@ def twin_of_network(phi, x):
 
 
 @pytest.mark.parametrize("kind", [NeuralTangent, NNGP])
-def test_directions_of_layers_are_orthogonal_in_blocks_and_of_length_one(kind):
+def test_directions_of_layers_are_orthonormal_in_blocks(kind):
     phi = draw(kind(2), NeuralTangentFeatures(), n_features=43, n_inputs=4, random_state=0)
     below = 4
     for W in (*phi.ramps, *phi.steps):
@@ -503,16 +505,16 @@ def test_directions_of_layers_are_orthogonal_in_blocks_and_of_length_one(kind):
 
 
 @pytest.mark.parametrize(("order", "exact"), [(0, 1), (1, 5), (2, 15)])
-def test_exact_parts_are_split_off_where_they_are_half_of_the_features_at_most(order, exact):
+def test_exact_parts_are_separated_if_at_most_half_of_the_features(order, exact):
     for width, split in ((2 * exact, True), (2 * exact - 1, False)):
         phi = draw(ArcCosine(order), ReLU(order), n_features=width, n_inputs=5, random_state=0)
         assert (phi.n_features, phi.split) == (width, split)
 
 
 @pytest.mark.parametrize("pair", [*NETWORKS, *DEEP], ids=repr)
-def test_features_are_those_of_the_slow_twin(pair):
-    """And φ(c x) = c^p φ(x); a row of zeros is at right angles to all, as the kernel has it."""
-    phi, X, kernel = drawn(*pair), rows(9), pair[0]
+def test_features_equal_those_of_the_slow_twin(pair):
+    """Also φ(c x) = c^p φ(x); as for the kernel, a row of zeros is orthogonal to all."""
+    phi, X, kernel = new_map(*pair), rows(9), pair[0]
     twin = {ReLUMap: twin_of_relu, NeuralMap: twin_of_network}[type(phi)]
     slow = np.array([twin(phi, x) for x in X])
     assert_close(phi(X)[:, -slow.shape[1] :], slow)

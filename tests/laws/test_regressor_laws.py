@@ -1,4 +1,4 @@
-"""SVR, OneClassSVM and KernelRegressor: scikit-learn's answers, bounds of the objective, and losses."""
+"""SVR, OneClassSVM and KernelRegressor, compared with scikit-learn and brute force."""
 
 import warnings
 
@@ -20,26 +20,26 @@ from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Linear, Matern
 from bochner.solvers.convex.losses import Quantile
 
-# ---- regressor: SVR, OneClassSVM and KernelRegressor: scikit-learn's answers with exact features, and laws
+# ---- fits with exact features, compared with scikit-learn
 
 KERNEL = Gaussian(lengthscale=0.8)
 GAMMA = 1 / (2 * 0.8**2)
 N = 120
 OPTIONS = {"n_features": 24, "alpha": 0.3, "random_state": 0, "method": "orthogonal"}
 regressor = maker(bo.KernelRegressor, KERNEL, **OPTIONS)
-AS_IT_IS = OPTIONS | {"method": "auto", "n_features": 2, "tol": 1e-12}
-linear = maker(bo.KernelRegressor, Linear(), **AS_IT_IS)
+LINEAR = OPTIONS | {"method": "auto", "n_features": 2, "tol": 1e-12}
+linear = maker(bo.KernelRegressor, Linear(), **LINEAR)
 
 
 def exact(n=N):
-    """Options by which features are the kernel itself."""
+    """Return options for features that reproduce the kernel."""
     return dict(method="auto", n_features=n, random_state=0, tol=1e-11)
 
 
 @pytest.mark.parametrize("features", [{}, exact()], ids=["kernel", "features"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("nu", [0.02, 0.333, 0.95])
-def test_one_class_is_that_of_scikit_learn(nu, weighted, features):
+def test_one_class_svm_equals_scikit_learn(nu, weighted, features):
     X, _ = table(N, noise=0.3)
     w = np.random.default_rng(1).uniform(0.2, 3, N) if weighted else None
     ours = bo.OneClassSVM(KERNEL, nu=nu, **features).fit(X, sample_weight=w)
@@ -53,8 +53,8 @@ def test_one_class_is_that_of_scikit_learn(nu, weighted, features):
     assert ours.solution_.gap <= 1e-6 * abs(ours.solution_.objective)
 
 
-def test_an_offset_that_is_not_unique_is_the_middle_one():
-    """nu n rows fill the outside exactly, and none lies at the border: libsvm's choice too."""
+def test_an_offset_that_is_not_unique_is_in_the_middle():
+    """Exactly nu n rows are outside, and none is at the border; libsvm chooses the middle too."""
     X = np.array([[0.0], [0.1], [0.2], [5.0]])
     ours = bo.OneClassSVM(Gaussian(1.0), nu=0.25, **exact(4)).fit(X)
     theirs = ExactOneClass(gamma=0.5, nu=0.25, tol=1e-9).fit(X)
@@ -65,8 +65,8 @@ def test_an_offset_that_is_not_unique_is_the_middle_one():
 SQUARED = dict(C=0.7, epsilon=0.2, loss="squared_epsilon_insensitive", tol=1e-10)
 LINEAR_SVR = LinearSVR(intercept_scaling=1e3, max_iter=200_000, **SQUARED)
 RIDGE = bo.KernelRidge(KERNEL, method="orthogonal", n_features=24, alpha=0.3, random_state=0)
-#: Our regression, that of another learner, and the largest relative difference of predictions.
-SAME = {
+#: A regression, the same by another learner, and the largest difference of predictions.
+EQUAL = {
     "squared svr": (bo.SVR(Linear(), **SQUARED), LINEAR_SVR, 2e-4),
     "svr on features": (bo.SVR(Linear(), n_features=N, **SQUARED), LINEAR_SVR, 2e-4),
     "squares": (regressor(loss="squared"), RIDGE, 1e-9),
@@ -81,14 +81,14 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_a_regression_is_that_of_another_learner(name):
-    (X, y), (ours, theirs, close) = table(N, noise=0.3), SAME[name]
+@pytest.mark.parametrize("name", EQUAL)
+def test_regressions_equal_those_of_other_learners(name):
+    (X, y), (ours, theirs, close) = table(N, noise=0.3), EQUAL[name]
     assert np.abs(ours.fit(X, y).predict(X) - theirs.fit(X, y).predict(X)).max() < close
 
 
 @pytest.mark.parametrize("kind", [PoissonRegressor, GammaRegressor])
-def test_log_links_of_a_linear_kernel_are_the_generalised_linear_models(kind):
+def test_log_links_of_a_linear_kernel_equal_generalised_linear_models(kind):
     (X, y), loss = table(N, noise=0.3), "gamma" if kind is GammaRegressor else "poisson"
     y -= 5
     y = np.exp(y) if loss == "gamma" else np.random.default_rng(0).poisson(np.exp(y)) * 1.0
@@ -100,8 +100,8 @@ def test_log_links_of_a_linear_kernel_are_the_generalised_linear_models(kind):
 
 
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
-def test_huber_of_a_linear_kernel_is_huber_regressor(alpha):
-    """Their penalty alpha is ours over the scale; at the same scale both are one problem."""
+def test_huber_of_a_linear_kernel_equals_huber_regressor(alpha):
+    """Its alpha is that of scikit-learn times the scale."""
     X, y = table(N, noise=0.3)
     theirs = HuberRegressor(alpha=alpha, tol=1e-10, max_iter=10_000).fit(X, y)
     ours = linear(loss="huber", alpha=alpha * theirs.scale_).fit(X, y)
@@ -118,8 +118,8 @@ def test_huber_of_a_linear_kernel_is_huber_regressor(alpha):
     ids=["exact", "landmarks", "float32"],
 )
 @pytest.mark.parametrize("kind", ["plain", "weighted", "copies"])
-def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
-    """Rows at the border tie but for rounding, which other blocks have otherwise."""
+def test_at_most_nu_of_the_weight_is_outside(kind, features):
+    """Values of rows at the border are equal up to rounding, which depends on the block."""
     for seed, nu in enumerate((0.01, 0.05, 0.1, 0.29, 0.5, 0.9)):
         X = table(150, seed=seed)[0]
         rng = np.random.default_rng(seed)
@@ -135,8 +135,8 @@ def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
-def test_quantiles_never_cross_and_cover(kernel):
-    """Binomial at each level: 5 standard deviations, and 0.05 for what 24 features may fit."""
+def test_quantiles_do_not_cross_and_have_their_coverage(kernel):
+    """Five binomial standard deviations at each level, and 0.05 for overfitting by 24 features."""
     X, y = table(600, noise=0.3)
     levels = (0.05, 0.1, 0.4, 0.5, 0.6, 0.9, 0.95)
     fitted = regressor(kernel, loss="quantile", quantiles=levels).fit(X, y)
@@ -151,7 +151,7 @@ def test_quantiles_never_cross_and_cover(kernel):
     assert np.any(np.diff(raw, axis=1) < 0)  # unsorted, these cross
 
 
-def test_the_chosen_penalty_is_near_the_best():
+def test_the_chosen_penalty_is_nearly_the_best():
     X, y = table(300, noise=0.5)
     new, f = table(500, seed=5, noise=0.0)
     chosen = regressor(loss="absolute", alpha="holdout").fit(X, y)
@@ -176,15 +176,15 @@ def test_targets_without_noise_are_fitted_to_tolerance_without_a_warning(d):
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < model.epsilon_
 
 
-def test_huber_of_a_target_that_is_half_one_number():
-    """The scale about the median is zero there: the standard deviation takes its place."""
+def test_huber_fits_targets_of_which_half_are_equal():
+    """The scale about the median is zero, so the standard deviation is used."""
     X, y = table(N, noise=0.3)
     y[::2] = y[1::2] = np.where(np.arange(60) < 40, 1.0, y[:60])
     for options in ({}, {"alpha": "holdout"}):
         assert np.isfinite(regressor(loss="huber", **options).fit(X, y).predict(X)).all()
 
 
-# ---- exact svr: Support vector regression with the kernel itself: scikit-learn's answer, and what bounds it
+# ---- support vector regression with the exact kernel, compared with scikit-learn
 
 ROWS = np.random.default_rng(0).uniform(-2, 2, (120, 2))
 TARGET = np.sin(2 * ROWS[:, 0]) + 0.2 * np.random.default_rng(1).standard_normal(120)
@@ -193,27 +193,27 @@ NEW_ROWS = np.random.default_rng(3).uniform(-2, 2, (30, 2))
 
 
 @pytest.mark.parametrize("C", [0.3, 5.0])
-@pytest.mark.parametrize("w", [None, WEIGHTS], ids=["alike", "weighted"])
-def test_given_kernel_and_C_as_scikit_learn(C, w):
+@pytest.mark.parametrize("w", [None, WEIGHTS], ids=["equal weights", "weighted"])
+def test_svr_of_given_kernel_and_C_equals_scikit_learn(C, w):
     ours = bo.SVR(KERNEL, C=C, epsilon=0.1).fit(ROWS, TARGET, w)
     theirs = ExactSVR(gamma=GAMMA, C=C, epsilon=0.1, tol=1e-8).fit(ROWS, TARGET, w)
     assert np.allclose(ours.predict(NEW_ROWS), theirs.predict(NEW_ROWS), atol=1e-3)
     dual = np.zeros(120)
     dual[theirs.support_] = theirs.dual_coef_[0]
     K, w = KERNEL(ROWS), np.ones(120) if w is None else w
-    lost = np.maximum(np.abs(TARGET - theirs.predict(ROWS)) - 0.1, 0)
-    least = 0.5 * dual @ K @ dual + C * w @ lost
+    losses = np.maximum(np.abs(TARGET - theirs.predict(ROWS)) - 0.1, 0)
+    least = 0.5 * dual @ K @ dual + C * w @ losses
     value = ours.solution_.objective * C
     assert -1e-5 * least <= value - least <= ours.solution_.gap * C + 1e-7 * least
     assert ours.solution_.gap <= 1e-3 * ours.solution_.objective
 
 
-def test_coefficients_of_rows_and_of_features():
+def test_coefficients_of_rows_and_features_give_the_predictions():
     for model in (bo.SVR(KERNEL, C=1.0, epsilon=0.1), bo.OneClassSVM(KERNEL, nu=0.2)):
-        ask = "predict" if hasattr(model, "C") else "score_samples"
+        method = "predict" if hasattr(model, "C") else "score_samples"
         fitted = clone(model).fit(ROWS, TARGET)
         b = getattr(fitted, "intercept_", 0.0)
-        expected = getattr(fitted, ask)(NEW_ROWS)
+        expected = getattr(fitted, method)(NEW_ROWS)
         assert np.allclose(KERNEL(NEW_ROWS, fitted.X_fit_) @ fitted.dual_coef_ + b, expected)
         assert np.allclose(fitted.map_(NEW_ROWS) @ np.ravel(fitted.coef_) + b, expected, atol=1e-5)
         features = clone(model).set_params(n_features=64, random_state=0).fit(ROWS, TARGET)
@@ -229,26 +229,26 @@ def test_constant_targets_are_predicted(loss):
 
 
 @pytest.mark.main_cases(1)
-@pytest.mark.parametrize("given", [{}, {"n_features": 128, "method": "orthogonal"}], ids=str)
-def test_the_kernel_is_chosen_among_candidates(given):
-    """Of ten columns one matters: lengthscales of its own find it, one for all does not."""
+@pytest.mark.parametrize("options", [{}, {"n_features": 128, "method": "orthogonal"}], ids=str)
+def test_the_kernel_is_chosen_among_candidates(options):
+    """One of ten columns matters: separate lengthscales find it, a common one does not."""
     rng = np.random.default_rng(4)
     A = rng.uniform(-2, 2, (700, 10))
     y = np.sin(3 * A[:, 0]) + 0.1 * rng.standard_normal(700)
-    auto = bo.SVR(random_state=0, **given).fit(A[:300], y[:300])
-    one = bo.SVR("gaussian", random_state=0, **given).fit(A[:300], y[:300])
+    auto = bo.SVR(random_state=0, **options).fit(A[:300], y[:300])
+    one = bo.SVR("gaussian", random_state=0, **options).fit(A[:300], y[:300])
     errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, one)]
     assert errors[0] < 0.5 * errors[1]
-    assert sum(each.chosen for each in auto.search_.compared) == 1 < len(auto.search_.compared)
+    assert sum(c.chosen for c in auto.search_.compared) == 1 < len(auto.search_.compared)
 
 
-# ---- exact one class: One-class machines with the kernel itself: scikit-learn's answer, and what bounds it
+# ---- one-class machines with the exact kernel, compared with scikit-learn
 
 NORMAL = np.random.default_rng(0).standard_normal((150, 2))
 
 
-def test_a_line_of_rows_and_a_single_row():
-    """A linear kernel has a matrix of rank one: the support's system has many solutions."""
+def test_one_class_svm_fits_rows_on_a_line_and_a_single_row():
+    """The matrix of a linear kernel has rank one: the system of support vectors is singular."""
     line = np.abs(NORMAL[:, :1]) + 1
     ours = bo.OneClassSVM(Linear(), nu=0.3).fit(line)
     theirs = ExactOneClass(kernel="linear", nu=0.3, tol=1e-9).fit(line)
@@ -256,7 +256,7 @@ def test_a_line_of_rows_and_a_single_row():
     assert bo.OneClassSVM(KERNEL, nu=0.5).fit(NORMAL[:1]).predict(NORMAL[:1])[0] == 1
 
 
-# ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force
+# ---- losses of several outputs, penalties of the norm, dual coefficients, by brute force
 
 ALPHA = 0.3
 LANDMARKS = {"method": bo.Nystrom(), "n_features": 25, "random_state": 0, "tol": 1e-10}
@@ -288,7 +288,7 @@ def multinomial(y, f):
     return logsumexp(f, axis=1) - (y * f).sum(axis=1)
 
 
-def test_shares_of_one_class_each_are_multinomial_logistic_regression():
+def test_multinomial_loss_of_one_hot_targets_is_logistic_regression():
     X, y, _ = data(80)
     labels = y.argmax(axis=1)
     method = {"method": bo.Fourier(bo.IID()), "n_features": 20}
@@ -301,7 +301,7 @@ def test_shares_of_one_class_each_are_multinomial_logistic_regression():
     assert shares.gradient(X[:9])[:, 0] == pytest.approx(slopes, abs=1e-7)
 
 
-def test_penalties_of_joint_losses_are_chosen_by_rows_left_out():
+def test_penalties_of_joint_losses_are_chosen_by_held_out_rows():
     X, y, w = data(200)
     model = general(loss="multinomial", alpha="holdout", tol=1e-6).fit(X, y, w)
     assert model.alpha_ in model.path_.alphas
@@ -320,8 +320,8 @@ def joint(**options):
     )
 
 
-def test_a_users_loss_of_two_outputs_is_the_solution_of_its_linear_system():
-    """Σ w (f − y)ᵀA(f − y)/2 + (α/2)‖B‖²: ZᵀW(ZB + 1bᵀ − Y)A + αB = 0, and no mean error."""
+def test_a_quadratic_user_loss_of_two_outputs_solves_its_linear_system():
+    """Σ w (f − y)ᵀA(f − y)/2 + (α/2)‖B‖²: ZᵀW(ZB + 1bᵀ − Y)A + αB = 0, and mean residual 0."""
     X, y, w = data()
     y = y[:, :2]
     model = general(loss=joint()).fit(X, y, w)
@@ -334,12 +334,12 @@ def test_a_users_loss_of_two_outputs_is_the_solution_of_its_linear_system():
     expected = Zc @ B + w @ y / w.sum()
     assert model.predict(X) == pytest.approx(expected, abs=1e-5)
     plain = general(loss="squared").fit(X, y, w).predict(X)
-    assert np.abs(plain - expected).max() > 1e-3  # outputs do tell of each other
+    assert np.abs(plain - expected).max() > 1e-3  # the outputs depend on each other
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e5])
-def test_a_right_loss_is_taken_where_it_is_tried_far_from_zero(scale):
-    """Steps of the differences grow with f: else rounding, 1e-6 of values of 1e10, is all they see."""
+def test_a_correct_user_loss_passes_its_check_far_from_zero(scale):
+    """Steps of differences grow with f, as values of 1e10 have rounding errors of 1e-6."""
     f = scale * np.random.default_rng(4).standard_normal((9, 2))
     assert np.array_equal(joint(points=(np.zeros((9, 2)), f)).slope(0 * f, f), f @ A)
 
@@ -353,22 +353,22 @@ def test_a_right_loss_is_taken_where_it_is_tried_far_from_zero(scale):
     ],
     ids=["norm", "logarithm", "fourth power"],
 )
-def test_any_rising_penalty_of_the_norm_has_its_least_value(R, loss, elementwise):
+def test_fits_with_penalties_of_the_norm_attain_the_minimum(R, loss, elementwise):
     X, y, w = data()
     y = y if loss == "multinomial" else 3 * y[:, :1]
     model = general(loss=loss, penalty=R, alpha=1.0, n_features=5).fit(X, y, w)
     Z = model.map_(X)
     coef = model.coef_.reshape(-1, Z.shape[1]).T
-    found = w @ elementwise(y, Z @ coef + model.intercept_) + R(np.linalg.norm(coef))
-    assert found <= brute(Z, y, w, elementwise, R).fun * (1 + 1e-6)
-    # at the minimum the slope of R is that of squares at alpha_
+    value = w @ elementwise(y, Z @ coef + model.intercept_) + R(np.linalg.norm(coef))
+    assert value <= brute(Z, y, w, elementwise, R).fun * (1 + 1e-6)
+    # at the minimum R has the slope of alpha_ r²/2
     r = np.linalg.norm(model.coef_)
     slope = (R(r * (1 + 1e-5)) - R(r * (1 - 1e-5))) / (2e-5 * r)
     assert slope / r == pytest.approx(model.alpha_, rel=1e-3)
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
-def test_the_norm_is_that_of_all_targets_together_and_a_bound_of_it_is_met(loss):
+def test_the_norm_is_that_of_all_targets_and_may_be_bounded(loss):
     X, y, _ = data()
     model = general(loss=loss, penalty=lambda r: r, alpha=0.1).fit(X, y[:, :2] * (1.0, 1000.0))
     r = np.linalg.norm(model.coef_)
@@ -378,7 +378,7 @@ def test_the_norm_is_that_of_all_targets_together_and_a_bound_of_it_is_met(loss)
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", "multinomial", "huber", "norm"])
-def test_the_minimum_is_a_sum_over_rows(loss):
+def test_dual_coefficients_give_coefficients_and_predictions(loss):
     X, y, w = data()
     penalty = (lambda r: r) if loss == "norm" else None
     loss = {"norm": "squared", "huber": bo.Huber(0.1)}.get(loss, loss)
@@ -398,13 +398,13 @@ def test_the_minimum_is_a_sum_over_rows(loss):
         assert u.T == pytest.approx(residual, abs=1e-9 * np.abs(u).max())
 
 
-def test_many_rows_keep_no_coefficients_of_rows(tmp_path):
+def test_fits_to_many_rows_have_no_dual_coefficients(tmp_path):
     X, y, _ = data(1200)
     model = general(n_features=10).fit(X, y[:, 0])
     with pytest.raises(AttributeError, match="of at most 1,024 rows with a penalty"):
         _ = model.dual_coef_
     few = general(loss="multinomial").fit(X[:50], y[:50])
     bo.save(few, tmp_path / "few.bochner")
-    again = bo.load(tmp_path / "few.bochner")
-    np.testing.assert_array_equal(again.dual_coef_, few.dual_coef_)
-    np.testing.assert_array_equal(again.predict(X), few.predict(X))
+    loaded = bo.load(tmp_path / "few.bochner")
+    np.testing.assert_array_equal(loaded.dual_coef_, few.dual_coef_)
+    np.testing.assert_array_equal(loaded.predict(X), few.predict(X))

@@ -1,4 +1,4 @@
-"""KernelRidge and KernelRidgeClassifier: penalties, leave-one-out errors, the exact kernel, and float32 sums."""
+"""KernelRidge and KernelRidgeClassifier: penalties, leave-one-out, exact kernel, float32 sums."""
 
 import warnings
 
@@ -23,7 +23,7 @@ from bochner.models._labels import calibrate
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.solution import Outcome
 
-# ---- ridge: KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap
+# ---- penalties, leave-one-out errors and named kernels
 
 OPTIONS = {"method": "orthogonal", "n_features": 64, "alpha": 0.3, "random_state": 0}
 KERNEL = Gaussian(lengthscale=0.8)
@@ -32,22 +32,22 @@ model = maker(bo.KernelRidge, KERNEL, **OPTIONS)
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("seed", [0, 5, 6, "concrete"])
-def test_of_noise_leave_one_out_states_that_nothing_is_explained(seed):
-    """Correlations without the row have a deviation of 0.1: an R² of 0.3 has chance 1e-6."""
+def test_leave_one_out_errors_of_noise_explain_nothing(seed):
+    """Correlations have a deviation of 0.1, so an R² of 0.3 has chance 1e-6."""
     rng = np.random.default_rng(0 if seed == "concrete" else seed)
     X, y = rng.standard_normal((100, 8)), rng.standard_normal(100)
     X = load_concrete().X[rng.permutation(1000)[:100]] if seed == "concrete" else X
     ours = bo.KernelRidge(random_state=0).fit(X, y)
     Z, path = ours.map_(X), ours.solution_.path
-    stated = path.loo[np.abs(path.alphas - ours.alpha_).argmin()]
+    loo = path.loo[np.abs(path.alphas - ours.alpha_).argmin()]
     refits = naive.left_out_errors(Z, y[:, None], np.ones(100), np.array([ours.alpha_]), range(100))
-    assert_close(stated, (refits**2).mean(), factor=1e8)
-    assert 1 - stated / y.var() < 0.3
+    assert_close(loo, (refits**2).mean(), factor=1e8)
+    assert 1 - loo / y.var() < 0.3
 
 
 @pytest.mark.parametrize("kind", ["orthogonal", "exact"])
-def test_of_a_sample_leave_one_out_errors_are_those_of_all_rows(kind):
-    """A heavy tail: the mean of the 8192 rows kept of 40,000 is 1.46 times that of all."""
+def test_leave_one_out_errors_of_a_sample_agree_with_those_of_all_rows(kind):
+    """For a heavy tail: the mean of 8192 sampled rows alone is 1.46 times that of all 40,000."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (40_000 if kind == "orthogonal" else 9000, 1))
     y = np.sin(2 * X[:, 0]) + rng.standard_t(2.0, len(X))
@@ -65,8 +65,8 @@ def test_of_a_sample_leave_one_out_errors_are_those_of_all_rows(kind):
 
 
 @pytest.mark.parametrize("truth", [0.25, 1.0, 4.0])
-def test_a_named_kernel_finds_the_lengthscale_of_the_data(truth):
-    """A sample of a Gaussian process; chosen within a factor of two, from a median of 2.2."""
+def test_a_named_kernel_gets_the_lengthscale_of_the_data(truth):
+    """Within a factor of two for draws of Gaussian processes; the median distance is 2.2."""
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, (700, 2))
     W = rng.normal(size=(2, 400)) / truth
@@ -88,7 +88,7 @@ def test_a_named_kernel_scales_with_the_columns():
 
 @pytest.mark.main_cases(4)
 @pytest.mark.parametrize("name", NAMED)
-def test_every_named_kernel_fits_and_a_lengthscale_that_was_given_stays(name):
+def test_named_kernels_fit_and_given_lengthscales_are_kept(name):
     X, y = table(noise=0.01)
     fitted = bo.KernelRidge(name, n_features=128, random_state=0).fit(X, y)
     assert fitted.score(X, y) > (0.9 if name != "linear" else -0.1)
@@ -96,19 +96,19 @@ def test_every_named_kernel_fits_and_a_lengthscale_that_was_given_stays(name):
     assert again.kernel_ == fitted.kernel_
 
 
-# ---- the trap: penalties below what float32 products carry
+# ---- penalties smaller than the rounding error of float32 sums
 
 
 @pytest.fixture(scope="module")
 def earth():
-    """20,000 rows to fit and 6,000 to test: with D = 512 more products than a fit takes in float64."""
+    """Return 20,000 rows to fit and 6,000 to test; sums of 512 features start in float32."""
     data = load_earth()
     order = np.random.default_rng(0).permutation(len(data.y))[:26_000]
     X, y = data.X[order].astype(np.float64), data.y[order] / data.y.std()
     return X[:20_000], y[:20_000], X[20_000:], y[20_000:]
 
 
-def trapped(earth, method, precision):
+def fit_and_error(earth, method, precision):
     X, y, new, truth = earth
     options = {"method": method, "n_features": 512, "precision": precision, "random_state": 0}
     fitted = bo.KernelRidge(Gaussian(0.5 if method == "orthogonal" else 0.3), **options).fit(X, y)
@@ -119,12 +119,12 @@ def trapped(earth, method, precision):
 @pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
 @pytest.mark.parametrize("rows", ["float64", "float32"])
 @pytest.mark.parametrize("method", ["orthogonal", "nystrom"])
-def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
-    """And the planted fault beside it: float32 products alone are further off than that."""
+def test_auto_precision_has_the_error_of_float64_within_one_per_cent(earth, method, rows):
+    """The planted fault is float32 sums alone: their error differs by more than one per cent."""
     earth = [a.astype(rows) for a in earth]
-    double, right = trapped(earth, method, "float64")
-    auto, error = trapped(earth, method, "auto")
-    single, wrong = trapped(earth, method, "float32")
+    double, right = fit_and_error(earth, method, "float64")
+    auto, error = fit_and_error(earth, method, "auto")
+    single, wrong = fit_and_error(earth, method, "float32")
     assert abs(error / right - 1) < 0.01, f"{error / right:.4f}"
     assert wrong / right > 1.01, f"{wrong / right:.4f}"
     assert single.solution_.outcome is Outcome.FLOAT32_LIMITED
@@ -136,14 +136,14 @@ def test_the_answer_is_within_one_per_cent_of_float64(earth, method, rows):
 
 
 @pytest.mark.main_cases(1)
-def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
-    sweeps = record_calls(monkeypatch, "bochner.selection.choices.Choices.add_up")
+def test_the_pass_is_repeated_in_float64_and_the_outcome_states_it(monkeypatch):
+    calls = record_calls(monkeypatch, "bochner.selection.choices.Choices.add_up")
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
     y = np.cos(3 * X[:, 0]) + X[:, 1] ** 3 + 0.03 * rng.normal(size=20_000)
     options = dict(kernel=Matern(2.5, 1.0), n_features=512, method="orthogonal", random_state=0)
     auto = bo.KernelRidge(**options).fit(X, y)
-    assert [precision for _, _, precision, *_ in sweeps] == ["float32", "float64"]
+    assert [precision for _, _, precision, *_ in calls] == ["float32", "float64"]
     assert auto.solution_.outcome is Outcome.REFINED
     assert "repeated in float64" in str(auto.solution_.outcome)
     double = bo.KernelRidge(**options, precision="float64").fit(X, y)
@@ -155,12 +155,12 @@ def test_the_sweep_is_done_again_in_float64_and_says_so(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["orthogonal", "exact"])
-def test_a_list_of_penalties_is_one_for_each_target(method):
+def test_a_list_of_penalties_has_one_for_each_target(method):
     X, y = table(t=2)
     together = model(alpha=[0.1, 5.0], method=method).fit(X, y)
     for i, alpha in enumerate((0.1, 5.0)):
-        alone = model(alpha=alpha, method=method).fit(X, y[:, i])
-        assert_close(together.predict(X)[:, i], alone.predict(X), factor=1e9)
+        single = model(alpha=alpha, method=method).fit(X, y[:, i])
+        assert_close(together.predict(X)[:, i], single.predict(X), factor=1e9)
     assert "alpha=0.1, 5 by given" in repr(together.solution_)
     if method == "orthogonal":
         assert together.certificate_.alpha == 0.1
@@ -172,37 +172,37 @@ KERNELS = [KERNEL, Matern(0.5, 1.0) + Linear() * 0.3, Gaussian(0.1) * 2.0, Lapla
 @pytest.mark.parametrize("method", ["exact", "auto"])
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_the_exact_kernel_is_solved_as_one_dense_system_is(kernel, centred, method):
-    """With an intercept by the bordered system, else as scikit-learn's; "auto" has room for all."""
+def test_the_exact_kernel_equals_a_dense_solve(kernel, centred, method):
+    """A bordered system with an intercept, otherwise scikit-learn; "auto" has enough features."""
     X, y = table(400, t=2)
     w = np.random.default_rng(1).uniform(0.1, 2, 400)
     w[::5] = 0
     options = {"method": method, "n_features": 512, "alpha": 0.01, "fit_intercept": centred}
     ours = model(kernel, **options).fit(X, y, w)
-    kept, new = w > 0, table(200, seed=1)[0]
-    c, b = naive.dual(kernel(X[kept]), y[kept], 0.01, w[kept], centred)
+    used, new = w > 0, table(200, seed=1)[0]
+    c, b = naive.dual(kernel(X[used]), y[used], 0.01, w[used], centred)
     if not centred:
-        theirs = Exact(kernel="precomputed", alpha=0.01).fit(kernel(X[kept]), y[kept], w[kept])
+        theirs = Exact(kernel="precomputed", alpha=0.01).fit(kernel(X[used]), y[used], w[used])
         assert_close(c, theirs.dual_coef_, factor=1e9)
     close = 1e-6 if method == "exact" else 1e-5
-    assert np.abs(ours.predict(new) - kernel(new, X[kept]) @ c - b).max() < close * y.std()
+    assert np.abs(ours.predict(new) - kernel(new, X[used]) @ c - b).max() < close * y.std()
     if method == "auto":
         assert "exact kernel" in ours.choice_.reason
         return
     assert_close(ours.dual_coef_, c, factor=1e11)
     assert_close(ours.intercept_, b, factor=1e8)
-    assert len(ours.X_fit_) == kept.sum()
+    assert len(ours.X_fit_) == used.sum()
     assert ours.solution_.outcome is Outcome.SOLVED
 
 
 @pytest.mark.parametrize("preconditioner", ["mercer", "orthogonal", "uniform"])
-def test_any_features_precondition_and_too_few_passes_are_said(preconditioner):
+def test_any_features_precondition_and_too_few_iterations_warn(preconditioner):
     X, y = table(300)
     method = bo.ExactKernel(preconditioner=preconditioner, tol=1e-7)
-    found = model(method=method, alpha=0.05).fit(X, y)
-    assert found.solution_.outcome is Outcome.SOLVED
+    exact = model(method=method, alpha=0.05).fit(X, y)
+    assert exact.solution_.outcome is Outcome.SOLVED
     expected = model(method="exact", alpha=0.05).fit(X, y)
-    assert np.abs(found.predict(X) - expected.predict(X)).max() < 1e-6
+    assert np.abs(exact.predict(X) - expected.predict(X)).max() < 1e-6
     few = bo.ExactKernel(preconditioner, max_iter=3)
     with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
         fitted = model(method=few, alpha=1e-6, n_features=8).fit(X, y)
@@ -210,7 +210,7 @@ def test_any_features_precondition_and_too_few_passes_are_said(preconditioner):
     assert np.isfinite(fitted.predict(X)).all()
 
 
-def test_columns_that_float32_cannot_hold_are_solved_in_float64():
+def test_columns_outside_the_range_of_float32_are_solved_in_float64():
     X, y = table(200)
     for scale in (1e200, 1e-200):
         fitted = model(Gaussian(scale), method="exact", alpha=0.1).fit(X * scale, y)
@@ -218,7 +218,7 @@ def test_columns_that_float32_cannot_hold_are_solved_in_float64():
         assert np.abs(fitted.predict(X * scale) - expected.predict(X)).max() < 1e-6
 
 
-def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
+def test_penalties_of_the_iterated_exact_kernel_are_those_of_its_features():
     X, y = table(300, noise=0.3)
     iterated = bo.ExactKernel("nystrom")
     with warnings.catch_warnings(action="ignore", category=SolutionWarning):
@@ -228,30 +228,30 @@ def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
     assert_close(exact.solution_.path.loo, features.solution_.path.loo, factor=1e6)
 
 
-# ---- ridge classifier: KernelRidgeClassifier: ridge regression of ±1, from rows, blocks, pieces and files
+# ---- classifiers: ridge regression of ±1
 
 classifier = maker(bo.KernelRidgeClassifier, Gaussian(lengthscale=1.0), **OPTIONS)
 
 
-def test_balanced_classes_have_the_penalty_of_their_factors():
+def test_balanced_weights_choose_the_penalty_of_equal_given_weights():
     X, y = sectors()
     factors = dict(zip(y, balanced(y, np.ones(len(y))), strict=True))
     given, named = (
         classifier(alpha="loo", class_weight=weight).fit(X, y) for weight in (factors, "balanced")
     )
     assert named.alpha_ == pytest.approx(given.alpha_, rel=1e-6)
-    assert named.partial_fit(X, y).alpha_ > 0  # pieces have their own factors, in one unit
+    assert named.partial_fit(X, y).alpha_ > 0  # with its own factors, in the same unit
 
 
 @pytest.mark.parametrize("weight", [None, "balanced", {0: 3.0}], ids=str)
 @pytest.mark.parametrize("K", [2, 3, 4])
-def test_it_is_scikit_learns_ridge_classifier_on_the_features(K, weight):
+def test_the_classifier_equals_scikit_learns_on_the_features(K, weight):
     X, y = sectors(K=K)
     w = np.random.default_rng(1).uniform(0.2, 2, 300)
     ours = classifier(class_weight=weight).fit(X, y, w)
     theirs = RidgeClassifier(0.3, class_weight=weight).fit(ours.map_(X), y, w)
     new = sectors(100, K, seed=1)[0]
-    if weight == "balanced":  # ours counts weights, theirs rows: the weights of classes differ
+    if weight == "balanced":  # bochner counts weights, scikit-learn rows
         theirs = RidgeClassifier(0.3).fit(ours.map_(X), y, w * balanced(y, w))
     assert_close(ours.decision_function(new), theirs.decision_function(ours.map_(new)), factor=1e6)
     assert (ours.predict(new) == theirs.predict(ours.map_(new))).all()
@@ -261,12 +261,13 @@ def test_it_is_scikit_learns_ridge_classifier_on_the_features(K, weight):
 
 
 def balanced(y, w):
+    """Return the factor of each row that gives all classes the same weight."""
     sizes = {label: w[y == label].sum() for label in np.unique(y)}
     return np.array([w.sum() / (len(sizes) * sizes[label]) for label in y])
 
 
 def noisy(n, seed, K):
-    """Rows whose classes have known probabilities, and these."""
+    """Return rows, their labels, and the probabilities of the labels."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     scores = np.stack([2 * np.cos(X[:, 0] + k) + X[:, 1] * (k - 1) for k in range(K)], axis=1)
@@ -276,25 +277,25 @@ def noisy(n, seed, K):
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("asked", [{}, {"n_features": 128}], ids=["exact", "features"])
-def test_probabilities_lose_about_what_the_law_of_the_labels_does(K, asked):
-    """And less than those of the labels' shares."""
+@pytest.mark.parametrize("options", [{}, {"n_features": 128}], ids=["exact", "features"])
+def test_probabilities_have_nearly_the_log_loss_of_the_true_ones(K, options):
+    """At most 15 % of the excess log loss of constant probabilities."""
     X, y, _ = noisy(1500, 0, K)
-    new, labels, law = noisy(4000, 1, K)
-    model = bo.KernelRidgeClassifier(Gaussian(1.5), random_state=0, **asked).fit(X, y)
+    new, labels, truth = noisy(4000, 1, K)
+    model = bo.KernelRidgeClassifier(Gaussian(1.5), random_state=0, **options).fit(X, y)
     p = model.predict_proba(new)
-    lost, best = (-np.log(q[np.arange(4000), labels]).mean() for q in (p, law))
-    none = -np.log((np.bincount(y) / len(y))[labels]).mean()
-    assert lost - best < 0.15 * (none - best)
+    loss, best = (-np.log(q[np.arange(4000), labels]).mean() for q in (p, truth))
+    constant = -np.log((np.bincount(y) / len(y))[labels]).mean()
+    assert loss - best < 0.15 * (constant - best)
 
 
-def test_calibration_is_made_of_values_of_rows_left_out_one_by_one():
-    """By so many fits, each without one row; and of the last rows of a factor as of all."""
+def test_calibration_uses_leave_one_out_values():
+    """Compared with one refit for each row."""
     X, y, _ = noisy(40, 2, 3)
-    given = {"alpha": 0.3, "random_state": 0}
-    model = bo.KernelRidgeClassifier(Gaussian(1.0), **given).fit(X, y)
+    options = {"alpha": 0.3, "random_state": 0}
+    model = bo.KernelRidgeClassifier(Gaussian(1.0), **options).fit(X, y)
     values = [
-        bo.KernelRidgeClassifier(Gaussian(1.0), **given)
+        bo.KernelRidgeClassifier(Gaussian(1.0), **options)
         .fit(np.delete(X, i, 0), np.delete(y, i))
         .decision_function(X[[i]])[0]
         for i in range(40)
@@ -303,9 +304,9 @@ def test_calibration_is_made_of_values_of_rows_left_out_one_by_one():
     np.testing.assert_allclose(model.calibration_.slopes, slow.slopes, rtol=1e-4)
 
 
-# ---- whitened sums: Sums of kernel values that are whitened in the place of rows: the same moments, the same fits
+# ---- sums of kernel values that are whitened instead of the rows
 
-N, D, NOISY, WAYS = 17_000, 512, Gaussian(0.7), ("auto", "float64")
+N, D, KERNEL_OF_SUMS, PRECISIONS = 17_000, 512, Gaussian(0.7), ("auto", "float64")
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +316,7 @@ def noisy_rows():
     return X[:N], y[:N], X[N:], y[N:]
 
 
-def fit_of_sums(data, method="nystrom", kernel=NOISY, **options):
+def fit_of_sums(data, method="nystrom", kernel=KERNEL_OF_SUMS, **options):
     options = dict(n_features=D, random_state=0) | options
     return bo.KernelRidge(kernel, method=method, **options).fit(*data[:2])
 
@@ -325,11 +326,11 @@ def error(model, data):
 
 
 @pytest.mark.main_cases(1)
-@pytest.mark.parametrize("kernel", [NOISY, "matern32"], ids=repr)  # which transforms columns
+@pytest.mark.parametrize("kernel", [KERNEL_OF_SUMS, "matern32"], ids=repr)
 @pytest.mark.parametrize("method", ["nystrom", Nystrom(Uniform())], ids=repr)
-def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method, kernel):
+def test_fits_of_whitened_sums_agree_with_those_of_whitened_rows(noisy_rows, method, kernel):
     data = [np.exp(a) if kernel == "matern32" and a.ndim == 2 else a for a in noisy_rows]
-    quick, right = (fit_of_sums(data, method, kernel, precision=p) for p in WAYS)
+    quick, right = (fit_of_sums(data, method, kernel, precision=p) for p in PRECISIONS)
     assert [fit.map_.unwhitened()[1].jitter for fit in (quick, right)] == [COARSE, None]
     assert (quick.moments_.precision, right.moments_.precision) == ("float32", "float64")
     assert quick.solution_.outcome.good
@@ -337,26 +338,26 @@ def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method, ker
 
 
 @pytest.mark.slow
-def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
+def test_rows_are_whitened_if_noise_is_low(noisy_rows):
     X, _, new, _ = noisy_rows
     y, truth = (np.sin(2 * A[:, 0]) + A[:, 1] * A[:, 2] for A in (X, new))
     data = X, y, new, truth
-    quick, right = (fit_of_sums(data, kernel=Gaussian(2.0), precision=p) for p in WAYS)
+    quick, right = (fit_of_sums(data, kernel=Gaussian(2.0), precision=p) for p in PRECISIONS)
     assert quick.map_.jitter is quick.choice_.map.jitter is None
     assert quick.moments_.precision == "float64"
     np.testing.assert_array_equal(quick.predict(new), right.predict(new))
 
 
 @pytest.mark.slow
-def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(noisy_rows, tmp_path):
+def test_fits_of_whitened_sums_are_saved_continued_and_independent_of_blocks(noisy_rows, tmp_path):
     X, y, new, _ = noisy_rows
     model = fit_of_sums(noisy_rows)
     bo.save(model, tmp_path / "model")
-    back = bo.load(tmp_path / "model")
-    assert back.map_.jitter == COARSE
-    np.testing.assert_array_equal(back.predict(new), model.predict(new))
-    cut = bo.KernelRidge(NOISY, method="nystrom", n_features=D, random_state=0)
-    cut.fit_blocks(Blocks.from_arrays(X, y, block_rows=777))
-    np.testing.assert_allclose(cut.predict(new), model.predict(new), atol=1e-6)
-    back.partial_fit(X[:100], y[:100])
-    assert back.moments_.rows == N + 100
+    loaded = bo.load(tmp_path / "model")
+    assert loaded.map_.jitter == COARSE
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+    streamed = bo.KernelRidge(KERNEL_OF_SUMS, method="nystrom", n_features=D, random_state=0)
+    streamed.fit_blocks(Blocks.from_arrays(X, y, block_rows=777))
+    np.testing.assert_allclose(streamed.predict(new), model.predict(new), atol=1e-6)
+    loaded.partial_fit(X[:100], y[:100])
+    assert loaded.moments_.rows == N + 100

@@ -1,4 +1,4 @@
-"""What is chosen: the kernel among candidates, the metric, transformed columns, sparse and wide rows."""
+"""Choices: kernels among candidates, metrics, transformed columns, sparse and wide rows."""
 
 import json
 import re
@@ -21,24 +21,25 @@ from bochner.selection.choose import choose_curves, choose_kernel
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 
-# ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
+# ---- kernels chosen among candidates
 
 QUICK = Effort(rows=96, finalists=2, rounds=1, families=(Gaussian(),))
 
 
 def table(name, n=300, seed=0):
+    """Return rows of four columns, and the target of this name."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4)) * [1.0, 1.0, 5.0, 0.2]
     noise = 0.1 * rng.standard_normal(n)
     return X, noise + {
         "one column": np.sin(3 * X[:, 0]),
-        "all alike": np.sin(np.linalg.norm(X / [1.0, 1.0, 5.0, 0.2], axis=1)),
-        "a turn": np.sin(2 * (X[:, 0] + X[:, 1])),
+        "all columns": np.sin(np.linalg.norm(X / [1.0, 1.0, 5.0, 0.2], axis=1)),
+        "diagonal": np.sin(2 * (X[:, 0] + X[:, 1])),
         "noise": 10 * noise,
     }[name]
 
 
-def chosen(X, y, w=None, **changes):
+def best_of(X, y, w=None, **changes):
     options = {"effort": QUICK} | changes
     race = Race.of(sample_of(X, y, w), 0, options.pop("effort"), **options)
     return None if race is None else race.best()
@@ -49,82 +50,82 @@ def error(kernel, X, y, T, u):
 
 
 @pytest.mark.main_cases(2)
-@pytest.mark.parametrize("name", ["one column", "all alike", "a turn", "noise"])
-def test_it_is_not_worse_than_one_lengthscale_on_rows_that_none_has_seen(name):
-    """On 700 new rows: chance alone moves the quotient of two good fits by less than a tenth."""
+@pytest.mark.parametrize("name", ["one column", "all columns", "diagonal", "noise"])
+def test_the_chosen_kernel_is_not_worse_than_one_lengthscale_on_new_rows(name):
+    """On 700 new rows, the ratio of errors of two good fits varies by less than a tenth."""
     (X, y), (T, u) = table(name), table(name, 700, seed=1)
-    found = chosen(X, y, effort=EFFORTS["medium"])
+    result = best_of(X, y, effort=EFFORTS["medium"])
     simple = bo.KernelRidge("gaussian", method="exact", random_state=0).fit(X, y).kernel_
-    assert error(found.kernel, X, y, T, u) <= 1.1 * error(simple, X, y, T, u)
-    if name in ("one column", "a turn"):
-        assert error(found.kernel, X, y, T, u) < 0.7 * error(simple, X, y, T, u)
+    assert error(result.kernel, X, y, T, u) <= 1.1 * error(simple, X, y, T, u)
+    if name in ("one column", "diagonal"):
+        assert error(result.kernel, X, y, T, u) < 0.7 * error(simple, X, y, T, u)
 
 
-def test_what_was_compared_is_said_with_the_gains_that_decided():
-    """Each candidate against the best of those that are preferred to it, and what is required."""
-    found = chosen(*table("one column"))
-    last = max(c.rows for c in found.compared)
-    best, *others = (c for c in found.compared if c.rows == last)
+def test_comparisons_state_the_gains_and_required_gains():
+    """Each candidate is compared with the best of those that are preferred in a tie."""
+    result = best_of(*table("one column"))
+    last = max(c.rows for c in result.compared)
+    best, *others = (c for c in result.compared if c.rows == last)
     for c in others:
         assert c.gain == pytest.approx(best.error - c.error)
         assert c.required >= 0.003 * best.error
         best = c if c.gain > c.required else best
     assert best.chosen
-    assert found.ranked[0].chosen or "Rank 1 is not chosen: it lowers the error of" in str(found)
-    assert sum(c.chosen for c in found.compared) == 1
-    assert next(c for c in found.compared if c.chosen).kernel == found.kernel
-    assert len({c.name for c in found.compared}) == len(found.compared) > 6
-    assert found.error >= 0.9 * min(c.error for c in found.compared)
-    assert {c.rows for c in found.compared} == {96, 192}
-    only = chosen(*table("one column"), serves=lambda kernel: isinstance(kernel, Gaussian))
-    assert {type(c.kernel) for c in only.compared} == {Gaussian}
+    assert result.ranked[0].chosen or "Rank 1 is not chosen: it lowers the error of" in str(result)
+    assert sum(c.chosen for c in result.compared) == 1
+    assert next(c for c in result.compared if c.chosen).kernel == result.kernel
+    assert len({c.name for c in result.compared}) == len(result.compared) > 6
+    assert result.error >= 0.9 * min(c.error for c in result.compared)
+    assert {c.rows for c in result.compared} == {96, 192}
+    limited = best_of(*table("one column"), serves=lambda kernel: isinstance(kernel, Gaussian))
+    assert {type(c.kernel) for c in limited.compared} == {Gaussian}
 
 
-def test_candidates_are_shown_as_a_table_by_their_r2():
+def test_candidates_print_as_a_table_sorted_by_r2():
     X, y = table("one column")
     model = bo.KernelRidge(random_state=0).fit(pd.DataFrame(X, columns=list("abcd")), y)
-    found = model.search_
+    search = model.search_
     assert re.search(r" Kernel: .+, held-out R² -?[\d.]+ \(.+ baseline -?", model.choice_.reason)
-    head, *rows = found.lines()
+    head, *rows = search.lines()
     assert head[1:5] == ("rank", "kernel", "terms", "lengthscales")
     assert [float(row[5]) for row in rows] == sorted((float(row[5]) for row in rows), reverse=True)
     assert [row[0] for row in rows].count(">") == 1
     assert re.search(r"\ba \d", next(row[4] for row in rows if row[0]))
-    assert str(found).startswith(f"{found.summary}\n")
-    assert json.loads(json.dumps(found.facts()))[0]["rank"] == 1
+    assert str(search).startswith(f"{search.summary}\n")
+    assert json.loads(json.dumps(search.facts()))[0]["rank"] == 1
 
 
 @pytest.mark.parametrize("learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR])
-def test_rows_of_two_kinds_are_fitted(learner):
-    """As of one column of yes and no: all rows to tune on are of one kind."""
+def test_rows_with_two_distinct_values_are_fitted(learner):
+    """For example a column of yes and no: the sample of the choice may have one value only."""
     X = np.repeat([[0.0], [1.0]], [10, 70], axis=0)
     y = X[:, 0] + np.linspace(-0.1, 0.1, 80)
-    assert chosen(X, y) is None
+    assert best_of(X, y) is None
     means = learner(random_state=0).fit(X, y).predict([[0.0], [1.0]])
     assert means == pytest.approx([y[:10].mean(), y[10:].mean()], abs=0.15)
 
 
 @pytest.mark.parametrize("few", [5, 63])
-def test_few_rows_and_constant_targets_choose_nothing(few):
+def test_few_rows_and_constant_targets_get_the_default_kernel(few):
     X, y = table("one column")
-    assert chosen(X, np.ones(len(X))) is None
-    asked = (sample_of(X[:few], y[:few]), 0, None, None, "medium")
-    assert isinstance(choose_kernel("auto", *asked).kernel, Gaussian)
+    assert best_of(X, np.ones(len(X))) is None
+    arguments = (sample_of(X[:few], y[:few]), 0, None, None, "medium")
+    assert isinstance(choose_kernel("auto", *arguments).kernel, Gaussian)
     learned = learn_metric(Gaussian(), sample_of(X, np.ones(300)), 0)
     assert (learned.compared, learned.kernel) == ((), Gaussian())
 
 
-def test_weights_targets_sparse_rows_and_given_penalties_are_served():
+def test_choices_support_weights_several_targets_sparse_rows_and_given_penalties():
     X, y = table("one column")
     w = 1.0 + np.arange(300) % 2
-    assert chosen(X, np.column_stack([y, -y, np.zeros(300)]), w).error < 0.3
-    assert chosen(X, y, share=1e-3, centred=False).share == pytest.approx(1e-3)
-    sparse = chosen(scipy.sparse.csr_array(X), y)
+    assert best_of(X, np.column_stack([y, -y, np.zeros(300)]), w).error < 0.3
+    assert best_of(X, y, share=1e-3, centred=False).share == pytest.approx(1e-3)
+    sparse = best_of(scipy.sparse.csr_array(X), y)
     assert all(c.kernel.get_params()["lengthscale"] for c in sparse.compared)
 
 
-def test_copies_do_not_flatter_a_metric():
-    """Of noise nothing can be learned; copies of a row held out would tell its target."""
+def test_copies_do_not_improve_the_error_of_a_metric():
+    """Noise cannot be predicted; a copy of a held-out row in the fit would predict its target."""
     X = np.repeat(np.random.default_rng(0).standard_normal((100, 2)), 4, axis=0)
     noise = np.repeat(np.random.default_rng(1).standard_normal(100), 4)
     model = bo.KernelRidge("gaussian", metric="learned", n_features=64, random_state=0)
@@ -136,33 +137,33 @@ SPECIAL = [bo.ReLU(), bo.Sign(), bo.Explicit(), bo.HistogramSampling(), bo.Neura
 
 @pytest.mark.parametrize("method", SPECIAL, ids=repr)
 @pytest.mark.parametrize("metric", [None, "learned"])
-def test_auto_names_the_kernels_of_a_method_that_serves_no_candidate(method, metric):
+def test_auto_raises_with_the_kernels_of_a_method_that_supports_no_candidate(method, metric):
     X, y = table("one column", 80)
     model = bo.KernelRidge(method=method, metric=metric, n_features=16, random_state=0)
-    for ask in (model.fit, lambda X, y: bo.tune(model, X, y)):
+    for fit in (model.fit, lambda X, y: bo.tune(model, X, y)):
         with pytest.raises(UnsupportedKernel, match=r"requires .*(Angular|Arc|Neural|Chi2|Linear)"):
-            ask(X, y)
+            fit(X, y)
 
 
-def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
-    """Of six waves and six columns of two values 600 rows tell no product of columns."""
+def test_classes_of_an_additive_function_get_a_sum_over_columns():
+    """600 rows determine no product over six waves and six binary columns."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 2, (800, 6)), rng.uniform(-2, 2, (800, 6))])
     f = X[:, :6] @ rng.standard_normal(6) + np.sin(3 * X[:, 6:]).sum(axis=1)
     y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
-    found = chosen(X, y, of_classes=True)
-    assert "sum over columns" in next(c for c in found.compared if c.chosen).name
-    assert 0 < found.error < 0.8 * min(c.error for c in found.compared if c.n_tuned <= 1)
-    assert "Linear, a metric with lengthscales along" in str(found)
-    assert len(str(found).splitlines()[-1]) < 2000
+    result = best_of(X, y, of_classes=True)
+    assert "sum over columns" in next(c for c in result.compared if c.chosen).name
+    assert 0 < result.error < 0.8 * min(c.error for c in result.compared if c.n_tuned <= 1)
+    assert "Linear, a metric with lengthscales along" in str(result)
+    assert len(str(result).splitlines()[-1]) < 2000
 
 
-# ---- metric: The learned metric: gradients, rounds, and what it is good for
+# ---- the learned metric
 
 
 @pytest.fixture(scope="module")
-def turned():
-    """A function of one direction across all of six columns, in units that differ."""
+def rotated():
+    """Return a function of one direction across six columns with different units."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((600, 6))
     y = np.sin(2 * X @ np.ones(6) / 6**0.5) + 0.05 * rng.standard_normal(600)
@@ -170,29 +171,30 @@ def turned():
 
 
 @pytest.fixture(scope="module")
-def learned(turned):
-    X, y = turned
+def learned(rotated):
+    """Return the metric learned from 450 of these rows."""
+    X, y = rotated
     return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sample_of(X[:450], y[:450]), 0)
 
 
 @pytest.mark.main_cases(3)
-def test_the_metric_finds_the_direction_that_matters(learned, turned):
-    """The best round is taken, and beats one lengthscale a column."""
+def test_the_learned_metric_has_the_relevant_direction(learned, rotated):
+    """The best round is chosen, and is better than one lengthscale per column."""
     values, vectors = np.linalg.eigh(np.array(learned.matrix))
     assert abs(vectors[:, -1] @ np.ones(6)) / 6**0.5 > 0.99
     assert values[-1] > 20 * values[-2]
     assert np.isclose(np.trace(learned.matrix), 6.0)
-    X, y = turned
+    X, y = rotated
     (start,) = (c for c in learned.compared if c.name == "start")
     assert learned.kernel == learned.chosen.kernel
     assert learned.chosen.error <= learned.error < 0.3 * start.error
-    both, ask = (start.kernel, learned.kernel), {"n_features": 128, "random_state": 0}
-    fits = (bo.KernelRidge(k, **ask).fit(X[:450], y[:450]) for k in both)
+    kernels, options = (start.kernel, learned.kernel), {"n_features": 128, "random_state": 0}
+    fits = (bo.KernelRidge(k, **options).fit(X[:450], y[:450]) for k in kernels)
     before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in fits)
     assert after < 0.3 * before
 
 
-# ---- learned metric: metric="learned": every learner that takes it fits in the metric, saves it, and gains by it
+# ---- learners with metric="learned"
 
 TURNED_RNG = np.random.default_rng(0)
 TURNED_X = TURNED_RNG.standard_normal((700, 5))
@@ -215,7 +217,7 @@ IN_METRIC = {
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", IN_METRIC)
-def test_every_learner_finds_the_direction_that_matters(name):
+def test_all_learners_find_the_relevant_direction(name):
     learner, y = IN_METRIC[name]
     plain, model = (
         clone(learner).set_params(metric=metric).fit(TURNED_X[:500], y[:500])
@@ -226,27 +228,28 @@ def test_every_learner_finds_the_direction_that_matters(name):
     assert abs(leading[:2].sum()) / 2**0.5 > 0.95  # along the sum of the first two columns
 
 
-# ---- curve: Skewed columns: transformed where that predicts better, as a part of the kernel
+# ---- skewed columns are transformed if that predicts better
 
 CURVE_RNG = np.random.default_rng(0)
 SKEWED = np.column_stack([CURVE_RNG.lognormal(0, 2, 600), CURVE_RNG.normal(size=600)])
 FAST = {"n_features": 128, "random_state": 0}
 
 
-def test_a_function_of_the_logarithm_is_found():
+def test_a_function_of_the_logarithm_is_transformed():
     y = np.sin(2 * np.log(SKEWED[:, 0])) + SKEWED[:, 1]
     curves = choose_curves(sample_of(SKEWED, y), 0)
     assert curves.columns == (0,)
     assert curves.gain > 0.3
-    bent = curves.inputs(SKEWED)
-    np.testing.assert_array_equal(bent[:, 1], SKEWED[:, 1])
-    assert (np.diff(bent[np.argsort(SKEWED[:, 0]), 0]) >= 0).all()
-    before, after = (np.clip(x[:, 0], *np.quantile(x[:, 0], [0.01, 0.99])) for x in (SKEWED, bent))
+    transformed = curves.inputs(SKEWED)
+    np.testing.assert_array_equal(transformed[:, 1], SKEWED[:, 1])
+    assert (np.diff(transformed[np.argsort(SKEWED[:, 0]), 0]) >= 0).all()
+    columns = SKEWED[:, 0], transformed[:, 0]
+    before, after = (np.clip(x, *np.quantile(x, [0.01, 0.99])) for x in columns)
     assert np.std(after) == pytest.approx(np.std(before), rel=1e-3)
 
 
-def test_rows_are_left_as_they_are_where_that_is_as_good():
-    y = np.sin(SKEWED[:, 1])  # the skewed column tells nothing
+def test_columns_are_not_transformed_without_a_gain():
+    y = np.sin(SKEWED[:, 1])  # independent of the skewed column
     assert choose_curves(sample_of(SKEWED[:, 1:], y), 0) is None
     normal = CURVE_RNG.normal(size=(600, 2))
     assert choose_curves(sample_of(normal, normal[:, 0]), 0) is None
@@ -257,11 +260,11 @@ def test_rows_are_left_as_they_are_where_that_is_as_good():
 
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("cls", [bo.KernelRidge, bo.KernelRidgeClassifier])
-def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
+def test_fits_and_model_files_transform_columns(cls, tmp_path):
     f = np.sin(2 * np.log(SKEWED[:, 0]))
     y = f > 0 if cls is bo.KernelRidgeClassifier else f
     rows = SKEWED.astype(np.float32)
-    fit = lambda **given: cls("gaussian", **given, **FAST).fit(rows[:400], y[:400])
+    fit = lambda **options: cls("gaussian", **options, **FAST).fit(rows[:400], y[:400])
     plain, model = fit(columns="as_given"), fit()
     assert isinstance(model.kernel_, Monotone)
     assert isinstance(plain.kernel_, Gaussian)
@@ -269,20 +272,20 @@ def test_a_fit_transforms_and_its_model_file_does(cls, tmp_path):
     bo.save(model, tmp_path / "m")
     np.testing.assert_array_equal(bo.load(tmp_path / "m").predict(rows), model.predict(rows))
     single = fit(method="nystrom", precision="float32", alpha=0.1)
-    f, Z = answers(single, rows), single.fit_.chosen.double(rows)
+    f, Z = raw_predictions(single, rows), single.fit_.chosen.double(rows)
     np.testing.assert_allclose(f, Z @ single.coef_.ravel() + single.intercept_, atol=1e-4)
-    np.testing.assert_array_equal(answers(single, rows.astype(np.float64)), f)
+    np.testing.assert_array_equal(raw_predictions(single, rows.astype(np.float64)), f)
 
 
-# ---- sparse: Sparse rows are the same rows: from them the same is chosen, and the same predicted
+# ---- choices and predictions of sparse rows equal those of dense rows
 
 
-def answers(model, rows):
+def raw_predictions(model, rows):
     return getattr(model, "decision_function", model.predict)(rows)
 
 
 def skewed(n=300):
-    """Rows with outliers, and a target of kinks along each column."""
+    """Return rows with outliers, and a target with a kink along each column."""
     rng = np.random.default_rng(1)
     rows = np.exp(1.5 * rng.standard_normal((n, 3))) * (rng.random((n, 3)) < 0.7)
     return rows, np.abs(np.log1p(rows) - 0.5).sum(axis=1)
@@ -292,29 +295,29 @@ def skewed(n=300):
 @pytest.mark.parametrize(
     "learner", [bo.KernelRidge, bo.GaussianProcessRegressor, bo.SVR, bo.KernelRidgeClassifier]
 )
-def test_transformed_columns_and_sums_over_columns_are_chosen_of_sparse_rows_too(learner):
+def test_choices_of_sparse_rows_equal_those_of_dense_rows(learner):
     rows, y = skewed()
     y = y > np.median(y) if learner is bo.KernelRidgeClassifier else y
     dense = learner(random_state=0).fit(rows, y)
     sparse = learner(random_state=0).fit(scipy.sparse.csr_array(rows), y)
     assert isinstance(dense.kernel_, Monotone) or not accepts_sparse(dense.kernel_)
     assert sparse.kernel_ == dense.kernel_
-    expected = answers(dense, rows)
-    if isinstance(dense, bo.KernelRidge | bo.SVR):  # which keep transformed rows for predictions
+    expected = raw_predictions(dense, rows)
+    if isinstance(dense, bo.KernelRidge | bo.SVR):  # predictions use the transformed rows
         by_rows = dense.kernel_(rows, dense.X_fit_) @ dense.dual_coef_ + dense.intercept_
         assert_close(expected, by_rows, factor=300)
-    for held in (rows, scipy.sparse.csr_array(rows), scipy.sparse.csc_matrix(rows)):
-        assert_close(answers(sparse, held), expected, factor=300)
-        assert_close(answers(dense, held), expected, factor=300)
+    for X in (rows, scipy.sparse.csr_array(rows), scipy.sparse.csc_matrix(rows)):
+        assert_close(raw_predictions(sparse, X), expected, factor=300)
+        assert_close(raw_predictions(dense, X), expected, factor=300)
 
 
-# ---- wide: Tables of more columns than rows: no (d, d) matrix, the same answers, rows told apart
+# ---- tables of more columns than rows
 
 D = 5000
 
 
 def wide_table(n=60, d=D, seed=0):
-    """Rows about a plane of three dimensions, and what the first of these says of the target."""
+    """Return rows near a subspace of three dimensions; the target is its first coordinate."""
     rng = np.random.default_rng(seed)
     hidden = rng.standard_normal((n, 3))
     X = hidden @ rng.standard_normal((3, d)) + 0.5 * rng.standard_normal((n, d))
@@ -345,8 +348,8 @@ FITS = [
         *((sparse_table, options) for options in FITS if options.get("kernel") != "laplace"),
     ],
 )
-def test_no_fit_of_a_wide_table_makes_a_matrix_of_columns_by_columns(options, rows):
-    """64 MB hold the rows 26 times or 512 frequencies three times; d·d numbers are 200 MB."""
+def test_fits_of_wide_tables_need_no_matrix_of_columns_by_columns(options, rows):
+    """64 MB hold the rows 26 times, or 512 frequencies three times; d² numbers take 200 MB."""
     X, y = rows()
     model = bo.KernelRidge(**({"n_features": 512} | options), random_state=0)
     _, peak = with_peak(lambda: model.fit(X, y))
@@ -354,12 +357,12 @@ def test_no_fit_of_a_wide_table_makes_a_matrix_of_columns_by_columns(options, ro
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "auto"])
-def test_a_wide_fit_predicts_what_exact_kernel_ridge_regression_predicts(kernel):
+def test_wide_fits_equal_a_dense_solve(kernel):
     X, y = wide_table(90)
     model = bo.KernelRidge(kernel, random_state=0).fit(X[:60], y[:60])
     coef, b = naive.dual(model.kernel_(X[:60]), y[:60, None], model.alpha_, np.ones(60))
     expected = (model.kernel_(X[60:], X[:60]) @ coef + b)[:, 0]
-    # The features' jitter of 1e-12 beside alpha, through the inverse.
+    # The jitter of 1e-12 relative to alpha, amplified by the inverse.
     allowed = 1e-6 + 100 * 1e-12 * 60 / model.alpha_
     assert np.abs(model.predict(X[60:]) - expected).max() < allowed * np.ptp(y)
     assert model.score(X[60:], y[60:]) > 0.8

@@ -1,7 +1,7 @@
-"""Stochastic gradient descent: six strategies, one model; scikit-learn's steps on linear features.
+"""Stochastic gradient descent: six strategies, the same model, compared with scikit-learn.
 
-The second route is scikit-learn's `SGDClassifier` and `SGDRegressor` with the same order of rows,
-the steps of the paper written out one by one, and the minimum itself, found by Newton's method.
+The second routes are scikit-learn's `SGDClassifier` and `SGDRegressor` with the same order of rows,
+a loop over the steps of the paper, and the minimum by Newton's method.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
 
 @pytest.fixture(scope="module")
 def rows():
-    """Unit rows, two and three classes, a number."""
+    """Return unit rows, labels of two and of three classes, and a real target."""
     X = np.random.default_rng(0).standard_normal((120, 4))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     two = (X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0).astype(int)
@@ -31,23 +31,23 @@ def rows():
 
 
 @pytest.mark.parametrize("loss", [*CLASS_LOSSES, *NUMBER_LOSSES])
-def test_the_first_four_strategies_give_one_model(rows, loss):
+def test_the_first_four_strategies_give_the_same_model(rows, loss):
     X, _, y, number = rows
     if loss in CLASS_LOSSES:
         model = KernelSGDClassifier(Polynomial(3), loss=loss, alpha=1e-3, batch_size=7, **FIXED)
     else:
         options = {"loss": loss, "average": 5, "learning_rate": "adaptive", **FIXED}
         model, y = KernelSGDRegressor(Linear() * Linear(), **options), number
-    ask = "decision_function" if loss in CLASS_LOSSES else "predict"
+    method = "decision_function" if loss in CLASS_LOSSES else "predict"
     exact, *others = (
-        getattr(clone(model).set_params(strategy=s).fit(X, y), ask)(X) for s in (*EXACT, *DUAL)
+        getattr(clone(model).set_params(strategy=s).fit(X, y), method)(X) for s in (*EXACT, *DUAL)
     )
     for other in others:
         np.testing.assert_allclose(other, exact, rtol=1e-9, atol=1e-9)
 
 
-def test_approximate_features_of_all_rows_are_the_kernel(rows):
-    """Planted fault: another order of rows."""
+def test_landmarks_at_all_rows_equal_the_exact_kernel(rows):
+    """The planted fault is another order of rows."""
     X, y, *_ = rows
     model = KernelSGDClassifier(Gaussian(0.5), method="nystrom", n_features=len(X), **FIXED)
     dual, features, other = (
@@ -60,9 +60,9 @@ def test_approximate_features_of_all_rows_are_the_kernel(rows):
 
 @pytest.mark.parametrize("rate", ["constant", "invscaling", "optimal"])
 @pytest.mark.parametrize("loss", CLASS_LOSSES)
-def test_steps_on_linear_features_are_those_of_scikit_learn(rows, loss, rate):
+def test_steps_of_linear_classifiers_equal_scikit_learn(rows, loss, rate):
     if rate == "optimal" and loss not in ("hinge", "perceptron"):
-        return  # with smooth losses its first rates are too large, and ours are cut
+        return  # for smooth losses its first rates are too large; bochner limits them
     X, y, *_ = rows
     options = {"loss": loss, "alpha": 1e-3, "shuffle": False, "learning_rate": rate, "eta0": 0.1}
     options |= {"max_iter": 3, "tol": None, "average": 11, "power_t": 0.5}
@@ -77,7 +77,7 @@ def test_steps_on_linear_features_are_those_of_scikit_learn(rows, loss, rate):
 
 
 @pytest.mark.parametrize("loss", NUMBER_LOSSES[:-1])
-def test_steps_of_regression_are_those_of_scikit_learn(rows, loss):
+def test_steps_of_linear_regressors_equal_scikit_learn(rows, loss):
     X, *_, y = rows
     options = {"loss": loss, "alpha": 1e-3, "shuffle": False, "eta0": 0.1, "max_iter": 3}
     theirs = SGDRegressor(**options, tol=None).fit(X, y)
@@ -88,8 +88,8 @@ def test_steps_of_regression_are_those_of_scikit_learn(rows, loss):
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_[0], rtol=1e-9)
 
 
-def test_dual_steps_are_those_of_the_paper(rows):
-    """One row a step: u ← (1 − ηα)u, u_i ← u_i − η ℓ'(Σ_j u_j K_ij + b, y_i)."""
+def test_dual_steps_equal_those_of_the_paper(rows):
+    """One row per step: u ← (1 − ηα)u, u_i ← u_i − η ℓ'(Σ_j u_j K_ij + b, y_i)."""
     X, y, *_ = rows
     K, sign = Gaussian(0.7)(X), 2 * y - 1
     u, b, eta, alpha = np.zeros(len(y)), 0.0, 0.3, 0.01
@@ -105,8 +105,8 @@ def test_dual_steps_are_those_of_the_paper(rows):
     np.testing.assert_allclose(model.decision_function(X), K @ u + b, rtol=1e-10, atol=1e-12)
 
 
-def test_it_comes_to_the_minimum(rows):
-    """Full batches: gradient descent, to the minimum that Newton's method finds."""
+def test_full_batches_converge_to_the_minimum(rows):
+    """Gradient descent attains the minimum of Newton's method and of ridge regression."""
     X, y, _, number = rows
     n, alpha, options = len(y), 0.05, {"batch_size": len(y), "tol": None, "max_iter": 3000}
     ours = KernelSGDClassifier(
@@ -121,7 +121,7 @@ def test_it_comes_to_the_minimum(rows):
     np.testing.assert_allclose(ours.fit(X, number).predict(X), ridge.predict(X), atol=1e-6)
 
 
-def test_the_order_of_rows_is_that_of_the_seed_and_not_of_blocks(rows):
+def test_the_order_of_rows_depends_on_the_seed_not_on_blocks(rows):
     X, _, y, _ = rows
     model = KernelSGDClassifier(
         Gaussian(0.7), strategy="approximate_cached", method="iid", n_features=32, **FIXED
@@ -140,7 +140,7 @@ def test_the_order_of_rows_is_that_of_the_seed_and_not_of_blocks(rows):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_stream_of_one_call_is_one_epoch(rows, strategy):
+def test_one_partial_fit_equals_one_epoch(rows, strategy):
     X, _, y, _ = rows
     model = KernelSGDClassifier(
         Polynomial(2), strategy=strategy, method="nystrom", n_features=60, tol=None, random_state=0
@@ -153,7 +153,7 @@ def test_a_stream_of_one_call_is_one_epoch(rows, strategy):
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.7), Polynomial(3)])
-def test_a_long_stream_learns_whatever_the_strategy(rows, kernel):
+def test_many_partial_fits_learn_with_all_strategies(rows, kernel):
     X, _, y, _ = rows
     models = [
         KernelSGDClassifier(kernel, strategy=s, loss="log_loss", random_state=0)
@@ -170,7 +170,7 @@ def test_a_long_stream_learns_whatever_the_strategy(rows, kernel):
     assert models[0].t_ == 20 * 2
 
 
-def test_a_warm_start_goes_on_where_it_was(rows):
+def test_a_warm_start_continues_the_fit(rows):
     X, *_, y = rows
     averaged = []
     for strategy in ("exact_cached", "gram_cached"):
@@ -184,7 +184,7 @@ def test_a_warm_start_goes_on_where_it_was(rows):
     assert len(parts.support_vectors_) == len(X)
 
 
-def test_it_stops_when_the_loss_no_longer_falls(rows):
+def test_fits_stop_when_the_loss_no_longer_decreases(rows):
     X, y, *_ = rows
     options = dict(tol=0.5, n_iter_no_change=3, max_iter=50, random_state=0)
     model = KernelSGDClassifier(Linear(), **options).fit(X, y)
@@ -194,7 +194,7 @@ def test_it_stops_when_the_loss_no_longer_falls(rows):
         KernelSGDClassifier(Linear(), max_iter=2, random_state=0).fit(X, y)
 
 
-def test_early_stopping_judges_on_rows_of_every_class(rows):
+def test_early_stopping_has_validation_rows_of_all_classes(rows):
     X, _, y, number = rows
     model = KernelSGDClassifier(
         Gaussian(0.7), early_stopping=True, validation_fraction=0.3, random_state=0
@@ -216,8 +216,8 @@ def test_the_plan_prints_six_strategies_with_operations_and_bytes(rows):
         model = KernelSGDClassifier(kernel, n_features=30, **FIXED)
         plan = model.plan(X, y)
         assert [row.name for row in plan.rows] == list(STRATEGIES)
-        able = [row for row in plan.rows if not row.refused]
-        assert all(0 < row.operations < 1e10 and 0 < row.bytes < 1e8 for row in able)
+        supported = [row for row in plan.rows if not row.refused]
+        assert all(0 < row.operations < 1e10 and 0 < row.bytes < 1e8 for row in supported)
         assert [bool(r.refused) for r in plan.rows[:3]] == [kernel == Gaussian(0.7)] * 2 + [False]
         assert f"{plan.best} *" in str(plan)
         assert model.fit(X, y).strategy_ == model.plan_.best == plan.best
@@ -228,12 +228,12 @@ def test_the_plan_prints_six_strategies_with_operations_and_bytes(rows):
 
 
 def costs(*work, size=(1.0,) * 6):
-    """Costs of work in 10¹⁰ operations."""
+    """Return costs of six strategies, with work in 10¹⁰ operations."""
     rows = zip(STRATEGIES, work, size, strict=True)
     return tuple(StrategyCost(name, 1, 1e10 * w, b) for name, w, b in rows)
 
 
-def test_the_best_is_the_least_work_that_fits_and_exact_where_that_is_as_little():
+def test_the_plan_chooses_the_least_work_in_memory_and_prefers_exact_strategies():
     for work, size, best in (
         ((9, 9, 9, 9, 9, 5.0), (1,) * 6, "approximate_cached"),
         ((9, 9, 9, 7, 9, 5.0), (1,) * 6, "gram_cached"),
@@ -245,8 +245,8 @@ def test_the_best_is_the_least_work_that_fits_and_exact_where_that_is_as_little(
         assert StrategyPlan("", 10, costs(*work, size=size)).best == best
 
 
-def test_quantiles_leave_their_share_below():
-    """Standard error of a share of 1000 rows is 0.013: off by 0.08 has a chance of 1e-9."""
+def test_quantile_fits_have_their_share_of_rows_below():
+    """A share of 1000 rows has a standard error of 0.013: a deviation of 0.08 has chance 1e-9."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (1000, 1))
     y = np.sin(X[:, 0]) + rng.standard_normal(1000)

@@ -1,4 +1,4 @@
-"""Tables as they come: what a fit learns of columns is the same by every way in, and is kept."""
+"""Raw tables: frames, files and blocks give the same schema, fit and predictions."""
 
 import dataclasses
 import datetime as dt
@@ -44,26 +44,27 @@ def fitted(table):
 
 @pytest.fixture
 def quiet():
+    """Ignore warnings about the data."""
     with warnings.catch_warnings(action="ignore", category=DataWarning):
         yield
 
 
-def test_columns_become_what_they_are(fitted, table, tmp_path):
+def test_columns_get_encoders_of_their_types(fitted, table, tmp_path):
     kinds = {e.name: type(e) for e in fitted.schema_.encoders}
     numbers = dict.fromkeys(["size", "gap", "flag"], Numbers)
     texts = dict.fromkeys(["colour", "make", "tail"], Levels)
     assert kinds == numbers | texts | {"date": Times, "leaves": Times}
-    out = [name for name, _ in fitted.schema_.dropped]
-    assert out == ["one", "nothing", "id", "twin"]
+    dropped = [name for name, _ in fitted.schema_.dropped]
+    assert dropped == ["one", "nothing", "id", "twin"]
     names = fitted.schema_.feature_names
     assert {"gap is missing", "make is missing", "colour=red", "tail (target)"} <= {*names}
     assert {"date (days)", "date (season, sine)", "leaves (hour, cosine)"} <= {*names}
     assert fitted.map_.n_inputs == len(names)
     bo.save(fitted, tmp_path / "m")
-    again, expected = bo.load(tmp_path / "m"), fitted.predict(table)
-    assert again.schema_ == fitted.schema_
-    np.testing.assert_array_equal(again.predict(table), expected)
-    np.testing.assert_array_equal(fitted.predict(table.drop(columns=["y", *out])), expected)
+    loaded, expected = bo.load(tmp_path / "m"), fitted.predict(table)
+    assert loaded.schema_ == fitted.schema_
+    np.testing.assert_array_equal(loaded.predict(table), expected)
+    np.testing.assert_array_equal(fitted.predict(table.drop(columns=["y", *dropped])), expected)
     with pytest.raises(InvalidInput, match="X must be a table with the columns"):
         fitted.predict(np.zeros((2, 12)))
 
@@ -71,22 +72,22 @@ def test_columns_become_what_they_are(fitted, table, tmp_path):
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize("rows", [None, 7])
-def test_files_frames_and_blocks_are_one_fit(fitted, table, tmp_path, quiet, suffix, rows):
+def test_files_frames_and_blocks_give_the_same_fit(fitted, table, tmp_path, quiet, suffix, rows):
     path = tmp_path / f"t.{suffix}"
     table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
     model = bo.KernelRidge(**FAST).fit_blocks(Blocks.from_files(path, target="y", block_rows=rows))
     expected = fitted.predict(table)
-    found = np.concatenate(list(model.predict_blocks(Blocks.from_files(path))))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    predictions = np.concatenate(list(model.predict_blocks(Blocks.from_files(path))))
+    np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-6)
     with_schema = Blocks.from_files(path, schema=fitted.schema_)
     np.testing.assert_allclose(fitted.predict(with_schema), expected, rtol=0, atol=1e-9)
     for make in (pl.from_pandas, pa.Table.from_pandas):
         X = make(table.drop(columns="y"))
-        found = bo.KernelRidge(**FAST).fit(X, table["y"].to_numpy()).predict(X)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        predictions = bo.KernelRidge(**FAST).fit(X, table["y"].to_numpy()).predict(X)
+        np.testing.assert_allclose(predictions, expected, rtol=0, atol=1e-6)
 
 
-def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, monkeypatch):
+def test_the_command_line_reads_standard_input(table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = table.to_csv(index=False).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
@@ -115,28 +116,28 @@ COLUMNS = {
 
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_texts_are_places_among_levels(kind):
+def test_ordinal_codes_are_positions_among_levels(kind):
     table = COLUMNS[kind](["b", None, "a", "new", "b", "é"])
     schema = Schema(("a",), encoders=(ordinal("a", ("a", "b", "é"), 9.0, indicator=True),))
     X = np.concatenate([b.X for b in Blocks.from_table(table, schema=schema)])
     np.testing.assert_array_equal(X, [[0.5, 0], [9, 1], [0, 0], [9, 0], [0.5, 0], [1, 0]])
 
 
-def test_texts_of_many_blocks_are_looked_up_once():
+def test_levels_of_many_blocks_are_looked_up_once():
     class Counted(dict):
-        def get(self, *given):
-            looked_up.append(given[0])
-            return super().get(*given)
+        def get(self, *args):
+            lookups.append(args[0])
+            return super().get(*args)
 
-    encoder, looked_up = ordinal("a", ("a", "b", "é"), 9.0), []
+    encoder, lookups = ordinal("a", ("a", "b", "é"), 9.0), []
     vars(encoder)["code"] = Counted(encoder.code)
     for places in ([1, 0], [0, 1], [1, 1]):
         column = pa.DictionaryArray.from_arrays(pa.array(places, "int32"), pa.array(["a", "b"]))
         assert encoder.encode(encoder.cells(column, str))[:, 0].tolist() == [p / 2 for p in places]
-    assert looked_up == ["a", "b"]
+    assert lookups == ["a", "b"]
 
 
-def test_schemas_survive_json_and_more_rows_are_read_as_the_first(fitted, table, quiet):
+def test_schemas_are_kept_by_json_and_partial_fits(fitted, table, quiet):
     text = json.dumps(dataclasses.asdict(fitted.schema_))
     assert Schema(**json.loads(text)) == fitted.schema_
     half = bo.KernelRidge(**FAST).fit(table[:200].drop(columns="y"), table["y"][:200])
@@ -146,7 +147,7 @@ def test_schemas_survive_json_and_more_rows_are_read_as_the_first(fitted, table,
     assert half.rows_seen_ == N
 
 
-def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
+def test_new_categories_and_missing_values_warn_and_get_neutral_codes(fitted, table):
     odd = table.drop(columns="y").head(3).assign(colour=["mauve", "red", "red"])
     with pytest.warns(DataWarning, match=r"'colour' has .* such as 'mauve'; first in row 0"):
         X = next(iter(Blocks.from_table(odd, schema=fitted.schema_))).X
@@ -162,8 +163,8 @@ def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
         assert np.isfinite(fitted.predict(tails)).all()
 
 
-def test_what_training_did_not_see_is_told_once_a_call_for_all_columns(table):
-    """Text, a gap and a new category in forty columns, in many blocks, are one sentence."""
+def test_new_categories_and_missing_values_warn_once_per_call(table):
+    """Forty columns with new categories and one gap give one message."""
     a, colour = table["y"][:90], table["colour"][:90]
     X = pd.DataFrame({f"c{j}": np.roll(colour, j) for j in range(40)} | {"a": a})
     model = bo.KernelRidgeClassifier(**FAST | {"kernel": Gaussian(9.0), "method": "uniform"}).fit(
@@ -180,7 +181,7 @@ def test_what_training_did_not_see_is_told_once_a_call_for_all_columns(table):
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pa.Table.from_pandas])
-def test_levels_that_a_type_declares_are_known(table, library, quiet):
+def test_levels_declared_by_a_type_give_no_warning(table, library, quiet):
     y, X = table["y"][:90], table[["size", "colour"]][:90]
     X = X.assign(colour=pd.Categorical(X["colour"], ["red", "green", "puce", "blue"]))
     declared = X[:1].assign(colour=pd.Categorical(["puce"], X["colour"].cat.categories))
@@ -192,13 +193,13 @@ def test_levels_that_a_type_declares_are_known(table, library, quiet):
         model.predict(declared.assign(colour="mauve"))
 
 
-def test_levels_are_those_of_the_cells_while_another_thread_reads_others():
+def test_levels_are_correct_while_another_thread_reads_other_cells():
     encoder, column = Levels("a", ("x", "y")), pa.array(["x", "y"])
     codes = encoder.cells(column, str)
     words = encoder._latest[0]
 
     class Words:
-        def equals(self, others):  # here another thread reads cells
+        def equals(self, others):  # at this point another thread reads cells
             encoder._latest[0] = words
             encoder.cells(pa.array(["y", "x"]), str)
             return words.equals(others)
@@ -207,7 +208,7 @@ def test_levels_are_those_of_the_cells_while_another_thread_reads_others():
     np.testing.assert_array_equal(encoder.cells(column, str), codes)
 
 
-def test_cells_that_cannot_be_read_are_named(fitted, table):
+def test_invalid_cells_raise_with_their_column_and_row(fitted, table):
     for change, message in (
         ({"size": "a"}, r"'size' must hold numbers; got 'a' in row 0 of the pandas DataFrame"),
         ({"leaves": "dusk"}, r"'leaves' must hold times as clock; got 'dusk' in row 0 .* Correct"),
@@ -219,18 +220,18 @@ def test_cells_that_cannot_be_read_are_named(fitted, table):
 
 
 def test_target_means_do_not_leak():
-    """Levels that say nothing: means of the row's own target would tell it."""
+    """Levels are independent of the target; means with the row's own target would predict it."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"tail": [f"N{i}" for i in rng.integers(0, 120, 600)], "a": rng.normal(size=600)}
     )
     scores = cross_val_score(bo.KernelRidge(**FAST), frame, rng.normal(size=600), cv=3)
-    # R² of noise on 200 rows has deviation √(2/200) = 0.1; leaking means bring −0.3 and below
+    # R² of noise on 200 rows has deviation √(2/200) = 0.1; leaking means give −0.3 and below
     assert np.mean(scores) > -0.15
 
 
 @pytest.mark.slow
-def test_classes_have_means_for_each():
+def test_target_means_have_a_column_for_each_class():
     rng = np.random.default_rng(2)
     codes = rng.integers(0, 70, 900)
     frame = pd.DataFrame({"tail": [f"N{c}" for c in codes], "a": rng.normal(size=900)})
@@ -240,7 +241,7 @@ def test_classes_have_means_for_each():
         assert model.score(frame, labels) > 0.95
 
 
-def test_learners_without_targets_take_the_most_frequent_levels():
+def test_learners_without_targets_use_the_most_frequent_levels():
     frame = pd.DataFrame(
         {"tail": [f"N{i % 70 if i < 300 else i % 5}" for i in range(600)], "a": np.arange(600.0)}
     )
@@ -250,7 +251,7 @@ def test_learners_without_targets_take_the_most_frequent_levels():
     assert len(tail.levels) == 50
 
 
-def test_an_order_is_kept():
+def test_the_order_of_categories_is_used():
     order = pd.Categorical(["mid", "low", None, "high"] * 30, ["low", "mid", "high"], ordered=True)
     frame = pd.DataFrame({"grade": order})
     enum = pl.Series(["mid", "low", None, "high"] * 30, dtype=pl.Enum(["low", "mid", "high"]))
@@ -258,10 +259,10 @@ def test_an_order_is_kept():
         model = bo.KernelRidge(**FAST).fit(X, np.tile([1.0, 0, 3, 2], 30))
         assert model.schema_.encoders == (ordinal("grade", ("low", "mid", "high"), 0.5, True),)
         np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
-    places = np.arange(600) % 60  # more than levels that have a column each
+    places = np.arange(600) % 60  # more levels than get separate columns
     many = pd.DataFrame({"grade": pd.Categorical([f"{i:02}" for i in places], ordered=True)})
-    found = bo.KernelRidge(**FAST).fit(many, places % 7 + places).predict(many)
-    np.testing.assert_allclose(found, places % 7 + places, atol=4)
+    predictions = bo.KernelRidge(**FAST).fit(many, places % 7 + places).predict(many)
+    np.testing.assert_allclose(predictions, places % 7 + places, atol=4)
 
 
 DAY, LATER = dt.date(2021, 1, 1), dt.date(2021, 3, 5)
@@ -294,21 +295,21 @@ TIMES = {
 
 
 @pytest.mark.parametrize("kind", TIMES)
-def test_every_type_of_column_fits(kind, tmp_path):
+def test_columns_of_all_types_are_fitted(kind, tmp_path):
     frame = pd.DataFrame({"column": TIMES[kind], "other": np.arange(60.0) ** 2 % 7})
     y = np.arange(60.0)
     expected = bo.KernelRidge(**FAST).fit(frame, y).predict(frame)
     assert np.isfinite(expected).all()
     if kind in ("period", "interval", "numbers as categories"):
-        return  # Arrow has no such type
+        return  # not types of Arrow
     arrow = pa.Table.from_pandas(frame)
-    others = [] if kind in ("runs", "long decimal") else [pl.from_arrow(arrow)]  # polars has none
+    others = [] if kind in ("runs", "long decimal") else [pl.from_arrow(arrow)]  # not in polars
     for X in (arrow, *others):
         again = bo.KernelRidge(**FAST).fit(X, y)
         np.testing.assert_allclose(again.predict(X), expected, rtol=0, atol=1e-5)
 
 
-def test_sparse_columns_beside_others_are_dense_without_a_warning():
+def test_sparse_columns_of_a_frame_are_converted_without_a_warning():
     rng = np.random.default_rng(0)
     cells = np.where(rng.random(80) < 0.2, 1.5, 0.0)
     dense = pd.DataFrame({"a": rng.normal(size=80), "b": cells})
@@ -320,7 +321,7 @@ def test_sparse_columns_beside_others_are_dense_without_a_warning():
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_the_target_and_the_weights_of_a_table_may_be_named(make):
+def test_target_and_weights_may_be_names_of_columns(make):
     rng = np.random.default_rng(0)
     columns = {"a": rng.normal(size=80), "c": rng.choice(["u", "v"], 80), "w": rng.random(80)}
     y = columns["a"] + (columns["c"] == "u")
@@ -337,7 +338,7 @@ def test_the_target_and_the_weights_of_a_table_may_be_named(make):
 
 
 @pytest.mark.parametrize("learner", ["KernelRidgeClassifier", "LogisticRegression", "SVC"])
-def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_path):
+def test_numeric_classes_may_come_with_dates_and_missing_values(learner, tmp_path):
     frame = raw_table(120)[["size", "gap", "date", "colour"]].assign(y=np.arange(120) % 3 == 0)
     frame["y"] = frame["y"] + 0
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -348,7 +349,7 @@ def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_p
     np.testing.assert_array_equal(model.predict(frame) == 1, by_text.predict(frame) == "yes")
 
 
-def test_texts_that_are_times_are_read():
+def test_texts_of_times_are_parsed():
     for texts, form, seconds in (
         (["06:00"], "clock", 6 * 3600),
         (["6:30 pm"], "clock", 18.5 * 3600),
@@ -367,21 +368,21 @@ def test_texts_that_are_times_are_read():
         assert seconds_of(texts[0], form) == seconds
 
 
-def test_texts_that_are_no_times_are_told():
+def test_other_texts_are_not_parsed_as_times():
     for texts in (["1970 Q5"], ["25:00"], ["1970-02-30"], ["0:30 pm"], ["3"], []):
         assert form_of(texts) == ""
     assert form_of(["2020-01-01", "soon"]) == ""
 
 
 def with_gaps(n=N, seed=1):
-    """An array of four columns, a tenth of its cells missing, and a target."""
+    """Return an array of four columns with a tenth of its cells missing, and a target."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
     return np.where(rng.random(X.shape) < 0.1, np.nan, X), np.sin(X[:, 0]) + X[:, 1] ** 2
 
 
 @pytest.mark.parametrize("learner", [bo.KernelRidge, bo.SVC, bo.KernelKMeans])
-def test_arrays_with_gaps_fit_as_their_tables_do(learner):
+def test_arrays_with_missing_values_equal_tables(learner):
     X, y = with_gaps()
     y = y > 1 if learner is bo.SVC else y
     table = pd.DataFrame(X, columns=[*"abcd"])
@@ -392,7 +393,7 @@ def test_arrays_with_gaps_fit_as_their_tables_do(learner):
     assert not hasattr(fit, "feature_names_in_")
 
 
-def test_gaps_of_an_array_are_medians_with_an_indicator(tmp_path):
+def test_missing_values_of_arrays_become_medians_with_an_indicator(tmp_path):
     X, y = with_gaps()
     gaps = np.isnan(X)
     filled = np.where(gaps, np.nanmedian(X, axis=0), X)
@@ -408,7 +409,7 @@ def test_gaps_of_an_array_are_medians_with_an_indicator(tmp_path):
     assert cross_val_score(bo.KernelRidge(**FAST), X, y, cv=3).min() > 0.2
 
 
-def test_gaps_that_a_fit_cannot_fill_are_refused():
+def test_missing_values_unknown_to_the_fit_raise():
     X, y = with_gaps()
     whole = bo.KernelRidge(**FAST).fit(np.nan_to_num(X), y)
     row, column = np.argwhere(np.isnan(X))[0]
@@ -423,7 +424,7 @@ def test_gaps_that_a_fit_cannot_fill_are_refused():
         bo.KernelRidge(**FAST).fit(np.where(np.isnan(X), np.inf, X), y)
 
 
-def test_labels_that_may_be_missing_and_are_not_keep_their_type():
+def test_labels_of_nullable_types_without_missing_values_keep_their_type():
     for labels, classes in (
         (pd.array([True, False] * 30, dtype="boolean"), [False, True]),
         (pd.Series([3, 5] * 30, dtype="Int64"), [3, 5]),
@@ -435,8 +436,8 @@ def test_labels_that_may_be_missing_and_are_not_keep_their_type():
         assert model.classes_.tolist() == classes
 
 
-def without(missing, target="y"):
-    """A raw table of which some rows have no target, and the same table without these rows."""
+def missing_targets(missing, target="y"):
+    """Return a raw table in which some rows have no target, and the table without these rows."""
     frame = raw_table(N)
     frame["label"] = np.where(frame["y"] > 1, "high", "low")
     frame.loc[missing, target] = None if target == "label" else np.nan
@@ -448,8 +449,8 @@ def without(missing, target="y"):
 MISSING = [0, 1, 7, *range(250, 300), 399]
 
 
-def doors(frame, folder):
-    """The table by every way in: whole, as a stream, and from files."""
+def formats_of(frame, folder):
+    """Yield the table in all formats: frames, Arrow tables, and files."""
     frame.to_csv(folder / "t.csv", index=False)
     frame.to_parquet(folder / "t.parquet", row_group_size=64)
     feather.write_feather(pa.Table.from_pandas(frame, preserve_index=False), f"{folder}/t.arrow")
@@ -463,32 +464,32 @@ def doors(frame, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["y", "label"])
-def test_rows_without_a_target_are_left_out_by_every_way_in(tmp_path, target):
-    frame, rest = without(MISSING, target)
+def test_rows_without_a_target_are_left_out_in_all_formats(tmp_path, target):
+    frame, rest = missing_targets(MISSING, target)
     kind = bo.KernelRidge if target == "y" else bo.KernelRidgeClassifier
     with warnings.catch_warnings(action="ignore", category=DataWarning):
-        asked = kind(**FAST).fit(rest, target).predict(rest)
-    for given, rows in zip(doors(frame, tmp_path), (64, 4096) * 4, strict=False):
-        make = Blocks.from_files if isinstance(given, list) else Blocks.from_table
+        expected = kind(**FAST).fit(rest, target).predict(rest)
+    for source, rows in zip(formats_of(frame, tmp_path), (64, 4096) * 4, strict=False):
+        make = Blocks.from_files if isinstance(source, list) else Blocks.from_table
         with pytest.warns(DataWarning, match=rf"a target '{target}' are left out: 54 of 400;"):
-            blocks = make(given, target=target, block_rows=rows)
+            blocks = make(source, target=target, block_rows=rows)
         with pytest.warns(DataWarning, match="columns are left out"):
             model = kind(**FAST).fit_blocks(blocks)
-        assert np.array_equal(model.predict(rest), asked)
+        assert np.array_equal(model.predict(rest), expected)
         assert blocks.n_rows == len(rest)
     w = np.arange(1.0, 401)
-    with warnings.catch_warnings(record=True, action="always") as said:
+    with warnings.catch_warnings(record=True, action="always") as caught:
         model = kind(**FAST).fit(frame, target, sample_weight=w)
         same = kind(**FAST).fit(rest, target, sample_weight=np.delete(w, MISSING))
-    assert "54 of 400; first in row 0 of X (counted from 0)." in str(said[0].message)
+    assert "54 of 400; first in row 0 of X (counted from 0)." in str(caught[0].message)
     assert np.array_equal(model.predict(rest), same.predict(rest))
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-def test_parts_of_tables_hold_the_rows_that_have_a_target(tmp_path, suffix):
-    frame, rest = without(MISSING)
+def test_parts_of_blocks_skip_rows_without_a_target(tmp_path, suffix):
+    frame, rest = missing_targets(MISSING)
     frame, rest = frame[["size", "y"]], rest[["size", "y"]]
-    list(doors(frame, tmp_path))
+    list(formats_of(frame, tmp_path))
     with pytest.warns(DataWarning, match="target 'y' are left out: 108 of 800; first in row"):
         whole = Blocks.from_files([tmp_path / f"t.{suffix}"] * 2, target="y")
     y = np.tile(rest["y"], 2)
@@ -500,7 +501,7 @@ def test_parts_of_tables_hold_the_rows_that_have_a_target(tmp_path, suffix):
         assert np.concatenate([b.y for b in again]).tolist() == y[first:stop].tolist()
 
 
-def test_lines_of_text_files_are_told_by_their_number(tmp_path):
+def test_warnings_about_text_files_state_the_line_number(tmp_path):
     (tmp_path / "t.csv").write_text('a,y\n"two\nlines",1\nx,\n\nx,3\n')
     with pytest.warns(DataWarning, match=r"target 'y' are left out: 1 of 3; first in line 4 of"):
         Blocks.from_files(tmp_path / "t.csv", target="y")
@@ -512,30 +513,30 @@ def test_lines_of_text_files_are_told_by_their_number(tmp_path):
         bo.KernelRidge().fit(frame, "y")
 
 
-def test_models_are_checked_on_rows_with_a_target_and_predict_all(tmp_path, capsys):
-    frame, rest = without(MISSING)
+def test_the_command_line_checks_rows_with_a_target_and_predicts_all_rows(tmp_path, capsys):
+    frame, rest = missing_targets(MISSING)
     frame.to_csv(tmp_path / "t.csv", index=False)
     rest.to_csv(tmp_path / "rest.csv", index=False)
     frame.assign(y="").to_csv(tmp_path / "none.csv", index=False)
     out = ["--out", f"{tmp_path}/m.bochner", "--features", "32", "--kernel", "gaussian"]
     assert run(["fit", f"{tmp_path}/t.csv", "--target", "y", *out]) == 0
-    told = capsys.readouterr()
-    assert "rows without a target 'y' are left out: 54 of 400; first in line 2 of" in told.err
-    assert re.search(r"rows +346\n", told.out)
+    output = capsys.readouterr()
+    assert "rows without a target 'y' are left out: 54 of 400; first in line 2 of" in output.err
+    assert re.search(r"rows +346\n", output.out)
 
-    def checked(name):
+    def errors_of(name):
         assert run(["check", f"{tmp_path}/m.bochner", f"{tmp_path}/{name}", "--json"]) == 0
         return json.loads(capsys.readouterr().out)["errors"]
 
-    assert checked("t.csv") == checked("rest.csv")
-    assert checked("none.csv") == {}
+    assert errors_of("t.csv") == errors_of("rest.csv")
+    assert errors_of("none.csv") == {}
     p = ["--out", f"{tmp_path}/p.csv", "--json"]
     assert run(["predict", f"{tmp_path}/m.bochner", f"{tmp_path}/t.csv", *p]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 400
 
 
 def panel(rows=20, n_levels=60, seed=0):
-    """Levels of the same mean, in half of which a slope is up and in half down."""
+    """Return levels with the same mean, half with slope 1 and half with slope −1."""
     rng = np.random.default_rng(seed)
     level = np.repeat(np.arange(n_levels), rows)
     x = rng.uniform(-1, 1, len(level))
@@ -544,7 +545,7 @@ def panel(rows=20, n_levels=60, seed=0):
 
 
 @pytest.mark.slow
-def test_levels_of_equal_means_are_told_apart_where_they_have_rows():
+def test_levels_of_equal_means_get_codes_if_they_have_enough_rows():
     frame, y = panel()
     model = bo.KernelRidge(random_state=0).fit(frame, y)
     names = model.schema_.feature_names
@@ -556,17 +557,17 @@ def test_levels_of_equal_means_are_told_apart_where_they_have_rows():
     assert model.schema_.feature_names == ("x", "level (target)")
 
 
-def test_a_level_that_is_missing_has_a_code_and_one_not_seen_is_as_far_from_all():
+def test_missing_levels_have_a_code_and_new_levels_are_equidistant():
     frame, y = panel()
     frame.loc[::7, "level"] = None
     model = bo.KernelRidge(**FAST).fit(frame, y)
     (encoder,) = (e for e in model.schema_.encoders if e.name == "level")
-    (gone, unseen) = encoder.encode(np.array([np.nan, -1.0]))
-    assert set(gone[1:]) == {0.0, 1.0}
-    assert unseen[1:].tolist() == [0.5] * 16
+    (missing, new) = encoder.encode(np.array([np.nan, -1.0]))
+    assert set(missing[1:]) == {0.0, 1.0}
+    assert new[1:].tolist() == [0.5] * 16
 
 
-def test_times_have_the_parts_that_they_span():
+def test_times_have_the_parts_of_their_range():
     days = np.arange(10.0) * 86400
     assert parts_for(days, clock=False) == ("trend",)
     assert parts_for(days * 3, clock=False) == ("trend", "week")
@@ -575,7 +576,7 @@ def test_times_have_the_parts_that_they_span():
     assert parts_for(np.array([np.nan]), clock=True) == ("day",)
     frame = pd.DataFrame({"when": [f"{2000 + k // 4} Q{k % 4 + 1}" for k in range(80)]})
     seconds = np.array([seconds_of(text, "year quarter") for text in frame["when"]])
-    assert parts_for(seconds, clock=False) == ("trend", "year")  # no day of the week
+    assert parts_for(seconds, clock=False) == ("trend", "year")  # always the first day of a quarter
     assert parts_for(seconds + 86400, clock=False) == ("trend", "year", "week")
     model = bo.KernelRidge(**FAST).fit(frame, np.arange(80.0))
     expected = ("when (days)", "when (season, sine)", "when (season, cosine)")
@@ -586,8 +587,8 @@ def test_times_have_the_parts_that_they_span():
 @pytest.mark.parametrize(
     "model", [bo.KernelRidge(), bo.KernelRidge(method="local"), bo.GaussianProcessRegressor()]
 )
-def test_a_season_goes_on_after_the_last_date(model):
-    """Far from all dates the kernel was zero, and predictions were the mean of the target."""
+def test_a_season_continues_after_the_last_date(model):
+    """Far from all dates the kernel was zero, and predictions were the mean target."""
     days = np.sort(np.random.default_rng(0).integers(0, 8000, 300))
     frame = pd.DataFrame({"day": pd.Timestamp("1990-01-01") + pd.to_timedelta(days, unit="D")})
     y = days / 365.2425 % 1 + 0.1 * np.random.default_rng(1).standard_normal(300)
