@@ -1,4 +1,4 @@
-"""Components, clusters and correlations: eigenproblems, Lloyd's algorithm and what features leave out."""
+"""KernelPCA, KernelKMeans and KernelCCA, compared with scikit-learn and dense eigenproblems."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import assign, run_lloyd
 
-# ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
+# ---- KernelPCA
 
 KERNEL = Gaussian(1.5)
 OPTIONS = {"method": "orthogonal", "n_features": 64, "random_state": 0}
@@ -32,11 +32,12 @@ def centred(K):
 
 
 def up_to_sign(a, b):
+    """Return the columns of a with the signs of those of b."""
     return a * np.sign((a * b).sum(axis=0))
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, Laplace(3), Polynomial(2, 0.3, 1), Linear()], ids=repr)
-def test_with_exact_features_it_is_scikit_learns(kernel):
+def test_kernel_pca_with_exact_features_equals_scikit_learn(kernel):
     X, new = points(200), points(40, seed=1)
     q = 3
     ours = components(kernel, n_components=q, method="auto", n_features=256).fit(X)
@@ -47,8 +48,8 @@ def test_with_exact_features_it_is_scikit_learns(kernel):
 
 
 @pytest.mark.parametrize("lengthscale", [3.0, 0.4, 0.02], ids=["fast", "slow", "level"])
-def test_few_components_of_many_features_are_those_of_a_decomposition(lengthscale):
-    """However fast eigenvalues fall; level ones, of rows nearly orthogonal, take many steps."""
+def test_leading_components_equal_a_full_decomposition(lengthscale):
+    """For any decay of eigenvalues; nearly equal ones (nearly orthogonal rows) take many steps."""
     X = points(300)
     ours = components(Gaussian(lengthscale), n_components=5, method="nystrom", n_features=300)
     K = ours.fit(X).map_(X) @ ours.map_(X).T
@@ -59,8 +60,8 @@ def test_few_components_of_many_features_are_those_of_a_decomposition(lengthscal
     assert np.abs(residual).max() < 1e-10 * ours.eigenvalues_[0]
 
 
-def test_repeated_eigenvalues_are_found_as_often_as_they_are():
-    """Rows on a regular circle: sines and cosines in pairs, and the constant taken away."""
+def test_repeated_eigenvalues_have_their_multiplicity():
+    """Rows on a circle have pairs of sine and cosine; centring removes the constant."""
     angle = np.arange(320) * (2 * np.pi / 320)
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
     ours = components(Gaussian(0.7), n_components=6, method="nystrom", n_features=320).fit(circle)
@@ -69,7 +70,7 @@ def test_repeated_eigenvalues_are_found_as_often_as_they_are():
     assert np.abs(ours.eigenvalues_[1::2] / ours.eigenvalues_[::2] - 1).max() < 1e-6
 
 
-def test_linear_kernel_is_principal_components_both_ways():
+def test_a_linear_kernel_equals_principal_components():
     X = points(200) * [3.0, 2.0, 0.5] + 7
     ours = components(
         Linear(), n_components=2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9
@@ -81,7 +82,7 @@ def test_linear_kernel_is_principal_components_both_ways():
     assert_close(ours.inverse_transform(scores), plain.inverse_transform(expected), factor=1e7)
 
 
-def test_what_features_leave_out_counts_as_unexplained():
+def test_the_remainder_of_features_counts_as_unexplained():
     X = points(200)
     few = components(n_components=None, method="nystrom", n_features=10).fit(X)
     z = few.map_(X).mean(axis=0)
@@ -93,7 +94,7 @@ def test_what_features_leave_out_counts_as_unexplained():
     assert abs(whole.explained_variance_ratio_.sum() - 1) < 1e-9
 
 
-def test_the_way_back_is_ridge_regression_from_scores_with_an_intercept():
+def test_the_inverse_transform_is_ridge_regression_on_scores():
     X, kernel = points(80), Gaussian(0.7)
     options = dict(n_features=128, fit_inverse_transform=True, inverse_kernel=kernel, alpha=0.1)
     ours = components(n_components=3, **options).fit(X)
@@ -103,17 +104,17 @@ def test_the_way_back_is_ridge_regression_from_scores_with_an_intercept():
     assert np.abs(ours.inverse_transform(new) - kernel(new, S) @ coef - intercept).max() < 1e-6
 
 
-def test_pre_images_take_noise_away():
+def test_pre_images_remove_noise():
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 400)
     clean = np.column_stack([np.cos(angle), np.sin(angle), np.zeros((400, 8))])
     X = clean + 0.2 * rng.standard_normal(clean.shape)
     ours = components(Gaussian(2.0), n_components=3, fit_inverse_transform=True).fit(X)
-    back = ours.inverse_transform(ours.transform(X))
-    assert ((back - clean) ** 2).sum() < 0.5 * ((X - clean) ** 2).sum()
+    restored = ours.inverse_transform(ours.transform(X))
+    assert ((restored - clean) ** 2).sum() < 0.5 * ((X - clean) ** 2).sum()
 
 
-def test_more_components_than_there_are_is_said_and_those_there_are_kept():
+def test_too_many_components_warn_and_existing_ones_are_kept():
     X = np.repeat(points(3), 20, axis=0)
     text = r"n_components=4, but 60 rows in 64 features have 2 components above rounding"
     with pytest.warns(SolutionWarning, match=text):
@@ -127,21 +128,22 @@ def test_more_components_than_there_are_is_said_and_those_there_are_kept():
         assert correlations(alpha="cv").fit(X, np.zeros(300)).score(X, np.zeros(300)) == 0
 
 
-# ---- kmeans: KernelKMeans: Lloyd's algorithm, and what its cost says of the kernel's own
+# ---- KernelKMeans
 
 UNIT = Gaussian(1.0)
 clusters = maker(bo.KernelKMeans, UNIT, n_clusters=4, **OPTIONS)
 PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
 
 
-def places(each=75, seed=0, spread=0.6):
+def places(n=75, seed=0, spread=0.6):
+    """Return n rows around each of four centres, in random order."""
     rng = np.random.default_rng(seed)
-    X = np.repeat(PLACES, each, axis=0) + spread * rng.standard_normal((4 * each, 2))
+    X = np.repeat(PLACES, n, axis=0) + spread * rng.standard_normal((4 * n, 2))
     return X[rng.permutation(len(X))]
 
 
 def exact_cost(K, labels, w=None):
-    """Σ w |Φ(x) − mean|² in the kernel's own space, by its definition."""
+    """Return Σ w |Φ(x) − mean|² in the space of the kernel."""
     w = np.ones(len(K)) if w is None else w
     total = float(w @ np.diag(K))
     for c in np.unique(labels):
@@ -150,7 +152,7 @@ def exact_cost(K, labels, w=None):
     return total
 
 
-def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
+def test_passes_do_not_raise_the_cost_and_end_at_a_fixed_point():
     Z = np.random.default_rng(0).standard_normal((300, 4))
     block = FeatureBlock(Z)
     first = assign(block, Z[:5])
@@ -163,7 +165,7 @@ def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     assert_close(end.inertia, theirs.inertia_, factor=100)
 
 
-def test_it_is_as_good_as_scikit_learns_on_the_same_features():
+def test_clusters_have_the_cost_of_scikit_learn_on_the_features():
     X = places()
     ours = clusters().fit(X)
     Z = ours.map_(X)
@@ -174,11 +176,11 @@ def test_it_is_as_good_as_scikit_learns_on_the_same_features():
         np.testing.assert_array_equal(labels, np.argmin(squares, axis=1))
     for cost in (ours.inertia_, -ours.score(X)):
         assert_close(cost, squares.min(axis=1).sum(), factor=1e4)
-    exact = clusters(method="auto", n_features=512).fit(X).objective_  # hides nothing
+    exact = clusters(method="auto", n_features=512).fit(X).objective_  # no remainder
     assert exact.hidden < 1e-6
 
 
-def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
+def test_partial_fits_are_nearly_as_good_and_one_cluster_is_the_mean():
     X, w = places(200), np.random.default_rng(0).uniform(0.5, 2, 800)
     full = clusters().fit(X)
     one = clusters(n_clusters=1)
@@ -195,7 +197,7 @@ def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", [UNIT, Laplace(2.0)], ids=repr)
 @pytest.mark.parametrize("method", ["nystrom", "iid"])
-def test_the_exact_cost_lies_where_the_objective_says(method, kernel, weighted):
+def test_the_objective_bounds_the_exact_cost(method, kernel, weighted):
     X = places()
     w = np.random.default_rng(0).uniform(0.2, 3, 300) if weighted else np.ones(300)
     fitted = clusters(kernel=kernel, method=method, n_features=16).fit(X, sample_weight=w)
@@ -210,19 +212,19 @@ def test_the_exact_cost_lies_where_the_objective_says(method, kernel, weighted):
 
 
 @pytest.mark.parametrize("method", ["nystrom", "orthogonal"])
-def test_no_clustering_beats_the_best_of_features_by_more_than_is_hidden(method):
-    """All clusterings of nine rows into two, in features and in the kernel."""
+def test_the_best_clustering_of_features_is_within_the_bound_of_the_best(method):
+    """All clusterings of nine rows into two, by features and by the kernel."""
     X = places(3)[:9]
     fitted = clusters(n_clusters=2, method=method, n_features=4).fit(X)
     K, F = UNIT(X), fitted.map_(X) @ fitted.map_(X).T
     labels = [np.array([int(b) for b in f"{i:09b}"]) for i in range(1, 256)]
-    exact, features = (np.array([exact_cost(M, each) for each in labels]) for M in (K, F))
+    exact, features = (np.array([exact_cost(M, c) for c in labels]) for M in (K, F))
     assert exact[np.argmin(features)] - exact.min() <= fitted.objective_.hidden + 1e-12
     worst = np.abs(exact - features - np.trace(K - F)).max()
     assert worst <= max(fitted.objective_.hidden, np.trace(K - F)) + 1e-12
 
 
-def test_fewer_different_rows_than_clusters_and_centres_that_move_are_said():
+def test_too_few_distinct_rows_and_missing_convergence_warn():
     X = places()
     with pytest.warns(SolutionWarning, match=r"n_clusters=4, but .* only 3 distinct features"):
         fitted = clusters().fit(np.repeat(X[:3], 5, axis=0))
@@ -233,14 +235,14 @@ def test_fewer_different_rows_than_clusters_and_centres_that_move_are_said():
         clusters(n_clusters=20, n_features=16, max_iter=1, tol=0.0).fit(X)
 
 
-# ---- cca: KernelCCA: the generalised eigenproblem, scikit-learn's CCA, blocks, pieces and weights
+# ---- KernelCCA
 
 PAIRED = {"n_components": 2, "alpha": 0.5, **OPTIONS, "n_features": 32}
 correlations = maker(bo.KernelCCA, KERNEL, **PAIRED)
 
 
 def pairs(n=300, seed=0):
-    """Two tables that share one hidden number through a square, and noise besides."""
+    """Return two tables; the second has the square of a column of the first, with noise."""
     rng = np.random.default_rng(seed)
     t = rng.uniform(-1, 1, n)
     X = np.column_stack([t, rng.standard_normal(n)])
@@ -248,7 +250,7 @@ def pairs(n=300, seed=0):
 
 
 def brute(A, B, alpha, q):
-    """Generalised eigenvalues of [[0, C], [Cᵀ, 0]] against the penalised blocks."""
+    """Return generalised eigenvalues and vectors of [[0, C], [Cᵀ, 0]] and the penalised blocks."""
     A, B = A - A.mean(axis=0), B - B.mean(axis=0)
     m = A.shape[1]
     full = np.hstack([A, B]).T @ np.hstack([A, B])
@@ -260,39 +262,39 @@ def brute(A, B, alpha, q):
     return values[::-1][:q], vectors[:m, ::-1][:, :q], vectors[m:, ::-1][:, :q]
 
 
-def columns(A, B):
+def column_correlations(A, B):
     return np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(A.T, B.T, strict=True)])
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.5])
 @pytest.mark.parametrize("kernel_y", [None, Matern(1.5, 2.0)], ids=repr)
-def test_it_is_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
+def test_kernel_cca_equals_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
     (X, Y), new = pairs(), pairs(seed=1)
     ours = correlations(alpha=alpha, kernel_y=kernel_y).fit(X, Y)
     A, B = ours.map_(X), ours.map_y_(Y)
     values, a, b = brute(A, B, alpha, 2)
     assert_close(ours.singular_values_, values, factor=1e4)
     for scores, expected in zip(ours.transform(X, Y), (A @ a, B @ b), strict=True):
-        assert np.abs(np.abs(columns(scores, expected)) - 1).max() < 1e-6
+        assert np.abs(np.abs(column_correlations(scores, expected)) - 1).max() < 1e-6
         assert_close(scores.var(axis=0), np.ones(2), factor=1e4)
         assert_close(scores.mean(axis=0), np.zeros(2), factor=1e4)
-    assert_close(ours.correlations_, columns(*ours.transform(X, Y)), factor=1e4)
-    assert_close(ours.score(*new), columns(*ours.transform(*new)).mean(), factor=1e4)
+    assert_close(ours.correlations_, column_correlations(*ours.transform(X, Y)), factor=1e4)
+    assert_close(ours.score(*new), column_correlations(*ours.transform(*new)).mean(), factor=1e4)
 
 
 @pytest.mark.parametrize("side", [1, 3])
-def test_with_linear_kernels_it_has_the_correlations_of_scikit_learns(side):
+def test_linear_kernel_cca_has_the_correlations_of_scikit_learn(side):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)) + 5
     Y = X[:, :side] @ rng.standard_normal((side, side)) + rng.standard_normal((300, side))
     ours = correlations(Linear(), n_components=side, alpha=0.0).fit(X, Y)
     plain = CCA(side, tol=1e-14, max_iter=20000).fit(X, Y)
-    assert_close(ours.correlations_, columns(*plain.transform(X, Y)), factor=1e7)
+    assert_close(ours.correlations_, column_correlations(*plain.transform(X, Y)), factor=1e7)
     assert_close(ours.correlations_, ours.singular_values_, factor=1e4)
 
 
-def test_the_penalty_is_chosen_by_rows_left_out():
-    """Without a penalty, unrelated tables correlate nearly perfectly, and fail on new rows."""
+def test_the_penalty_is_chosen_by_cross_validation():
+    """Without a penalty, independent tables correlate nearly perfectly, but not on new rows."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((2, 200, 2))
     assert correlations(n_features=128, alpha=1e-8).fit(X, Y).correlations_[0] > 0.95
@@ -300,6 +302,6 @@ def test_the_penalty_is_chosen_by_rows_left_out():
     assert chosen.alpha_ in dict(chosen.path_)
     assert abs(chosen.score(*rng.standard_normal((2, 200, 2)))) < 0.3
     X, Y = pairs(600)
-    found = correlations(n_features=128, alpha="cv").fit(X, Y)
-    assert found.score(*pairs(600, seed=1)) > 0.6
-    assert dict(found.path_)[found.alpha_] >= max(value for _, value in found.path_) - 1e-6
+    model = correlations(n_features=128, alpha="cv").fit(X, Y)
+    assert model.score(*pairs(600, seed=1)) > 0.6
+    assert dict(model.path_)[model.alpha_] >= max(value for _, value in model.path_) - 1e-6

@@ -1,4 +1,4 @@
-"""Laws of radial kernels and their maps: Gegenbauer features and spherical harmonics."""
+"""Laws of Gegenbauer features and spherical harmonics of rotation-invariant kernels."""
 
 import warnings
 from dataclasses import replace
@@ -31,31 +31,31 @@ from bochner.kernels.series import gegenbauers, monomials
 D = 48
 
 
-def drawn(pair, seed=0, n_features=D, X=None):
+def new_map(pair, seed=0, n_features=D, X=None):
     kernel, method = pair
     X = rows(60) if X is None else X
     return draw(kernel, method, n_features=n_features, X=X, random_state=seed)
 
 
 def many(pair, count, n_features=D, X=None):
-    """Maps that differ in their directions alone, as those of other seeds do."""
-    phi = drawn(pair, 0, n_features, X)
+    """Return maps of several seeds, which differ only in their directions."""
+    phi = new_map(pair, 0, n_features, X)
     streams = (np.random.default_rng(seed) for seed in range(count))
     d, m = phi.directions.shape
-    if d == 1:  # either direction first, then both in turn
+    if d == 1:  # the two directions alternate
         return [replace(phi, directions=rng.choice((-1, 1)) * phi.directions) for rng in streams]
     return [replace(phi, directions=unit_directions(IID(), d, m, rng)) for rng in streams]
 
 
 def angles(phi, X):
-    """Cosines between the rows of X, as the map sees them, and their radii, in float64."""
+    """Return cosines between the scaled rows of X, and their radii, in float64."""
     A = (X - phi.polar.centre) / phi.polar.scales
     r = np.linalg.norm(A, axis=1)
     return np.clip((A @ A.T) / np.outer(r, r), -1, 1), r
 
 
-def cut_kernel(phi, X):
-    """Σ_l Σ_i h_{l,i}(x) h_{l,i}(y) P_l(cos): what the features of a map are unbiased for."""
+def truncated_kernel(phi, X):
+    """Return the expectation of the features: Σ_l Σ_i h_{l,i}(x) h_{l,i}(y) P_l(cos)."""
     cos, r = angles(phi, X)
     K = np.zeros((len(X), len(X)))
     for l, h in zip(phi.radial.degrees.tolist(), phi.radial(r).T, strict=True):
@@ -67,25 +67,25 @@ def cut_kernel(phi, X):
 
 
 def steep(t):
-    """Two functions of radii that 64 quantiles of the radii of rows do not tell."""
+    """Return two functions of radii that 64 quantiles of the radii do not resolve."""
     return np.stack([np.cos(40.0 * t), 0.3 + 0.0 * t], axis=1)
 
 
-OWN = GeneralizedZonal((steep, Monomials((1.0, 0.2), (1, 3)), lambda t: np.sin(30.0 * t)))
+CUSTOM = GeneralizedZonal((steep, Monomials((1.0, 0.2), (1, 3)), lambda t: np.sin(30.0 * t)))
 
 
-@pytest.mark.parametrize("which", ["monomials", "functions of one's own"])
-def test_definition_8_term_by_term(which):
-    """√α_l h_{l,i}(|x|) P_l(⟨x, w⟩/|x|), summed over l, by the unnormalised polynomials."""
+@pytest.mark.parametrize("which", ["monomials", "user functions"])
+def test_features_equal_the_terms_of_definition_8(which):
+    """Sums over l of √α_l h_{l,i}(|x|) P_l(⟨x, w⟩/|x|)."""
     X = rows(12)
     r = np.linalg.norm(X, axis=1)
     if which == "monomials":
-        phi = drawn((Gaussian(1.5), Gegenbauer("monomial", 2, 5)), n_features=20, X=X)
+        phi = new_map((Gaussian(1.5), Gegenbauer("monomial", 2, 5)), n_features=20, X=X)
         h = monomials(Gaussian(1.5).zonal(3), 5, 2, r).transpose(0, 2, 1)
     else:
-        phi = draw(OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)  # without rows
-        h = [OWN.radial(l, r) for l in range(3)]
-        double = draw(2.0 * OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)
+        phi = draw(CUSTOM, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)  # without rows
+        h = [CUSTOM.radial(l, r) for l in range(3)]
+        double = draw(2.0 * CUSTOM, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)
         assert_close(double(X), 2.0**0.5 * phi(X), factor=4)
     assert phi.directions.shape == (3, 10)
     P = list(gegenbauers(len(h) - 1, 3, X @ phi.directions / r[:, None]))
@@ -96,16 +96,16 @@ def test_definition_8_term_by_term(which):
     assert_close(phi(X), slow.reshape(12, -1) / 10**0.5, factor=4)
 
 
-#: Where degree 12 leaves out 1.5e-12: of a threshold twice or half as large it would not be the first.
+#: Radius whose remainder after degree 11 is 1.5e-12; twice the threshold would stop there.
 AT_THE_EDGE = float(gammaincinv(12, 1.5e-12)) ** 0.5
 
 
 @pytest.mark.parametrize("radius", [0.5, 1.0, 3.0, AT_THE_EDGE])
 @pytest.mark.parametrize("n_features", [64, 4096])
-def test_the_default_degree_is_the_first_that_leaves_next_to_nothing(radius, n_features):
-    """Of the Gaussian e(x) = P(Poisson(|x|²) > q): at most 1e-12, whatever the width."""
+def test_the_default_degree_is_the_first_of_negligible_remainder(radius, n_features):
+    """The remainder of the Gaussian is P(Poisson(|x|²) > q), at most 1e-12 for any width."""
     X = sphere(50, radius)
-    X[:25] *= 1 - 1e-3  # two radii, and so monomials; the 99th percentile is the larger
+    X[:25] *= 1 - 1e-3  # two radii need monomials; the 99th percentile is the larger one
     phi = draw(Gaussian(), Gegenbauer("monomial", 1), n_features=n_features, X=X, random_state=0)
     assert gammainc(phi.degree + 1, radius**2) <= 1e-12 < gammainc(phi.degree, radius**2)
 
@@ -116,29 +116,29 @@ SMOOTH = [Gaussian(), Gaussian(0.7), 2.0 * Gaussian(), DotExponential(), Polynom
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [*SMOOTH, NeuralTangent(2), ArcCosine(1)], ids=repr)
 @pytest.mark.parametrize("radial", ["monomial", "optimal"])
-def test_of_enough_orders_the_cut_kernel_is_the_kernel(kernel, d, radial):
-    """Up to what 16 optimal functions or 24 monomials leave out, or degree 48 of slow series."""
+def test_the_truncated_kernel_converges_with_the_order(kernel, d, radial):
+    """With 16 optimal functions or 24 monomials; slow series are truncated at degree 48."""
     X = np.random.default_rng(0).uniform(-1.2, 1.2, (40, d))
     method = Gegenbauer(radial=radial, order=16 if radial == "optimal" else 24)
     phi = draw(kernel, method, n_features=960, X=X, random_state=0)
     K = kernel(X)
     slow = d > 1 and kernel not in SMOOTH
-    assert np.abs(cut_kernel(phi, X) - K).max() / np.abs(K).max() < (0.02 if slow else 1e-9)
-    # The planted fault: orders counted from the degree in one dimension, where it ends at one.
+    assert np.abs(truncated_kernel(phi, X) - K).max() / np.abs(K).max() < (0.02 if slow else 1e-9)
+    # The planted fault: one order only, though degrees end at one in one dimension.
     if d == 1 and kernel in SMOOTH:
         first = draw(kernel, replace(method, order=1), n_features=960, X=X, random_state=0)
-        assert np.abs(cut_kernel(first, X) - K).max() / np.abs(K).max() > 0.02
+        assert np.abs(truncated_kernel(first, X) - K).max() / np.abs(K).max() > 0.02
 
 
-def test_of_one_column_nothing_is_random_and_nothing_is_left_out():
-    """e^{xy} = cosh + sinh: both directions, and as many orders as the rows are long."""
+def test_features_of_one_column_are_exact():
+    """e^{xy} = cosh + sinh: both directions, and as many orders as long rows need."""
     for kernel, method, D in (
         *(
             (kernel, Gegenbauer(radial), 256)
             for kernel in (*SMOOTH, NeuralTangent(2), ArcCosine(1))
             for radial in ("monomial", "optimal")
         ),
-        (OWN, Gegenbauer(), 8),  # functions of one's own
+        (CUSTOM, Gegenbauer(), 8),
     ):
         X = np.random.default_rng(0).standard_normal((100, 1))
         Z, K = draw(kernel, method, n_features=D, X=X, random_state=0)(X), kernel(X)
@@ -148,25 +148,25 @@ def test_of_one_column_nothing_is_random_and_nothing_is_left_out():
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("D", [480, 2000])
 @pytest.mark.parametrize("kernel", [Gaussian(), DotExponential(0.5)], ids=repr)
-def test_the_default_order_has_the_least_bias_and_noise(kernel, D):
-    """Bias of the cut kernel, and noise (s/D) k_s(x, x) k_s(y, y), summed up order by order."""
+def test_the_default_order_minimises_bias_plus_noise(kernel, D):
+    """Bias of the truncated kernel, and noise (s/D) k_s(x, x) k_s(y, y), of each order s."""
     X = np.random.default_rng(0).standard_normal((60, 3))
     maps = [
         draw(kernel, Gegenbauer("monomial", s, 30), n_features=D, X=X, random_state=0)
         for s in range(1, 17)
     ]
-    cut = [cut_kernel(phi, X) for phi in maps]
+    cut = [truncated_kernel(phi, X) for phi in maps]
     bias = [np.mean((K - cut[-1]) ** 2) for K in cut]
     noise = [s / D * np.mean(np.diag(K)) ** 2 for s, K in enumerate(cut, 1)]
     phi = draw(kernel, Gegenbauer("monomial", degree=30), n_features=D, X=X, random_state=0)
     assert phi.order == 1 + np.argmin(np.add(bias, noise))
 
 
-def test_defaults_that_leave_out_much_say_so():
+def test_defaults_of_large_remainder_warn():
     X = np.random.default_rng(0).standard_normal((100, 5))
     with pytest.warns(FeatureWarning, match=r"leave out \d+ % of k\(x, x\) in the mean"):
         phi = draw(Gaussian(), Gegenbauer(), n_features=256, X=X, random_state=0)
-    assert_close(phi.left_out(X), np.diag(Gaussian()(X) - cut_kernel(phi, X)), factor=10)
+    assert_close(phi.left_out(X), np.diag(Gaussian()(X) - truncated_kernel(phi, X)), factor=10)
     assert phi.left_out(X).mean() > 0.01
     with warnings.catch_warnings(action="error", category=FeatureWarning):
         draw(Gaussian(), Gegenbauer(), n_features=256, X=sphere(100, 2.0), random_state=0)
@@ -184,29 +184,29 @@ def bias(K, maps, X):
 @pytest.mark.main_cases(3)
 @pytest.mark.statistical
 @pytest.mark.parametrize("pair", GEGENBAUER, ids=repr)
-def test_features_are_unbiased_for_the_cut_kernel(pair):
+def test_features_are_unbiased_for_the_truncated_kernel(pair):
     X = 0.7 * rows(5, seed=3)[:4]
     maps = many(pair, SEEDS)
-    assert bias(cut_kernel(maps[0], X), maps, X) < 1
+    assert bias(truncated_kernel(maps[0], X), maps, X) < 1
 
 
 @pytest.mark.statistical
-def test_on_the_sphere_the_variance_is_that_of_the_formula():
-    """(1 − Σ c_l²/α_l)/D for pairs uniform on the sphere; ten standard errors of 60 maps."""
-    X, off = sphere(400, 1.5, seed=2), ~np.eye(400, dtype=bool)
+def test_the_variance_on_the_sphere_equals_its_formula():
+    """(1 − Σ c_l²/α_l)/D for uniform pairs on the sphere, within ten standard errors of 60 maps."""
+    X, pairs = sphere(400, 1.5, seed=2), ~np.eye(400, dtype=bool)
     maps = many((Gaussian(), Gegenbauer(degree=12)), 60, 64, X)
     c = maps[0].radial(np.array([1.5]))[0] ** 2
     expected = (c.sum() ** 2 - (c**2 / (2 * maps[0].radial.degrees + 1)).sum()) / 64
-    K = cut_kernel(maps[0], X)
-    errors = np.array([((phi(X) @ phi(X).T - K)[off] ** 2).mean() for phi in maps])
+    K = truncated_kernel(maps[0], X)
+    errors = np.array([((phi(X) @ phi(X).T - K)[pairs] ** 2).mean() for phi in maps])
     allowed = 10 * errors.std() / 60**0.5
     assert allowed < 0.6 * expected
     assert abs(errors.mean() - expected) < allowed
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(), Matern(1.5)], ids=repr)
-def test_near_a_sphere_next_to_nothing_is_cut(kernel):
-    """Radii off by 1e-5 ask for no further order; with monomials 7 % of the kernel was lost."""
+def test_rows_near_a_sphere_have_a_small_remainder(kernel):
+    """Deviations of 1e-5 need no further order; with monomials 7 % of the kernel was lost."""
     X = sphere(200, 2.0)
     near = X * (1 + 1e-5 * np.random.default_rng(1).standard_normal((200, 1)))
     phi = draw(kernel, Gegenbauer(), n_features=256, X=near, random_state=0)
@@ -215,17 +215,17 @@ def test_near_a_sphere_next_to_nothing_is_cut(kernel):
     assert phi.left_out(near).mean() < one.left_out(X).mean() + 1e-3
 
 
-def test_a_row_of_zeros_has_degree_zero_alone():
+def test_a_row_of_zeros_has_degree_zero_only():
     X = rows(40)
     X[3] = 0
-    phi = drawn((Gaussian(), Gegenbauer("monomial", 2, 4)), X=X)
+    phi = new_map((Gaussian(), Gegenbauer("monomial", 2, 4)), X=X)
     m = phi.directions.shape[1]
     assert_close(phi(X)[3], np.repeat([m**-0.5, 0.0], m))
 
 
 D_MERCER = 40
 ROUNDED = 1e-9
-"""Rounding of radial functions where eigenvalues of R_l are small, and of kernels."""
+"""Rounding error of kernels, and of radial functions for small eigenvalues of R_l."""
 
 
 def drawn_mercer(kernel, n_features=D_MERCER, X=None):
@@ -233,21 +233,21 @@ def drawn_mercer(kernel, n_features=D_MERCER, X=None):
     return draw(kernel, MercerHarmonic(), n_features=n_features, X=X, random_state=0)
 
 
-def rest(phi):
-    """What the features leave out of a row, in the mean."""
+def remainder(phi):
+    """Return the mean remainder k(x, x) − |φ(x)|² over rows."""
     return float(phi.residual(rows(400, seed=2)).mean())
 
 
 @pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
-def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
+def test_features_of_larger_radii_are_below_the_kernel(kernel):
     phi = drawn_mercer(kernel, X=rows(60, seed=5))
     Y = np.concatenate([2.5 * rows(20, seed=6), 10 * rows(5, seed=8)])
     Z, K = phi(Y), kernel(Y)
     low = np.linalg.eigvalsh((K - Z @ Z.T) / np.sqrt(np.outer(np.diag(K), np.diag(K))))[0]
-    assert low > -len(Y) * (1e-4 * rest(phi) / np.diag(K).min() + 1e-8)
+    assert low > -len(Y) * (1e-4 * remainder(phi) / np.diag(K).min() + 1e-8)
 
 
-def test_enough_blocks_are_the_kernel():
+def test_enough_features_reproduce_the_kernel():
     for kernel, D, factor in (
         (Polynomial(3), 200, 1e3),
         (Zonal((1.0, 0.5, 0.25)), 200, 1e3),
@@ -263,7 +263,7 @@ def test_enough_blocks_are_the_kernel():
 
 
 @pytest.mark.parametrize("radius", [0.5, 2.0, 30.0])
-def test_rows_on_a_sphere_are_recognised(radius):
+def test_rows_on_a_sphere_are_detected(radius):
     X = sphere(300, radius)
     kernel = Gaussian(radius / 2)
     phi = drawn_mercer(kernel, 121, X=X)
@@ -282,8 +282,8 @@ def test_rows_on_a_sphere_are_recognised(radius):
     [(Gaussian(0.7), 1e-5), (DotExponential(), 1e-5), (Matern(1.5), 0.03), (NeuralTangent(), 0.03)],
     ids=repr,
 )
-def test_lines_and_planes(kernel, share, d):
-    """Smooth kernels are met; of the others a share is left, as their series fall slowly."""
+def test_features_in_one_and_two_columns_are_accurate(kernel, share, d):
+    """Smooth kernels up to 1e-5; others up to 3 %, as their series decay slowly."""
     X, Y = rows(80)[:, :d], 0.6 * rows(30, seed=4)[:, :d]
     phi, K = drawn_mercer(kernel, 300, X=X), kernel(Y)
     E = K - phi(Y) @ phi(Y).T
@@ -296,19 +296,19 @@ def test_lines_and_planes(kernel, share, d):
     [*(ROTATION_INVARIANT[i] for i in (0, 1, 5)), Polynomial(3), NeuralTangent(2)],
     ids=repr,
 )
-def test_a_row_of_zeros_and_rows_of_zeros_only(kernel):
+def test_rows_of_zeros_have_finite_features(kernel):
     X = rows(60)
     X[0] = 0
     phi = drawn_mercer(kernel, X=X)
     Z = phi(X)
     assert np.isfinite(Z).all()
     assert phi.residual(X)[0] >= 0
-    nothing = np.zeros((5, 3))
-    Z = drawn_mercer(kernel, X=nothing)(nothing)
-    assert_close(Z @ Z.T, kernel(nothing), factor=10)
+    zeros = np.zeros((5, 3))
+    Z = drawn_mercer(kernel, X=zeros)(zeros)
+    assert_close(Z @ Z.T, kernel(zeros), factor=10)
 
 
-def test_more_columns_than_features_take_the_leading_axes():
+def test_more_columns_than_features_use_the_leading_axes():
     rng = np.random.default_rng(0)
     spread = np.concatenate([np.full(8, 2.0), np.full(42, 0.1)])
     X = (rng.standard_normal((300, 50)) * spread) @ np.linalg.qr(rng.standard_normal((50, 50)))[0]
@@ -317,13 +317,13 @@ def test_more_columns_than_features_take_the_leading_axes():
     assert phi.polar.axes.shape[1] < 15
     K, Z = Gaussian(8.0)(X), phi(X)
     assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -ROUNDED
-    turned = drawn_mercer(Gaussian(8.0), 12, X=X[:, ::-1])
-    assert_close(turned.residual(X[:, ::-1]), phi.residual(X), factor=1e3)
+    reversed_map = drawn_mercer(Gaussian(8.0), 12, X=X[:, ::-1])
+    assert_close(reversed_map.residual(X[:, ::-1]), phi.residual(X), factor=1e3)
     assert np.linalg.norm(K - Z @ Z.T) < 0.1 * np.linalg.norm(K)
 
 
-def test_wide_rows_that_the_kernel_does_not_relate_are_refused_and_auto_goes_on():
-    """784 columns, 40 lengthscales apart: harmonics of some degrees are more than floats go to."""
+def test_wide_rows_without_correlation_raise_and_auto_uses_another_method():
+    """784 columns, 40 lengthscales apart: the number of harmonics of some degrees overflows."""
     X = 1.5 * np.random.default_rng(0).standard_normal((100, 784))
     with pytest.raises(UnsupportedKernel, match=r"no degree has energy. Use a larger lengthscale"):
         draw(Gaussian(1.0), MercerHarmonic(), n_features=8, X=X)
@@ -335,8 +335,8 @@ def test_a_homogeneous_kernel_needs_no_radii():
     assert phi(rows(4)).shape == (4, 8)
 
 
-def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
-    """10⁸ away all radii are equal to rounding; harmonics about zero would have to be of 10⁸."""
+def test_rows_far_away_are_centred():
+    """At a distance of 10⁸ all radii are equal up to rounding; degrees around zero would be 10⁸."""
     X, K = rows(300), Gaussian(2.0)(rows(300))
     near, far = (drawn_mercer(Gaussian(2.0), 100, X=X + shift) for shift in (0, 1e8))
     np.testing.assert_allclose(far.polar.centre, X.mean(axis=0) + 1e8, rtol=1e-14)
@@ -349,11 +349,11 @@ def test_rows_far_away_do_not_lie_on_a_sphere_about_zero():
     assert (drawn_mercer(Polynomial(2), X=X + 100.0).polar.centre == 0).all()
 
 
-def test_degrees_are_sought_until_the_width_is_filled():
-    """A short Gaussian on the sphere: 1,024 features are degrees 0 to 31, whose energy is printed.
+def test_degrees_are_added_until_the_width_is_reached():
+    """For a short Gaussian on the sphere, 1,024 features are the degrees 0 to 31.
 
-    On the unit sphere k = e^(−a) e^(a t), a = 1/ℓ², has (2l + 1) e^(−a) i_l(a) in degree l, i_l the
-    modified spherical Bessel functions.
+    On the unit sphere k = e^(−a) e^(a t), a = 1/ℓ², has (2l + 1) e^(−a) i_l(a) in degree l, with
+    the modified spherical Bessel functions i_l.
     """
     X = np.random.default_rng(0).standard_normal((60, 3))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -364,7 +364,7 @@ def test_degrees_are_sought_until_the_width_is_filled():
     assert_close((phi(X) ** 2).sum(axis=1), np.full(60, energy), factor=1e4)
 
 
-def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
+def test_axes_are_independent_of_signs_of_lapack(monkeypatch):
     X = rows(60)
     before = drawn_mercer(Gaussian(), X=X)(X)
     eigh = np.linalg.eigh
@@ -379,10 +379,10 @@ def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
 
 @pytest.mark.parametrize("d", [3, 8])
 @pytest.mark.parametrize(("kernel", "absent"), [(ArcCosine(0), 0), (ArcCosine(1), 1)])
-def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
-    """A step is ½ and an odd function, max(0, x) is x/2 and an even one: |x|/2."""
+def test_degrees_of_the_wrong_parity_are_zero(kernel, absent, d):
+    """A step is ½ plus an odd function, max(0, x) is x/2 plus the even |x|/2."""
     degrees = np.arange(801)
-    found = kernel.zonal(d).matrices(800, np.ones(1), np.ones(1))[:, 0, 0]
+    values = kernel.zonal(d).matrices(800, np.ones(1), np.ones(1))[:, 0, 0]
     forbidden = (degrees % 2 == absent) & (degrees > 1)
-    assert not found[forbidden].any()
-    assert (found[~forbidden & (degrees <= 30)] > 0).all()
+    assert not values[forbidden].any()
+    assert (values[~forbidden & (degrees <= 30)] > 0).all()
