@@ -17,12 +17,7 @@ from bochner.solvers.convex import losses, newton
 from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.losses import Absolute, EpsilonInsensitive, PoissonDeviance, Quantile
 from bochner.solvers.convex.penalty_path import HeldOutLoss, largest_penalty
-from bochner.solvers.convex.problem import (
-    Problem,
-    best_constant,
-    best_length,
-    optimum,
-)
+from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
 from bochner.solvers.sgd import as_loss
 
 # ==== Each loss and its derivatives, compared with the published formula.
