@@ -19,7 +19,7 @@ import bochner as bo
 from benchmarks.accuracy import means, measured
 from benchmarks.bench import Options, Row, bench, each
 from benchmarks.data import CLASSES, DEVELOPMENT, RAW, Split, raw_split, raw_table, table_split
-from bochner.kernels import Gaussian, Matern
+from bochner.selection.race import CANDIDATES, Race
 
 FULL = "full search"
 
@@ -36,28 +36,31 @@ def _of_squares(solve: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given, **named: solve(*given, **named | {"lost": None})
 
 
-RACE = "selection.race.Race"
+RACE = "selection.race"
+
+
+def _without(*rules: str) -> Replaced:
+    """Remove rules of the table of candidates."""
+    return {f"{RACE}.CANDIDATES": lambda table: [c for c in table if c.rule not in rules]}
+
+
 ROWS = "models.representations.exact"
 SHAPES, NONE = "selection.choose._SHAPES", lambda _: lambda *_: []
-ROUGHER: Replaced = {f"{RACE}._rougher": NONE, f"{RACE}._rough": NONE}
+ROUGH = "rough kernels", "rough kernels with more rows"
 
 #: Rules, and what is replaced to remove each of them.
 RULES: dict[str, Replaced] = {
-    "descent by leave-one-out": {f"{RACE}._tune_ard": NONE},
-    "rough kernels": ROUGHER | _effort(families=(Matern(2.5), Gaussian())),
-    "rough kernels with more rows": ROUGHER,
-    "families": _effort(families=()),
+    **{rule: _without(rule) for rule in dict.fromkeys(c.rule for c in CANDIDATES[2:])},
+    "rough kernels": _without(*ROUGH),
+    "families": _without("families", ROUGH[0]),
     "screened columns": {"selection.lengthscales.screened_lengthscales": lambda _: lambda *_: None},
-    "sum over columns": {f"{RACE}._additive": NONE},
-    "sums": {f"{RACE}._sums": NONE},
-    "smaller penalties of classes": {f"{RACE}._lower_penalty": lambda _: lambda *given: given[-1]},
+    "smaller penalties of classes": {f"{RACE}.Race._lower_penalty": lambda _: Race._evaluate_at},
     "log loss chooses the penalty": {f"{ROWS}.solve_kernel": _of_squares},
     "penalty settled with more rows": {
         "solvers.ridge.kernel_path._settle": lambda _: lambda *given, **_: given[1]
     },
-    "turned metric": {f"{RACE}._metrics": NONE},
     "second turn": _effort(rounds=1),
-    "more rows": {f"{RACE}._add_rows": NONE},
+    "more rows": _without("more rows", ROUGH[1]),
     "families in neighbourhoods": {"selection.neighbourhoods.tune": NONE},
     "neighbourhoods": {f"{ROWS}.choose_locally": lambda _: lambda *given: (given[-1][0], None)},
     "curves": {"selection.choose.choose_curves": lambda _: lambda *_: None},

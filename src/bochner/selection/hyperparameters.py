@@ -36,7 +36,6 @@ from bochner.selection.lengthscales import (
     ProcessRows,
     as_tuning,
     descend,
-    descend_further,
     lowest,
     tune_lengthscales,
 )
@@ -124,9 +123,7 @@ def tune_hyperparameters(
         return Tuning(_at_starts(open_kernel), criterion=criterion.name)
     end = _search(OnHyperparameters(open_kernel, rows, criterion), seed)
     result, weights = end.kernel, _weights_of(open_kernel)
-    if (
-        rows.amplitude is None and weights is not None
-    ):  # all weights are free: their sum is set to one
+    if rows.amplitude is None and weights is not None:  # all are free: their sum is set to single
         total = sum(place.get(result) for place in weights)
         result = replace_values(result, {place: place.get(result) / total for place in weights})
     # Errors of a period accumulate over many periods: seven digits
@@ -266,7 +263,7 @@ def _search(fun: OnHyperparameters, seed: int) -> Evaluation:
         return lowest([*best, *ends])
     progress("Tuning the kernel: all rows")
     refined = lowest([descend(*end.on_rows(fun.rows), 6, GAIN) for end in ends])
-    return descend_further(refined, 20, GAIN)
+    return lowest([refined, descend(fun, refined.x, 20, GAIN)])
 
 
 # --- Ranges of hyperparameters -------------------------------------------------------------------

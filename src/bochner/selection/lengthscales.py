@@ -16,7 +16,7 @@ processor takes the same steps.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -74,6 +74,7 @@ class ProcessRows:
     centred: bool  # Whether an intercept is fitted
     noise: float | None = None
     amplitude: float | None = None
+    firsts: dict[int, "ProcessRows"] = field(init=False, default_factory=dict)  # By number
 
     @staticmethod
     def of(
@@ -112,13 +113,9 @@ class ProcessRows:
         varies = np.ptp(self.y[:m], axis=0) > 0
         if len(self.w) <= m or not varies.any():
             return self
-        if m not in self._firsts:
-            self._firsts[m] = replace(self, X=self.X[:m], y=self.y[:m, varies], w=self.w[:m])
-        return self._firsts[m]
-
-    @cached_property
-    def _firsts(self) -> dict[int, "ProcessRows"]:
-        return {}
+        if m not in self.firsts:
+            self.firsts[m] = replace(self, X=self.X[:m], y=self.y[:m, varies], w=self.w[:m])
+        return self.firsts[m]
 
     @cached_property
     def spread(self) -> Float[Array, " d"]:
@@ -232,11 +229,6 @@ def lowest(points: Iterable[Evaluation]) -> Evaluation:
     return min(points, key=attrgetter("value"))
 
 
-def descend_further(start: Evaluation, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
-    """Descend from a point; return the end if it is better."""
-    return lowest([start, descend(start.fun, start.x, evaluations, gain)])
-
-
 # --- lengthscales --------------------------------------------------------------------------------
 
 
@@ -262,7 +254,8 @@ def choose_lengthscale(
         return Tuning(starts[0])
     ends = [lowest(search.first_points(start, (1.0, 0.25))) for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.tuning(search.finish(end, 8, 4), 1)
+    end = search.finish(end, 8, 4)
+    return as_tuning(LOO, end.rounded, end, 1)
 
 
 def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
@@ -290,13 +283,13 @@ def tune_lengthscales(
         return Tuning(start, criterion=criterion.name)
     first = search.first_points(start)
     best = search.finish(lowest(first), 12, 4)
-    single, d = search.tuning(best, 1), search.rows.X.shape[1]
+    single, d = as_tuning(criterion, best.rounded, best, 1), search.rows.X.shape[1]
     if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
         return single
     end = search.finish(search.tune_columns(start, [*first, best]), 40, 14)
     required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
     gain = best.value - end.value
-    ard = search.tuning(end, d, gain, required, gain > required)
+    ard = as_tuning(criterion, end.rounded, end, d, gain, required, gain > required)
     return replace(ard if gain > required else single, compared=(*single.compared, *ard.compared))
 
 
@@ -306,8 +299,8 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **fix
     search = MatrixSearch.of(rows, EVIDENCE, centred, **fixed)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    tuning = search.tuning(search.tune_factor(on_unit_sphere(start)), 1)
-    return replace(tuning, kernel=with_lengthscale(start, tuning.kernel))
+    end = search.tune_factor(on_unit_sphere(start))
+    return as_tuning(EVIDENCE, with_lengthscale(start, end.rounded), end, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,24 +332,24 @@ class MatrixSearch:
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
         # A descent of one factor may end where a function of one column looks like noise
-        fun = OnProcess(start, self._first_rows, self.criterion, 1)
-        trials = lambda log: [descend(fun, np.array([log, share]), 1) for share in fun.rows.shares]
-        return [lowest(trials(log)) for log in np.log(factors)]
+        fun, points = OnProcess(start, self._first_rows, self.criterion, 1), list[Evaluation]()
+        for log in np.log(factors):
+            points.append(lowest([descend(fun, np.array([log, s]), 1) for s in fun.rows.shares]))
+        return points
 
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
         """Return the best of one lengthscale per column, from ``points`` and screened columns."""
         rows, d = self.rows, self.rows.X.shape[1]
         fun = OnProcess(start, self._first_rows, self.criterion, d)
-        starts = [(np.repeat(point.x[:-1], d), point.x[-1]) for point in points]
-        logs = [starts[0][0]]
-        scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
-        if scales is not None:
-            logs.append(np.log(scales / start.lengthscale))
-        # With one lengthscale, a function of few columns looks like noise.
-        starts += [(log_scales, share) for log_scales in logs for share in fun.rows.shares[2:3]]
-        evaluations = (descend(fun, np.append(*x), 1) for x in starts)
-        best = sorted(evaluations, key=lambda point: point.value)[:3]
-        return lowest(descend(fun, point.x, 6) for point in best)
+        starts = [np.append(np.repeat(point.x[:-1], d), point.x[-1]) for point in points]
+        if len(shares := fun.rows.shares) > 1:
+            # With one lengthscale, a function of few columns looks like noise.
+            starts.append(np.append(starts[0][:-1], shares[2]))
+            scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
+            if scales is not None:
+                starts.append(np.append(np.log(scales / start.lengthscale), shares[2]))
+        best = sorted([descend(fun, x, 1) for x in starts], key=attrgetter("value"))
+        return lowest([descend(fun, point.x, 6) for point in best[:3]])
 
     def rescale(
         self, start: Any, alpha: float, evaluations: int, ard: bool = False, brief: bool = False
@@ -371,10 +364,6 @@ class MatrixSearch:
         x = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(fun, x, evaluations)
 
-    def tuning(self, end: Evaluation, n_tuned: int, *comparison: Any) -> Tuning:
-        """Return the Tuning of the kernel at ``end``; ``n_tuned`` hyperparameters were tuned."""
-        return as_tuning(self.criterion, end.rounded, end, n_tuned, *comparison)
-
     @property
     def _first_rows(self) -> ProcessRows:
         """Rows on which starts are compared: 128, or all if there are at most ``FEW``."""
@@ -382,10 +371,10 @@ class MatrixSearch:
 
     def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
         """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
-        subset = self.rows.first(FEW)
-        if evaluations and len(subset.w) == len(end.fun.rows.w):
-            end = descend_further(end, evaluations)
-        for rows, count in ((subset, evaluations), (self.rows, last)):
+        few = self.rows.first(FEW)
+        if evaluations and len(few.w) == len(end.fun.rows.w):
+            end = lowest([end, descend(end.fun, end.x, evaluations)])
+        for rows, count in ((few, evaluations), (self.rows, last)):
             if count and len(rows.w) > len(end.fun.rows.w):
                 end = descend(*end.on_rows(rows), count)
         return end

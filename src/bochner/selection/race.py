@@ -7,10 +7,11 @@ together with sums of kernels. docs/search.md has the gain of each rule.
 
 import operator
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
-from itertools import chain, combinations
+from functools import cache, cached_property, partial, reduce
+from itertools import chain, combinations, groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,9 @@ from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
 from bochner.selection.spec import EFFORTS, Effort
-from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
+from bochner.solvers.ridge.dual import CONVERGES, LOO, Criterion, KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
+from bochner.solvers.ridge.problem import evidence, freedom
 
 #: Relative reduction of the error that is required of a kernel with less evidence. Held-out rows
 #: are between the rows of the fit. There a kernel of long lengthscale and huge amplitude
@@ -56,37 +58,43 @@ AMPLITUDE = 1.5
 #: trend in two columns, the chosen kernel had errors above ten noise deviations outside the data.
 LINEAR = "linear"
 
+MORE_ROWS = "more rows"  # The stage of kernels tuned with more rows, and the end of their names
+
 #: Slope ∂log(error)/∂log α at which the penalty of a candidate is accepted.
 LEVEL = 0.1
 
-Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tuned
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to propose kernels.
+
+    ``make(race, trials, finalists, family)`` yields them from the trials on the first rows and on
+    the rows of the stage. Candidates of one stage are tuned and evaluated in parallel.
+    """
+
+    rule: str  # Its name in the ablation (docs/search.md)
+    stage: str
+    make: Callable[..., Iterator[TunedKernel]]
+    needs: tuple[str, ...] = ()  # Keys of `Race.facts` that it requires
+    family: Kernel | None = None  # Passed to ``make``
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A candidate and its loss on the held-out rows."""
+    """A kernel and its loss on the held-out rows."""
 
     candidate: TunedKernel  # With its best penalty
     losses: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
-    evidence_function: Callable[[], float]
+    #: Returns minus twice the log evidence of all targets and the log prior of the amplitude.
+    evidence: Callable[[], float]
     fitted: Any = None  # Predictions of the held-out rows
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and evaluate it
     base: Any = None  # The candidate as it was tuned
 
-    @cached_property
-    def evidence(self) -> float:
-        """Minus twice the log evidence of all targets and the log prior of the amplitude."""
-        return self.evidence_function()
 
-
-@dataclass(frozen=True, eq=False)
-class Rung:
-    """Training rows of one comparison."""
-
-    rows: RowSample
-    chooses: bool = False  # Whether leave-one-out errors choose each penalty
+Trials = Sequence[Trial]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,168 +123,90 @@ class Race:
         return Race(train, test, seed, effort, **options)
 
     def best(self) -> Tuning:
-        """Return the best candidate or sum, with the record of the comparison."""
-        starts = [self._single_scale, self._per_column] if self._columns else [self._single_scale]
-        first, trials = self.first_rung, self._run_all(starts, self.first_rung)
-        trials += self._run_all(self._families(trials[-1].base), first) if trials else []
-        radial = [trial for trial in trials if isinstance(trial.candidate.kernel, Radial)]
-        if radial:
-            best = _rank(radial)[0].candidate
-            limit = 1.05 * _rank(trials)[0].error if self._is_brief else np.inf
-            trials += self._run_all([partial(self._metrics, best)], first, limit)
-        if radial and self._columns and not self.of_classes:
-            trials += self._run_all([partial(self._linear, trials[-1].candidate)], first)
-        rung = Rung(self.train.lowest(2 * self.effort.rows))
-        finalists = self._evaluate_best(trials, rung)
-        finalists += self._add_rows(finalists, trials, rung)
-        return self.choose([*finalists, *self._sums(finalists, rung)], trials, rung.rows.w)
+        """Return the best candidate or sum, with the record of the comparison.
+
+        Candidates are evaluated on the first rows, finalists and later candidates on more rows.
+        """
+        trials, rows, more = list[Trial](), self.first_rows, self.train.lowest(2 * self.effort.rows)
+        evaluate = self._tune_penalty if self.share is None else self._evaluate_at
+        finalists = trials
+        for stage, candidates in groupby(CANDIDATES, attrgetter("stage")):
+            if stage == MORE_ROWS:
+                rows, evaluate = more, self._lower_penalty
+                finalists = self._finalists(trials, rows)
+            elif stage == "sums":
+                evaluate = self._evaluate_at
+            able = [c for c in candidates if self.facts.issuperset(c.needs)]
+            makes = [c.make(self, trials, finalists, c.family) for c in able]
+            ends = stage == "metrics" and self._is_brief
+            limit = 1.05 * _rank(trials)[0].error if ends else np.inf
+            finalists += self._run_all(makes, rows, evaluate, limit)
+        return self.choose(finalists, trials, more.w)
+
+    @cached_property
+    def facts(self) -> set[str]:
+        """Conditions of candidates that hold."""
+        d, is_dense = self.train.X.shape[1], not is_sparse(self.train.X)
+        return {
+            "classes" if self.of_classes else "numbers",
+            "columns" * (is_dense and d <= 1024),
+            "few columns" * (is_dense and d <= MANY_COLUMNS),
+            "several" * (d > 1),
+            "open penalty" * (self.share is None),
+        }
 
     # --- stages ----------------------------------------------------------------------------------
 
-    @property
-    def first_rung(self) -> Rung:
-        return Rung(self.train.lowest(self.effort.rows), chooses=True)
+    @cached_property
+    def first_rows(self) -> RowSample:
+        return self.train.lowest(self.effort.rows)
 
-    def _run_all(self, makes: Sequence[Make], rung: Rung, limit: float = np.inf) -> list[Trial]:
-        """Tune and evaluate candidates in parallel; generators end at an error above ``limit``."""
+    def _run_all(
+        self, makes: Sequence[Any], rows: RowSample, evaluate: Any, limit: float = np.inf
+    ) -> list[Trial]:
+        """Tune and evaluate kernels in parallel; an iterator ends at an error above ``limit``."""
 
-        def run(number: int, make: Make) -> list[Trial]:
-            began, results = time.perf_counter(), []
-            for base in filter(lambda base: self.serves(base.kernel), make()):
-                trial = self._evaluate(base, rung)
-                results.append(replace(trial, seconds=time.perf_counter() - began, base=base))
-                began = time.perf_counter()
-                text = f"{base.name}, held-out error {results[-1].error:.4g}"
-                stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
-                progress(stage, text, number + 1, len(makes))
-                if results[-1].error > limit:
+        def run(number: int, make: Iterator[TunedKernel]) -> list[Trial]:
+            began, trials, test = time.perf_counter(), list[Trial](), self.test.X
+            for base in make:
+                if not self.serves(base.kernel):
+                    continue
+                alpha = base.alpha if self.share is None else self.share * float(rows.w.sum())
+                K, K_test = kernel_matrix(base.kernel, rows.X), base.kernel.evaluate(test, rows.X)
+                problem = KernelRows(K, rows.y, rows.w, self.centred)
+                trial = evaluate(problem, K_test, replace(base, alpha=alpha))
+                seconds = time.perf_counter() - began
+                trials.append(replace(trial, seconds=seconds, base=base))
+                began += seconds
+                text = f"{base.name}, held-out error {trial.error:.4g}"
+                stage = f"Choosing the kernel with {len(rows):,} rows: candidate"
+                progress(stage, text, number, len(makes))
+                if trial.error > limit:
                     break
-            return results
+            return trials
 
-        return [*chain(*side_by_side([partial(run, *make) for make in enumerate(makes)]))]
+        return [*chain(*side_by_side([partial(run, *each) for each in enumerate(makes, 1)]))]
 
-    def _evaluate_best(self, trials: list[Trial], rung: Rung) -> list[Trial]:
+    def _finalists(self, trials: list[Trial], rows: RowSample) -> list[Trial]:
         """Evaluate the best candidates and the simplest one with more rows."""
         ranked = _rank(trials)
-        close = [trial for trial in ranked if self._is_close(trial, ranked[0])]
-        is_worse = lambda trial: operator.gt(*self._reduction(ranked[0], trial))
-        order = lambda trial: np.inf if is_worse(trial) else self._preference(trial)
-        finalists = sorted(close, key=order)[: self.effort.finalists]
-        simple = next(trial for trial in ranked if trial.candidate.n_tuned <= 1)
-        finalists += [] if any(trial is simple for trial in finalists) else [simple]
-        if not self.of_classes and all(trial.rows == len(rung.rows) for trial in finalists):
-            return finalists  # classes try smaller penalties
-        return self.evaluate([trial.candidate for trial in finalists], rung)
+        tied, worse, simple = list[Trial](), list[Trial](), list[Trial]()
+        for trial in ranked:
+            if self._is_close(trial, ranked[0]):
+                gain, required = self._reduction(ranked[0], trial)
+                (worse if gain > required else tied).append(trial)
+            if trial.candidate.n_tuned <= 1:
+                simple.append(trial)
+        last = [*sorted(tied, key=self._preference), *worse][: self.effort.finalists]
+        if simple[0] not in last:
+            last.append(simple[0])
+        if not self.of_classes and len(self.first_rows) == len(rows):
+            return last  # classes try smaller penalties
+        return self._run_all([iter([t.candidate]) for t in last], rows, self._lower_penalty)
 
     def _is_close(self, trial: Trial, best: Trial) -> bool:
         """Whether an error is near the smallest; one or two rows change a log loss by 0.02."""
         return not trial.error > 1.3 * best.error + 0.02 * self.of_classes
-
-    def _add_rows(self, finalists: list[Trial], trials: list[Trial], rung: Rung) -> list[Trial]:
-        """Tune the best kernel of per-column lengthscales, and rough kernels, with more rows."""
-        able = [trial for trial in trials if self._needs_more_rows(trial.candidate)]
-        late = [trial for trial in finalists if self._needs_more_rows(trial.candidate)]
-        stage, tuned = (finalists, late) if late else (trials, able)
-        if not tuned or not self._is_close(best := _rank(tuned)[0], _rank(stage)[0]):
-            return []
-        starts = [trial.candidate for trial in (best, *self._rough(best, able))]
-        first, *rough = self._run_all([partial(self._more_rows, c) for c in starts], rung)
-        return [first, *self._run_all(self._rougher(first.base), rung), *rough]
-
-    def _rough(self, best: Trial, able: list[Trial]) -> list[Trial]:
-        """Return the best exponential kernel if its error is near the least: it needs many rows."""
-        rough = [trial for trial in able if isinstance(trial.candidate.kernel, Exponential)]
-        if not rough or isinstance(best.candidate.kernel, Exponential):
-            return []
-        first = _rank(rough)[0]
-        return [first] if first.error < 1.04 * _rank(able)[0].error else []
-
-    def evaluate(self, candidates: list[TunedKernel], rung: Rung) -> list[Trial]:
-        return self._run_all([partial(iter, [candidate]) for candidate in candidates], rung)
-
-    def _sums(self, finalists: list[Trial], rung: Rung) -> list[Trial]:
-        """Return the sum of two or three kernels whose mean prediction has the least error."""
-        best, *rest = _rank(finalists)[: self.effort.finalists]
-        rest = [trial for trial in rest if trial.fitted is not None and self._is_close(trial, best)]
-        sums = [[best, *others] for k in (1, 2) for others in combinations(rest, k)]
-
-        def error_of_mean(parts: list[Trial]) -> float:
-            fitted = np.mean([trial.fitted for trial in parts], axis=0)
-            return float(relative_losses(self.train, self.test, fitted, self.of_classes).sum())
-
-        total = self._sum(min(sums, key=error_of_mean), rung) if sums else None
-        return [] if total is None else [total]
-
-    def _sum(self, parts: list[Trial], rung: Rung) -> Trial | None:
-        """Evaluate the weighted mean of kernels, with one penalty; None if it is not supported."""
-        began, candidates = time.perf_counter(), [trial.candidate for trial in parts]
-        alphas = np.array([candidate.alpha for candidate in candidates])
-        shares = [1 / len(parts)] * len(parts)
-        if self.of_classes and max(alphas) > 4 * min(alphas):
-            shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
-        kernels = [candidate.kernel for candidate in candidates]
-        kernel: Kernel = reduce(operator.add, map(operator.mul, shares, kernels))
-        if not self.serves(kernel):
-            return None
-        alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
-        name, n_tuned = " + ".join(c.name for c in candidates), sum(c.n_tuned for c in candidates)
-        trial = self._evaluate(TunedKernel(name, kernel, alpha, n_tuned), rung, is_sum=True)
-        return replace(trial, seconds=time.perf_counter() - began)
-
-    # --- candidates ------------------------------------------------------------------------------
-
-    def _families(self, start: TunedKernel) -> list[Make]:
-        if not self._columns:
-            return []
-        several = self.train.X.shape[1] > 1
-        makes: list[Make] = [partial(self._additive, start)] * (several and self.of_classes)
-        families = (*self.effort.families, *([Laplace()] if several else []))
-        makes += [partial(self._rescale, family, start, self._criterion) for family in families]
-        return [*makes, partial(self._tune_ard, start)] if self._criterion is EVIDENCE else makes
-
-    def _rougher(self, start: TunedKernel) -> list[Make]:
-        families = [f for f in (Exponential(), Laplace()) if type(f) is not type(start.kernel)]
-        return [partial(self._rescale, family, start, LOO) for family in families]
-
-    def _metrics(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield kernels in metrics learned from the gradients of fits."""
-        kernel, X = start.kernel, self.train.X
-        if isinstance(kernel, Radial) and 1 < X.shape[1] <= MANY_COLUMNS and not is_sparse(X):
-            search, rounds = self.search(LOO), self.effort.rounds
-            yield from metric_rounds(kernel, start.alpha, search, rounds, self._is_brief)
-
-    def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the linear kernel in the metric of a kernel."""
-        rows, kernel = self._first_search.rows, start.kernel
-        d = rows.X.shape[1]
-        if d > MANY_COLUMNS:
-            return
-        if isinstance(kernel, Mahalanobis):
-            A = np.array(kernel.matrix)
-        else:
-            A = np.diag(np.broadcast_to(kernel.get_params()["lengthscale"], d) ** -2.0)
-        A = A / max(rows.spread @ (np.diag(A) * rows.spread), 1e-300)
-        yield TunedKernel(LINEAR, Mahalanobis(Linear(), entries(A)), 1.0, d)
-
-    def _needs_more_rows(self, start: TunedKernel) -> bool:
-        """Whether lengthscales per column were tuned on fewer rows than there are."""
-        kernel: Any = start.kernel
-        columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-        return columns and start.n_tuned > 1 and len(self.train) > self.effort.rows
-
-    def _more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the candidate tuned on more rows, from lengthscales where the criterion varies."""
-        rows, limit = self.train, 2 * self.effort.rows
-        # Half are neighbourhoods: a random sample does not show columns that only matter locally.
-        if len(rows) > limit:  # the choice depends on X only: the evidence remains valid
-            near = np.unique(near_rows(start.kernel, rows.X, limit // 64, size=64, seed=self.seed))
-            order = rows.order
-            rest = order[~np.isin(order, near)][: limit - len(near)]
-            rows = rows.take(np.sort(np.append(near, rest)))
-        search = self.search(self._criterion, rows)
-        steps = 5 if len(self.train) <= 2048 else 8
-        end = search.rescale(cap_scales(start.kernel, search.rows), start.alpha, steps, ard=True)
-        yield self.candidate(f"{start.name}, more rows", end, start.n_tuned)
 
     @property
     def _is_brief(self) -> bool:
@@ -286,11 +216,6 @@ class Race:
     @property
     def _criterion(self) -> Criterion:
         return EVIDENCE if self.share is None else LOO
-
-    @property
-    def _columns(self) -> bool:
-        X = self.train.X
-        return X.shape[1] <= 1024 and not is_sparse(X)
 
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
         """Return a search by this criterion on ``rows``, by default on few training rows."""
@@ -302,9 +227,11 @@ class Race:
 
     @cached_property
     def _first_search(self) -> MatrixSearch:
-        return self.search(LOO, self.first_rung.rows)
+        return self.search(LOO, self.first_rows)
 
-    def _single_scale(self) -> Iterator[TunedKernel]:
+    # --- candidates ------------------------------------------------------------------------------
+
+    def _single_scale(self, *_: Any) -> Iterator[TunedKernel]:
         """Yield a kernel with one tuned lengthscale for all columns, original or scaled."""
         search, starts = self.search(LOO), list[Evaluation]()
         rows = search.rows
@@ -317,10 +244,10 @@ class Race:
                 starts.append(lowest(search.first_points(kernel, (1.0, 0.25))))
         if starts:
             end = search.finish(lowest(starts), 4, 0)
-            columns = ", scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
-            yield self.candidate(f"isotropic{columns} (leave-one-out)", end, 1)
+            scaled = ", scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
+            yield self.candidate(f"isotropic{scaled} (leave-one-out)", end, 1)
 
-    def _per_column(self) -> Iterator[TunedKernel]:
+    def _per_column(self, *_: Any) -> Iterator[TunedKernel]:
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
         if family is None:
             return
@@ -335,26 +262,19 @@ class Race:
         by = "evidence" if self._criterion is EVIDENCE else "leave-one-out"
         yield self.candidate(f"ARD ({by})", end, rows.X.shape[1])
 
-    def _rescale(self, family: Any, start: TunedKernel, by: Criterion) -> Iterator[TunedKernel]:
-        """Yield another family with the lengthscales of a kernel times one tuned factor."""
-        search, kernel = self.search(by), start.kernel
-        scales: Any = kernel.get_params()["lengthscale"]
-        n_tuned, d = start.n_tuned, search.rows.X.shape[1]
-        if isinstance(family, Laplace):
-            scales, n_tuned = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
-        first = family.replace(lengthscale=scales)
-        evaluations = 4 - 2 * self._is_brief if d > 1 else 16
-        end = search.rescale(first, start.alpha, evaluations, brief=self._is_brief)
-        yield self.candidate(f"{type(family).__name__}, lengthscales of {start.name}", end, n_tuned)
+    def _family(self, trials: Trials, _: Trials, family: Any) -> Iterator[TunedKernel]:
+        """Yield another family with the lengthscales of the kernel of the first stage."""
+        yield self._rescale(family, trials[-1].base, self._criterion)
 
-    def _tune_ard(self, start: TunedKernel) -> Iterator[TunedKernel]:
+    def _tune_ard(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
-        search = self.search(LOO)
+        search, start = self.search(LOO), trials[-1].base
         end = search.rescale(start.kernel, start.alpha, 7 if self.of_classes else 3, ard=True)
         yield self.candidate("ARD (leave-one-out)", end, search.rows.X.shape[1])
 
-    def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
+    def _additive(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
         """Yield a sum of kernels of single columns, with weights spread/lengthscale."""
+        start = trials[-1].base
         X, w, scales = self.train.X, self.train.w, start.kernel.get_params()["lengthscale"]
         spread = np.sqrt(w @ (X - w @ X / w.sum()) ** 2)
         shares = spread / scales / np.sqrt(w.sum())
@@ -377,70 +297,157 @@ class Race:
             kernel = reduce(operator.add, terms)
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
+    def _metrics(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
+        """Yield kernels in metrics learned from the gradients of fits with the best kernel."""
+        start = next(t.candidate for t in _rank(trials) if isinstance(t.candidate.kernel, Radial))
+        search, rounds = self.search(LOO), self.effort.rounds
+        yield from metric_rounds(start.kernel, start.alpha, search, rounds, self._is_brief)
+
+    def _linear(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
+        """Yield the linear kernel in the metric of the last kernel."""
+        spread, kernel = self._first_search.rows.spread, trials[-1].candidate.kernel
+        A = np.array(metric_of(kernel, spread)) / np.outer(spread, spread) / len(spread)
+        yield TunedKernel(LINEAR, Mahalanobis(Linear(), entries(A)), 1.0, len(spread))
+
+    def _more_rows(self, trials: Trials, finalists: Trials, family: Any) -> Iterator[TunedKernel]:
+        """Yield the best kernel of per-column lengthscales, tuned with more rows.
+
+        With a ``family``, which needs many rows: its best kernel, if the error is near the least.
+        """
+        stage, ranked = finalists, self._of_columns(finalists)
+        if not ranked:
+            stage, ranked = trials, self._of_columns(trials)
+        if not ranked or not self._is_close(ranked[0], _rank(stage)[0]):
+            return
+        if family is not None:
+            limit = 1.04 * self._of_columns(trials)[0].error
+            rough = self._of_columns(trials, type(family))
+            differs = ranked[0] not in self._of_columns(stage, type(family))
+            ranked = [trial for trial in rough if differs and trial.error < limit]
+        if ranked:
+            start = ranked[0].candidate
+            search = self.search(self._criterion, self._rows_near(start.kernel))
+            first = cap_scales(start.kernel, search.rows)
+            steps = 5 if len(self.train) <= 2048 else 8
+            end = search.rescale(first, start.alpha, steps, ard=True)
+            yield self.candidate(f"{start.name}, {MORE_ROWS}", end, start.n_tuned)
+
+    def _rougher(self, _: Trials, finalists: Trials, family: Any) -> Iterator[TunedKernel]:
+        """Yield a rough family with the lengthscales tuned with more rows."""
+        tuned = [t.base for t in finalists if t.base.name.endswith(MORE_ROWS)][:1]
+        if tuned and not isinstance(tuned[0].kernel, type(family)):
+            yield self._rescale(family, tuned[0], LOO)
+
+    def _sums(self, trials: Trials, finalists: Trials, *_: Any) -> Iterator[TunedKernel]:
+        """Yield the sum of two or three kernels whose mean prediction has the least error."""
+        first, *others = _rank(finalists)[: self.effort.finalists]
+        others = [t for t in others if t.fitted is not None and self._is_close(t, first)]
+        least, best = np.inf, list[Trial]()
+        for parts in (*combinations(others, 1), *combinations(others, 2)):
+            fitted = np.mean([t.fitted for t in (first, *parts)], axis=0)
+            losses = relative_losses(self.train, self.test, fitted, self.of_classes)
+            if losses.sum() < least:
+                least, best = losses.sum(), [first, *parts]
+        if best:
+            yield self._mean(best)
+
+    def _mean(self, parts: list[Trial]) -> TunedKernel:
+        """Return the mean of kernels, for classes weighted by 1/penalty where penalties differ."""
+        alphas, shares = np.array([t.candidate.alpha for t in parts]), [1 / len(parts)] * len(parts)
+        if self.of_classes and max(alphas) > 4 * min(alphas):
+            shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
+        terms = [share * t.candidate.kernel for share, t in zip(shares, parts, strict=True)]
+        alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
+        name = " + ".join([t.candidate.name for t in parts])
+        n_tuned = sum([t.candidate.n_tuned for t in parts])
+        return TunedKernel(name, reduce(operator.add, terms), alpha, n_tuned)
+
+    # --- parts of candidates ---------------------------------------------------------------------
+
+    def _rescale(self, family: Any, start: TunedKernel, by: Criterion) -> TunedKernel:
+        """Return another family with the lengthscales of a kernel times one tuned factor."""
+        search, kernel = self.search(by), start.kernel
+        scales: Any = kernel.get_params()["lengthscale"]
+        n_tuned, d = start.n_tuned, search.rows.X.shape[1]
+        if isinstance(family, Laplace):
+            scales, n_tuned = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
+        first = family.replace(lengthscale=scales)
+        evaluations = 4 - 2 * self._is_brief if d > 1 else 16
+        end = search.rescale(first, start.alpha, evaluations, brief=self._is_brief)
+        name = f"{type(family).__name__}, lengthscales of {start.name}"
+        return self.candidate(name, end, n_tuned)
+
+    def _of_columns(self, trials: Trials, family: Any = Radial) -> list[Trial]:
+        """Return kernels, by error, whose lengthscales per column may change with more rows."""
+        able = list[Trial]()
+        for trial in _rank(trials) if len(self.train) > self.effort.rows else ():
+            of = trial.candidate
+            if isinstance(of.kernel, family) and isinstance(of.kernel.lengthscale, tuple):
+                able += [trial] * (of.n_tuned > 1)
+        return able
+
+    def _rows_near(self, kernel: Kernel) -> RowSample:
+        """Return more rows; half are neighbourhoods, as some columns only matter locally."""
+        rows, limit = self.train, 2 * self.effort.rows
+        if len(rows) <= limit:
+            return rows
+        # The choice depends on X only: the evidence remains valid
+        near = np.unique(near_rows(kernel, rows.X, limit // 64, size=64, seed=self.seed))
+        others = rows.order[~np.isin(rows.order, near)][: limit - len(near)]
+        return rows.take(np.sort(np.append(near, others)))
+
     def candidate(self, name: str, end: Any, n_tuned: int) -> TunedKernel:
         kernel = end.rounded
         if np.shape(kernel.lengthscale) == (1,):
             kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
-        weight = max(float(rows.w.sum()) for rows in (end.fun.rows, self.first_rung.rows))
-        return TunedKernel(name, kernel, end.share * weight, n_tuned)
+        weight = max(end.fun.rows.w.sum(), self.first_rows.w.sum())
+        return TunedKernel(name, kernel, end.share * float(weight), n_tuned)
 
     # --- one candidate ---------------------------------------------------------------------------
-
-    def _evaluate(self, candidate: TunedKernel, rung: Rung, is_sum: bool = False) -> Trial:
-        rows, kernel = rung.rows, candidate.kernel
-        K, K_test = kernel_matrix(kernel, rows.X), kernel.evaluate(self.test.X, rows.X)
-        problem = KernelRows(K, rows.y, rows.w, self.centred)
-        if self.share is not None:
-            candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
-        elif rung.chooses:
-            return self._tune_penalty(problem, K_test, candidate)
-        trial = self._evaluate_at(problem, K_test, candidate)
-        is_open = self.of_classes and self.share is None and not is_sum
-        return self._lower_penalty(problem, K_test, trial) if is_open else trial
 
     def _tune_penalty(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
         """Evaluate at the penalty of least leave-one-out error; evidence is at its best penalty."""
         penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
         alpha = penalties.best("loo", start)
-        candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)
-        if fit is None:
-            return self._trial(candidate, problem)
+        fit: Any = penalties.at(alpha)
 
-        def evidence() -> float:
+        @cache
+        def deviance() -> float:
             likeliest = penalties.at(penalties.best("evidence", start)) or fit
-            excess = np.log(max(penalties.amplitude(likeliest, None), 1.0))
-            value = _total_evidence(problem, likeliest.criteria["evidence"][0])
-            return value + float(excess / AMPLITUDE) ** 2
+            above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
+            return _deviance(problem, likeliest) + float(above / AMPLITUDE) ** 2
 
-        return self._trial(candidate, problem, K_test @ fit.coef + fit.intercept, evidence)
+        return self._trial(replace(candidate, alpha=alpha), K_test, fit, deviance)
 
-    def _lower_penalty(self, problem: KernelRows, K_test: Array, trial: Trial) -> Trial:
-        """Evaluate smaller penalties while the error falls."""
-        while True:
+    def _lower_penalty(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
+        """Evaluate at the penalty; for classes at smaller ones too, while the error falls."""
+        trial = self._evaluate_at(problem, K_test, candidate)
+        while self.of_classes and self.share is None:
             smaller = replace(trial.candidate, alpha=trial.candidate.alpha / 4)
             other = self._evaluate_at(problem, K_test, smaller)
             if not other.error < (1 - WORTH) * trial.error:
-                return trial
+                break
             trial = other
+        return trial
 
     def _evaluate_at(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
         try:
-            fit = problem.solve(candidate.alpha, 0, COMPARED)
+            fit = problem.factor(candidate.alpha, COMPARED, CONVERGES)
         except LinAlgError:
-            return self._trial(candidate, problem)
-        fitted = K_test @ fit.coef + fit.intercept
-        evidence = _total_evidence(problem, fit.evidence)
-        return self._trial(candidate, problem, fitted, lambda: evidence)
+            return self._trial(candidate, K_test, None)
+        value = _deviance(problem, fit)
+        return self._trial(candidate, K_test, fit, lambda: value)
 
     def _trial(
-        self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
+        self, candidate: TunedKernel, K_test: Array, fit: Any, deviance: Any = lambda: np.inf
     ) -> Trial:
-        """Evaluate predictions of the held-out rows; the error is infinite if there are none."""
-        if fitted is None:
-            return Trial(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
+        """Evaluate predictions of the held-out rows; the error is infinite if there is no fit."""
+        if fit is None:
+            return Trial(candidate, np.full(len(self.test), np.inf), np.inf, deviance)
+        fitted = K_test @ fit.coef + fit.intercept
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         error = float(losses.sum() / self.test.w.sum())
-        return Trial(candidate, losses, error, evidence, fitted, len(rows.w))
+        return Trial(candidate, losses, error, deviance, fitted, K_test.shape[1])
 
     # --- the choice ------------------------------------------------------------------------------
 
@@ -454,21 +461,20 @@ class Race:
     def _preference(self, trial: Trial) -> float:
         """Return half of AIC (Akaike 1974), for classes its first term; least is preferred."""
         n_tuned = trial.candidate.n_tuned
-        return n_tuned if self.of_classes else n_tuned + 0.5 * trial.evidence
+        return n_tuned if self.of_classes else n_tuned + 0.5 * trial.evidence()
 
     def choose(self, finalists: list[Trial], trials: list[Trial], w: Array) -> Tuning:
         """Choose the preferred candidate, or one whose error is lower by more than is required."""
         order = sorted(finalists, key=self._preference)
-        rest = [trial for trial in trials if trial not in order]
-        best, gains = order[0], [(np.nan, np.nan)] * len([*order, *rest])
-        for k, trial in enumerate(order[1:], start=1):
-            gains[k] = self._reduction(trial, best)
-            best = trial if gains[k][0] > gains[k][1] else best
+        gains, best = dict.fromkeys([*order, *trials], (np.nan, np.nan)), order[0]
+        for trial in order[1:]:
+            gain, required = gains[trial] = self._reduction(trial, best)
+            best = trial if gain > required else best
         records, measure = dict[str, KernelComparison](), LOG_LOSS if self.of_classes else HELD_OUT
-        for trial, gain in zip([*order, *rest], gains, strict=True):
+        for trial, gain_and_required in gains.items():
             c = trial.candidate
-            values = trial.error, *gain, trial is best, measure, c.name, trial.rows, 0.0
-            last = records.setdefault(c.name, KernelComparison(c.n_tuned, c.kernel, *values))
+            values = trial.error, *gain_and_required, trial is best, measure, c.name, trial.rows
+            last = records.setdefault(c.name, KernelComparison(c.n_tuned, c.kernel, *values, 0.0))
             records[c.name] = replace(last, seconds=last.seconds + trial.seconds)
         losses = nested_errors([trial.losses for trial in order])
         return Tuning(
@@ -478,6 +484,26 @@ class Race:
             "loo",
             compared=tuple(records.values()),
         )
+
+
+#: The candidates, in the order of their stages.
+CANDIDATES = (
+    Candidate("one lengthscale", "starts", Race._single_scale),
+    Candidate("lengthscales per column", "starts", Race._per_column, ("columns",)),
+    Candidate("sum over columns", "families", Race._additive, ("columns", "several", "classes")),
+    Candidate("rough kernels", "families", Race._family, ("columns",), Exponential()),
+    Candidate("families", "families", Race._family, ("columns",), Matern(2.5)),
+    Candidate("families", "families", Race._family, ("columns",), Gaussian()),
+    Candidate("rough kernels", "families", Race._family, ("columns", "several"), Laplace()),
+    Candidate("descent by leave-one-out", "families", Race._tune_ard, ("columns", "open penalty")),
+    Candidate("rotated metric", "metrics", Race._metrics, ("few columns", "several")),
+    Candidate("linear kernel", "linear", Race._linear, ("few columns", "numbers")),
+    Candidate(MORE_ROWS, MORE_ROWS, Race._more_rows),
+    Candidate("rough kernels with more rows", MORE_ROWS, Race._more_rows, (), Exponential()),
+    Candidate("rough kernels with more rows", "rougher", Race._rougher, (), Exponential()),
+    Candidate("rough kernels with more rows", "rougher", Race._rougher, (), Laplace()),
+    Candidate("sums", "sums", Race._sums),
+)
 
 
 def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
@@ -498,13 +524,16 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     search = race.search(LOO)
     start = race.candidate("start", search.tune_factor(kernel), 1)
     learned = metric_rounds(start.kernel, start.alpha, search, rounds=4)
-    tuning = race.choose(race.evaluate([start, *learned], race.first_rung), [], search.rows.w)
+    trials = race._run_all([iter([start]), learned], race.first_rows, race._tune_penalty)
+    tuning = race.choose(trials, [], search.rows.w)
     return replace(tuning, matrix=metric_of(tuning.kernel, search.rows.spread))
 
 
-def _total_evidence(rows: KernelRows, evidence: Float[Array, " t"]) -> float:
-    return rows.count * float(evidence[rows.power > 0].sum())
+def _deviance(rows: KernelRows, fit: Any) -> float:
+    """Return minus twice the log evidence of all targets, times n/ν."""
+    each = -2 * evidence(rows, fit) / max(freedom(rows), 1.0)
+    return rows.count * float(each[rows.power > 0].sum())
 
 
-def _rank(trials: list[Trial]) -> list[Trial]:
-    return sorted(trials, key=lambda trial: trial.error)
+def _rank(trials: Trials) -> list[Trial]:
+    return sorted(trials, key=attrgetter("error"))

@@ -75,7 +75,6 @@ class Effort:
     rows: int  # Rows for tuning and comparing candidates; the best take twice as many
     finalists: int  # Number of the best candidates that are compared again
     rounds: int  # Rounds of learning a metric
-    families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)
 
 
 #: Efforts by name; with "low" one lengthscale of one family is tuned.

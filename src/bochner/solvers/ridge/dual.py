@@ -119,18 +119,17 @@ class KernelRows:
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> "SolvedRows":
         """Solve at one penalty or one per target; keep 1 − leverage of the last rows."""
-        t, nu = self.y.shape[1], max(freedom(self), 1.0)
+        t = self.y.shape[1]
         alphas = np.broadcast_to(np.asarray(alpha, np.float64), t)
         coef, intercept = np.empty(self.y.shape), np.empty(t)
-        (slack, left_out), likelihood = np.empty((2, last, t)), np.empty(t)
+        slack, left_out = np.empty((2, last, t))
         for value in np.unique(alphas):
             index = np.flatnonzero(alphas == value)
             part = self if len(index) == t else replace(self, y=self.y[:, index])
             factor = part.factor(float(value), within, CONVERGES)
             coef[:, index], intercept[index] = factor.coef, factor.intercept
             left_out[:, index], slack[:, index] = factor.left_out(last)
-            likelihood[index] = -2 * evidence(part, factor) / nu
-        return SolvedRows(coef, intercept, slack, left_out, likelihood)
+        return SolvedRows(coef, intercept, slack, left_out)
 
     def factor(
         self, alpha: float, within: float = REFINED, most: float = 0.01, single: bool = True
@@ -152,17 +151,12 @@ class KernelRows:
         if self.centred:
             shift = self.root @ u / (self.root @ p)
             u, intercept = u - p[:, None] * shift, self.mean + shift
+        form = np.maximum((right[:, :-1] * u).sum(axis=0), alpha * (u**2).sum(axis=0) + TINY)
         log_det = 2 * float(np.log(np.diag(pair[1]).astype(np.float64)).sum())
         log_det += (freedom(self) - len(p) + self.centred) * np.log(alpha)
         log_det += np.log(max(float(self.root @ p), TINY) / self.weight) if self.centred else 0.0
-        return KernelFactor(
-            pair[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), log_det
-        )
-
-    def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
-        """Return uᵀ(K + αI)u of each target, above zero."""
-        least = np.maximum(alpha * (u**2).sum(axis=0), TINY)
-        return np.maximum((self.root[:, None] * self.deviations * u).sum(axis=0), least)
+        of_rows = self.root, alpha, self.centred
+        return KernelFactor(pair[1], *of_rows, p, u, intercept, form, log_det)
 
     def _by_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float
@@ -211,7 +205,6 @@ class SolvedRows(NamedTuple):
     intercept: Float[Array, " t"]
     slack: Float[Array, "m t"]
     left_out: Float[Array, "m t"]
-    evidence: Float[Array, " t"]  # minus twice the log evidence per row
 
 
 # --- one Cholesky factor ------------------------------------------------------------------------
