@@ -9,7 +9,7 @@ and Firth (2011), section 2), kernels and scales are compared by leave-one-out e
 middle of neighbourhoods, and the penalty is chosen on a few neighbourhoods.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,7 +26,7 @@ from bochner._core.shapes import Array, Float, Int
 from bochner.data.sample import RowSample
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Constant, Kernel, Scaled
+from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.selection.held_out import reduction
 from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, cap_scales, descend
@@ -285,10 +285,9 @@ def compare(
     new = [KernelComparison(c.n_tuned, c.kernel, name=c.name) for c in candidates]
     for kernel in (*kernels, *(c.kernel for c in new)):
         best = improve(kernel, best) or best
-    if new and (mean := _mean_of_best(best.kernel, errors, (*tuning.compared, *new))):
-        new.append(mean)
-        best = improve(mean.kernel, best) or best
-    chosen, best = best.kernel, _tune_scale(best, improve) if scales else best
+    chosen = best.kernel
+    if scales and not new:  # candidates have lengthscales tuned in neighbourhoods
+        best = _tune_scale(best, improve)
     record: dict[str, Any] = {"gain": np.nan, "required": np.nan, "rows": 0}
     record["measure"], records = "error in neighbourhoods", (*tuning.compared, *new)
     changes = lambda c: {"error": errors[c.kernel], **record} if c.kernel in errors else {}
@@ -302,20 +301,6 @@ def runners_up(tuning: Tuning) -> list[Kernel]:
     limit = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
     others = [c for c in compared if c.kernel != kernel and c.error < limit]
     return list(dict.fromkeys(c.kernel for c in sorted(others, key=lambda c: c.error)))[:2]
-
-
-def _mean_of_best(
-    best: Kernel, errors: Mapping[Kernel, float], compared: Iterable[KernelComparison]
-) -> KernelComparison | None:
-    """Return the mean of the two best kernels of at most three summands in all, if any."""
-    is_short = lambda kernel: kernel != best and len([*kernel.summands, *best.summands]) <= 3
-    pair = [best, *sorted(filter(is_short, errors), key=lambda kernel: errors[kernel])][:2]
-    parts = [(len(k.summands), t) for k in pair for t in k.summands]
-    shares = [n / len(parts) * (t.scale if isinstance(t, Scaled) else 1.0) for n, t in parts]
-    terms = [t.kernel if isinstance(t, Scaled) else t for _, t in parts]
-    mean = reduce(add, [significant(a) * t for a, t in zip(shares, terms, strict=True)])
-    n_tuned, name = sum(c.n_tuned for c in compared if c.kernel in pair), "mean of the best two"
-    return KernelComparison(n_tuned, mean, name=f"{name} in neighbourhoods") if pair[1:] else None
 
 
 def _tune_scale(best: NearTrial, improve: Callable[..., NearTrial | None]) -> NearTrial:

@@ -65,7 +65,7 @@ LEVEL = 0.1
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Proposal:
     """A way to propose kernels.
 
     ``make(race, trials, finalists, family)`` yields them from the trials on the first rows and on
@@ -488,21 +488,21 @@ class Race:
 
 #: The candidates, in the order of their stages.
 CANDIDATES = (
-    Candidate("one lengthscale", "starts", Race._single_scale),
-    Candidate("lengthscales per column", "starts", Race._per_column, ("columns",)),
-    Candidate("sum over columns", "families", Race._additive, ("columns", "several", "classes")),
-    Candidate("rough kernels", "families", Race._family, ("columns",), Exponential()),
-    Candidate("families", "families", Race._family, ("columns",), Matern(2.5)),
-    Candidate("families", "families", Race._family, ("columns",), Gaussian()),
-    Candidate("rough kernels", "families", Race._family, ("columns", "several"), Laplace()),
-    Candidate("descent by leave-one-out", "families", Race._tune_ard, ("columns", "open penalty")),
-    Candidate("rotated metric", "metrics", Race._metrics, ("few columns", "several")),
-    Candidate("linear kernel", "linear", Race._linear, ("few columns", "numbers")),
-    Candidate(MORE_ROWS, MORE_ROWS, Race._more_rows),
-    Candidate("rough kernels with more rows", MORE_ROWS, Race._more_rows, (), Exponential()),
-    Candidate("rough kernels with more rows", "rougher", Race._rougher, (), Exponential()),
-    Candidate("rough kernels with more rows", "rougher", Race._rougher, (), Laplace()),
-    Candidate("sums", "sums", Race._sums),
+    Proposal("one lengthscale", "starts", Race._single_scale),
+    Proposal("lengthscales per column", "starts", Race._per_column, ("columns",)),
+    Proposal("sum over columns", "families", Race._additive, ("columns", "several", "classes")),
+    Proposal("rough kernels", "families", Race._family, ("columns",), Exponential()),
+    Proposal("families", "families", Race._family, ("columns",), Matern(2.5)),
+    Proposal("families", "families", Race._family, ("columns",), Gaussian()),
+    Proposal("rough kernels", "families", Race._family, ("columns", "several"), Laplace()),
+    Proposal("descent by leave-one-out", "families", Race._tune_ard, ("columns", "open penalty")),
+    Proposal("rotated metric", "metrics", Race._metrics, ("few columns", "several")),
+    Proposal("linear kernel", "linear", Race._linear, ("few columns", "numbers")),
+    Proposal(MORE_ROWS, MORE_ROWS, Race._more_rows),
+    Proposal("rough kernels with more rows", MORE_ROWS, Race._more_rows, (), Exponential()),
+    Proposal("rough kernels with more rows", "rougher", Race._rougher, (), Exponential()),
+    Proposal("rough kernels with more rows", "rougher", Race._rougher, (), Laplace()),
+    Proposal("sums", "sums", Race._sums),
 )
 
 
