@@ -26,7 +26,6 @@ from bochner.solvers.ridge.eigen import (
     Triangle,
     decompose,
     decompose_rows,
-    floor,
     left_out_path,
     maximise_evidence,
     penalties,
@@ -223,7 +222,7 @@ def test_the_path_spans_the_penalties_that_the_precision_resolves():
         assert_close(alphas[-1] / top, 10.0, factor=100)
         assert (np.diff(alphas) > 0).all()
         assert np.max(np.diff(np.log10(alphas))) <= 0.25 + 1e-12
-        assert floor(eigen) <= alphas[0] * (1 + 1e-12)
+        assert eigen.floor <= alphas[0] * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
@@ -523,7 +522,7 @@ def test_edges_and_limits_are_reported_as_outcomes():
     eigen = eigen_of(np.hstack([Z, Z]), y)
     tiny = maximise_evidence(eigen, noise=1e-20, amplitude=1.0)
     assert tiny.outcome is EvidenceOutcome.SINGULAR
-    assert tiny.alpha[0] == 0.1 * floor(eigen)
+    assert tiny.alpha[0] == 0.1 * eigen.floor
 
 
 def test_a_constant_target_has_neither_noise_nor_amplitude():
@@ -556,5 +555,5 @@ def test_noise_below_the_resolution_gets_the_amplitude_of_no_noise(centred):
             result = maximise_evidence(eigen, noise=noise)
             assert result.noise[0] == noise
             assert result.amplitude[0] == without.amplitude[0]
-            assert result.alpha[0] == floor(eigen)
+            assert result.alpha[0] == eigen.floor
             assert result.outcome is outcome

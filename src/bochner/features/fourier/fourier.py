@@ -198,25 +198,10 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    W = frequencies(law, placement, m, ask.stream("frequencies"))
+    W = placement.frequencies(law, m, ask.stream("frequencies"))
     if isinstance(W, Transforms) and W.multiplications >= d * m:
         W = W.matrix
     return FourierMap(kernel, W, amplitude, phases)
-
-
-# --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------
-
-
-def frequencies(law: Any, placement: Placement, m: int, rng: np.random.Generator) -> Any:
-    """Return m frequencies of a law, (d, m), or `Transforms`."""
-    if isinstance(law, Measure):
-        return placement.place(law, m, rng)
-
-    def place(measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        W = placement.place(measure, m, rng)
-        return W.matrix if isinstance(W, Transforms) else W
-
-    return law.place(place, m, rng)
 
 
 # --- Frequencies by ridge leverage, weighted so that features stay unbiased ----------------------
@@ -270,7 +255,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     # Candidates W, as rows, and p over their density. For isotropic kernels, half of them are
     # doubled, because few draws from p have the high frequencies that small penalties need.
     measure = kernel.spectral(d)
-    W, ratios = frequencies(measure, IID(), 8 * m, rng).T, np.ones(8 * m)
+    W, ratios = IID().frequencies(measure, 8 * m, rng).T, np.ones(8 * m)
     if isinstance(measure, Measure) and measure.of == "factor" and measure.has_density:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)

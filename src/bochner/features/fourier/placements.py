@@ -39,6 +39,17 @@ class Placement(NamedArguments, ABC):
         """Whether frequencies of this law can be drawn."""
         return True
 
+    def frequencies(self, law: Any, m: int, rng: np.random.Generator) -> Any:
+        """Return W with E cos ω·δ = k(δ)/k(0), (d, m), or `Transforms`, for the law of a kernel."""
+        if isinstance(law, Measure):
+            return self.place(law, m, rng)
+
+        def place(measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+            W = self.place(measure, m, rng)
+            return W.matrix if isinstance(W, Transforms) else W
+
+        return law.place(place, m, rng)
+
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
         """Return W, (d, m) float64, or `Transforms`; each column has the law ``measure``."""

@@ -32,7 +32,6 @@ from bochner.solvers.ridge.eigen import (
     Triangle,
     decompose,
     decompose_rows,
-    floor,
     left_out_rows,
     solve_ridge,
 )
@@ -97,7 +96,7 @@ class FeatureRows(Representation):
     def left_out(self, solution: Solution) -> LeftOutRows:
         eigen, rows, _ = self.decompose()
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
-        alpha = np.maximum(alpha, floor(eigen))
+        alpha = np.maximum(alpha, eigen.floor)
         parts = list(left_out_rows(eigen, rows, alpha))
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         sample = self.sample
