@@ -111,7 +111,7 @@ def test_labels_are_coded_as_indicators(data):
     curves = double_descent(X, y, X_test, y_test, widths=[5, 20, 60, 600], random_state=0)
     assert curves.train_wrong[0, -1] == 0
     assert curves.test_wrong[0, -1] < 0.3 < curves.test_wrong[0, 2]
-    assert "test wrong" in str(curves)
+    assert "test error rate" in str(curves)
     counts, counts_test = np.rint(data[1]), np.rint(data[3])
     options = {"widths": [10], "random_state": 0}
     as_labels = double_descent(X, counts, X_test, np.clip(counts_test, -1, 1), **options)

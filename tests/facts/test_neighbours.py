@@ -173,7 +173,7 @@ def test_rough_functions_of_few_columns_use_neighbours(d):
         np.testing.assert_array_equal(a, b)
     reason = model.choice_.reason
     assert reason.startswith("NearestNeighbours(): left-out rows are predicted from their 40")
-    assert reason.endswith('method="auto" takes features.')
+    assert reason.endswith('method="auto" uses features.')
     sample = np.argsort(model.sample_.priority, kind="stable")[512:]
     errors = [error_without(X, y, i, model.noise_variance_ / model.amplitude_) for i in sample]
     stated = float(reason.split("errors of ")[1].split()[0])

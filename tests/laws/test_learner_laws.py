@@ -507,7 +507,7 @@ def bad_calls(case):
         gaps = np.where((np.arange(N) == 2).reshape(N, *[1] * (y.ndim - 1)), np.nan, y)
         yield "y must .*; got nan", lambda: model.fit(X, gaps)
     if "class" in case.kind:
-        yield "at least 2 classes; got the 1 class 0 only", lambda: model.fit(X, 0 * y)
+        yield "at least 2 classes; got 1 class, 0", lambda: model.fit(X, 0 * y)
         yield "numbers that are not whole.*continuous", lambda: model.fit(X, X[:, 0])
     if hasattr(model, "partial_fit"):
         wide = np.hstack([X, X])

@@ -236,7 +236,7 @@ def test_without_a_budget_of_seconds_a_slower_fit_must_be_much_better():
     fits[2] = forecast(0.90, 8)
     chosen, reason = best_of(fits, Budget(bytes=1000))
     assert chosen is fits[0]
-    assert "would lower it by 10 % and take 8 s" in reason
+    assert "would lower the error by 10 % and take 8 s" in reason
 
 
 def test_the_estimator_of_a_plan_has_the_options_of_its_fit():

@@ -47,12 +47,12 @@ from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
 from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, draw_rows, home_of
 
-#: Where the state of a pickle says the version; no attribute can have this name.
+#: Key of the version in the state of a pickle; with its space it cannot be an attribute's name.
 _WRITTEN = "bochner version"
 
 
 def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
-    """Return a property for attribute ``path`` of the fit; ``otherwise``: error if it is None."""
+    """Return a property that reads ``path`` of the fit, or raises ``otherwise`` if it is None."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
@@ -71,7 +71,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     verbose: bool = False
     kernel: Any
     fit_: Any
-    _path: Any = None  # Penalties and their errors
+    _path: Any = None  # Compared penalties and their errors
     _with_rows: Any  # (blocks, inputs) -> the fit with these rows added
 
     @by_jobs
@@ -83,13 +83,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         X : (n, d)
             Array, sparse matrix or table; columns of a table may have text, dates and missing
             values. With a kernel of sequences also (n, steps, channels), or a list of arrays.
-            The workers of dask, ray.data and pyspark fit to their own partitions. A polars
-            LazyFrame, pyarrow dataset, DuckDB relation or ibis table is read in batches, once per
-            pass.
+            The workers of dask, ray.data and pyspark read the partitions of their own tables. A
+            polars LazyFrame, pyarrow dataset, DuckDB relation or ibis table is read in batches,
+            once per pass.
         y : (n,) or (n, t)
             Numbers; for a classifier labels of any type, (n,), of at least two classes. For a table
-            also the name of its target column; a name is required for ray.data, pyspark and tables
-            read in batches. For dask also a column or array of dask.
+            also the name of its target column; ray.data, pyspark and tables read in batches require
+            the name. For dask also a column or array of dask.
         sample_weight : (n,), optional
             Finite, not negative; for a table also the name of a column. A row of weight 2 counts as
             two rows.
@@ -122,8 +122,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         Parameters
         ----------
         blocks : Blocks
-            Blocks, with targets for a regressor or classifier.
-        where : engine
+            Rows, with their targets for a regressor or classifier.
+        where : engine, optional
             Engine that reads the rows, see :mod:`bochner.engines`. Default: dask, Ray or Spark for
             their own tables, otherwise this process.
 
@@ -139,11 +139,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             self.fit_ = self._run(self._fit, *rows, executor)
         return self
 
-    def _run(self, fit: Callable[..., Any], blocks: Blocks, *others: Any) -> Any:
-        """Return ``fit(blocks, *others)``; its steps are logged, and printed if ``verbose``."""
+    def _run(self, fit: Callable[..., Any], blocks: Blocks, *arguments: Any) -> Any:
+        """Return ``fit(blocks, *arguments)``; its steps are logged, and printed if ``verbose``."""
         began = time.monotonic()
         with listening(print_step) if self.verbose else nullcontext():
-            result = fit(blocks, *others)
+            result = fit(blocks, *arguments)
             progress(f"{type(self).__name__} fitted in {time.monotonic() - began:.2f} s", blocks)
         return result
 
@@ -153,15 +153,15 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     @by_jobs
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, **classes: Any) -> Self:
-        """Fit to the first rows in memory, or add rows to the fit."""
+        """Add rows in memory to the fit; without a fit, make one from these rows."""
         first = not self._has_sums
-        given = self._read(X, y, sample_weight, first=first, **classes)
-        self.fit_ = self._run(self._first_piece if first else self._with_rows, *given)
+        rows = self._read(X, y, sample_weight, first=first, **classes)
+        self.fit_ = self._run(self._first_piece if first else self._with_rows, *rows)
         return self
 
     @property
     def _has_sums(self) -> bool:
-        """Whether there is a fit that further rows can be added to."""
+        """Whether the estimator has a fit to which rows can be added."""
         return self.__sklearn_is_fitted__()
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
@@ -228,7 +228,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     metric_ = learned(
         "chosen.metric",
         'A Tuning with the learned metric, for ``metric="learned"``.',
-        'metric_: only a fit with metric="learned" has one.',
+        'metric_: only a fit with metric="learned" has this attribute.',
     )
 
     def _certificate_on(self, blocks: Blocks, new_rows: bool = False) -> Certificate:
@@ -244,7 +244,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return alpha or 1/(2C); without a penalty n/1000 times the mean of k(x, x)."""
+        """Return the ridge penalty of the fit: alpha, 1/(2C), or n/1000 times the mean k(x, x)."""
         if hasattr(self, "alpha_"):
             return float(np.min(self.alpha_))
         if hasattr(self, "C_"):
@@ -265,21 +265,21 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Return the checked parameters of kernel and features."""
-        given = vars(self) | {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
-        return FeatureSpec.of(type(self).__name__, **given)
+        options = vars(self) | {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
+        return FeatureSpec.of(type(self).__name__, **options)
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
-        """Return the rows as blocks, and their inputs; y holds codes of ``classes``, if given."""
-        # ``rows`` are X, y and sample_weight, or Blocks. The schema that encodes tables, and arrays
-        # with NaN, is learned from the ``first`` rows and applied to later rows.
+        """Return the rows as blocks, and their inputs; with ``classes``, y holds class codes."""
+        # ``rows`` are X, y and sample_weight, or Blocks. With ``first`` the schema that encodes
+        # tables, and arrays with NaN, is learned from these rows; otherwise it is that of the fit.
         who, known = type(self).__name__, None if first else self._inputs
         X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
-            asked = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
-            blocks = _tables.encode(who, X, *asked) if first else self._encode_as_fit(X)
+            options = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
+            blocks = _tables.encode(who, X, *options) if first else self._encode_as_fit(X)
             return blocks, self._inputs_of(blocks, first)
         kind, schema = "numbers", None if known is None else known.schema
         is_plain = arrays.are_numbers(X, y, sample_weight) and np.ndim(X) == 2
@@ -304,7 +304,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         gaps = np.isnan(X.data if arrays.is_sparse(X) else X).any()
         if gaps and not learned:
             _tables.refuse_gaps(who, X, first, vars(self).get("method"))
-        # The choice of a kernel may transform or sum over columns, which needs dense rows
+        # The search may transform columns or choose a sum over columns, which needs dense rows
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
         if chosen and arrays.is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
             X = arrays.dense(X)
@@ -353,7 +353,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         table, inputs = KernelEstimator._read(
             self, table.with_targets(y, sample_weight), first=known is None, classes=classes
         )
-        # encoded once: a fit reads the rows many times
+        # Encode once, because a fit reads the rows several times
         rows = join([*table])
         return Blocks.from_arrays(*rows), inputs
 
@@ -478,9 +478,9 @@ class Differentiable(KernelEstimator):
 
         Notes
         -----
-        In closed form, from features in float64. For a Gaussian process: the gradients of its
-        mean. Time: about twice ``predict`` for each target; memory: the result
-        and a block of features.
+        Gradients are computed in closed form, from features in float64. For a Gaussian process
+        they are the gradients of its mean. Time: about twice ``predict`` for each target; memory:
+        the result and a block of features.
         """
         parts = []
         for rows, G in self._gradients(self._rows_to_predict(X)):
@@ -523,9 +523,9 @@ class WithoutTarget(KernelEstimator):
 def read_as(
     who: str, X: Any, y: Any, w: Any, kernel: object, n_columns: int | None
 ) -> tuple[Any, Literal["numbers", "text", "foreign"]]:
-    """Return X with sequences as rows, and how it is read; refuse masked cells.
+    """Return X, with each sequence as a row, and its kind; refuse masked cells.
 
-    "numbers", "text" by a schema, or "foreign" from another library or a file.
+    Kinds: "numbers", "text" (a table to encode), "foreign" (of another library, or a file).
     """
     for array, name in ((X, "X"), (y, "y"), (w, "sample_weight")):
         arrays.refuse_masked(array, who, name)
@@ -562,24 +562,24 @@ def is_foreign(X: Any) -> bool:
 
 
 def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
-    """Return the kernel in words; if rows are kept, lengthscales are in deviations of columns."""
+    """Return the kernel in words; lengthscales are in standard deviations if the fit has rows."""
     kernel, X, w = fit.chosen.kernel, None, None
     representation = getattr(getattr(fit, "law", fit), "representation", None)
     for rows in (getattr(representation, "sample", None), representation, fit):
-        kept = getattr(rows, "X", None)
-        if kept is None or arrays.is_sparse(kept):
+        table = getattr(rows, "X", None)
+        if table is None or arrays.is_sparse(table):
             continue
-        if kept.shape[1] == fit.inputs.n_columns:
+        if table.shape[1] == fit.inputs.n_columns:
             w = getattr(rows, "w", None)
-            X, w = kept, np.ones(kept.shape[0]) if w is None else w
+            X, w = table, np.ones(table.shape[0]) if w is None else w
             break
     if not isinstance(kernel, Monotone):
         return describe(kernel, names, None if X is None else deviations(X, w))
     curves = fit.chosen.curves
-    how = "transformed" if curves is None else curves.name
+    method = "" if curves is None else f" ({curves.name})"
     spread = None if X is None else deviations(kernel.inputs(np.asarray(X, np.float64)), w)
-    bent = join_names([names[j] if names else f"column {j}" for j in kernel.columns])
-    return f"{describe(kernel.kernel, names, spread)}; of {how} of {bent}"
+    transformed = join_names([names[j] if names else f"column {j}" for j in kernel.columns])
+    return f"{describe(kernel.kernel, names, spread)}; transformed{method}: {transformed}"
 
 
 class FitSummary(HtmlResult):
@@ -606,8 +606,8 @@ class FitSummary(HtmlResult):
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield X and the gradients of f at X for each block."""
-        slopes, most = self.function.slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
-        for block in blocks.with_rows(min(self.block_rows, most)):
+        slopes, limit = self.function.slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
+        for block in blocks.with_rows(min(self.block_rows, limit)):
             yield block.X, slopes(np.ascontiguousarray(arrays.to_numpy(block.X), dtype=np.float64))
 
     def facts(self) -> dict[str, Any]:
@@ -652,8 +652,8 @@ class FitSummary(HtmlResult):
     def _results(self) -> dict[str, Any]:
         return {}
 
-    # With these two methods scikit-learn's diagram shows this page. Its own table of attributes
-    # would read all of them, and so compute certificates and calibrations.
+    # With these two methods scikit-learn's diagram shows this summary. Its own table would read all
+    # attributes, and so compute certificates and calibrations.
 
     _repr_html_inner = HtmlResult._repr_html_
 

@@ -1,4 +1,4 @@
-"""Base of regressors: predictions, and prediction intervals from leave-one-out errors."""
+"""Base class of regressors: predictions, and prediction intervals from leave-one-out errors."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -57,37 +57,37 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
         """Return predictions, and bounds that contain a new y with probability ``coverage``.
 
-        Scores of left-out rows determine the bounds (conformal prediction: Lei et al. 2018;
-        Chernozhukov et al. 2021). The scale and the distribution of errors near each row are
-        estimated if this makes the intervals shorter. A new y is above the interval as often as
-        below it; with few rows the interval is symmetric.
+        Errors of left-out rows determine the bounds (conformal prediction: Lei et al. 2018;
+        Chernozhukov et al. 2021). Their scale and distribution depend on x if this makes the
+        intervals shorter. A new y is above the interval as often as below it; with few rows the
+        interval is symmetric about the prediction.
 
         Parameters
         ----------
         X : (n, d)
         coverage : float, default 0.95
-            Share of new targets inside, above 0 and below 1.
+            Probability that a new y is inside, above 0 and below 1.
 
         Returns
         -------
         prediction, lower, upper : (n,) or (n, t)
-            For each target. With several quantiles (n,): of the quantile nearest to the median.
+            Of each target. With several quantiles (n,): of the quantile nearest to the median.
 
         Raises
         ------
         InvalidInput
-            If ``coverage`` is not between 0 and 1 or needs more scores than there are, or if the
-            learner keeps no rows and :meth:`calibrate` was not called.
+            If ``coverage`` is not between 0 and 1 or needs more rows than there are, or if the fit
+            has no leave-one-out errors and :meth:`calibrate` was not called.
 
         Notes
         -----
         ``calibration_.guarantee`` states the guarantee. With held-out rows (:meth:`calibrate`) it
-        is theorem 2.2 of Lei et al. (2018), for any model. Leave-one-out scores have no guarantee;
+        is theorem 2.2 of Lei et al. (2018), for any model. Leave-one-out errors give no guarantee;
         coverage is about as requested if one row changes the fit little.
 
-        The first call estimates the distribution, and stores it, also in model files. It takes one
-        or two seconds per target, and n³/3 operations for the leave-one-out errors of n ≤ 4096
-        rows of an exact fit. Other calls cost as much as ``predict`` of an exact fit to 256 rows.
+        The first call estimates the distribution of errors and stores it, also in model files. This
+        takes one or two seconds per target, and for an exact fit to n ≤ 4096 rows n³/3 operations.
+        Later calls cost ``predict`` twice: of this fit, and of an exact fit to 256 rows.
         """
         coverage, law = share(coverage, "predict_interval", "coverage"), self.calibration_
         law.require(type(self).__name__, coverage)
@@ -108,7 +108,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def calibrate(
         self, X: Tabular, y: Array, sample_weight: Array | None = None, *, folds: int | None = None
     ) -> Self:
-        """Calibrate intervals by errors on these rows; predictions do not change.
+        """Calibrate prediction intervals on these rows; predictions do not change.
 
         Parameters
         ----------
@@ -117,9 +117,9 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         sample_weight : (m,), optional
             Rows of weight zero are ignored; other rows count in proportion to their weights.
         folds : int, optional
-            None: the rows were not used for fitting; the intervals then have the requested
-            coverage for any model. An integer of at least 2: X and y are the training rows, and
-            each fold is predicted by a clone fitted to the other folds.
+            None: for rows that were not used to fit; intervals then have the requested coverage for
+            any model. An integer of at least 2: for the training rows; each fold is predicted by a
+            clone fitted to the other folds.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Raises
         ------
         InvalidInput
-            If the rows lack columns of the fit, or are fewer than ``folds``.
+            If X lacks columns of the fit, or there are fewer rows than ``folds``.
         """
         rows = X, y, sample_weight
         errors = self._held_out(*rows) if folds is None else self._cross_validate(*rows, folds)
@@ -205,8 +205,8 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
                 [None if a is None else _safe_indexing(a, np.flatnonzero(part)) for a in (X, y, w)]
                 for part in (fold != k, fold == k)
             )
-            other: Any = clone(self).fit(train[0], train[1], sample_weight=train[2])
-            parts.append(self._held_out(test[0], test[1], test[2], other))
+            refit: Any = clone(self).fit(train[0], train[1], sample_weight=train[2])
+            parts.append(self._held_out(test[0], test[1], test[2], refit))
         names = ["predicted", "errors", "w", *["deviation"] * (parts[0].deviation is not None)]
         values: Any = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
         return replace(parts[0], X=join([Piece(part.X) for part in parts]).X, **values)

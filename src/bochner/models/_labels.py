@@ -28,7 +28,7 @@ from bochner.models._tables import by_partition, raise_in_one_sentence
 from bochner.selection.held_out import platt_targets
 from bochner.sums.passes import LOCAL, Executor, SumOf
 
-FEW_CLASSES = 50  # This number of distinct values is accepted for any number of rows
+FEW_CLASSES = 50  # Number of distinct values that is accepted for any number of rows
 
 _REGRESSORS = {
     "KernelRidgeClassifier": "KernelRidge",
@@ -39,7 +39,7 @@ _REGRESSORS = {
 
 
 def sortable(who: str, labels: Any) -> Any:
-    """Return labels without pandas types; missing or mixed labels raise an error."""
+    """Return labels without pandas' types; raise an error if some are missing or types differ."""
     dtype: Any = getattr(labels, "dtype", None)
     missing: Any = False
     if hasattr(dtype, "numpy_dtype"):  # nullable
@@ -68,7 +68,7 @@ def sortable(who: str, labels: Any) -> Any:
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
-    """Raise InvalidInput for numbers that are not integers, and for too many distinct numbers."""
+    """Raise InvalidInput for a quantity: fractions, or too many distinct numbers."""
     if labels.dtype.kind == "f":
         fractions = labels[np.isfinite(labels) & (labels != np.rint(labels))]
         if len(fractions):
@@ -79,11 +79,11 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
             )
     if rows is None or rows <= 2 * FEW_CLASSES:
         return
-    classes = np.unique(labels)  # more than 100 need 20 rows each, on average
+    classes = np.unique(labels)  # more than 100 classes need 20 rows each, on average
     if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(100, rows / 20))):
         return
     others = [label for label in classes.tolist() if not is_number(label)]
-    if len(others) <= 0.05 * len(classes):  # such as "?" among numbers that are text
+    if len(others) <= 0.05 * len(classes):  # such as "?" in a column of numbers
         but = f", but for {quote(others)}" if others else ""
         raise InvalidInput(
             f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
@@ -99,7 +99,7 @@ def known_classes(who: str, classes: Any) -> Array:
     """Return the sorted classes; at least two are required."""
     classes = np.unique(sortable(who, np.asarray(classes)))
     if len(classes) < 2:
-        got = f"the 1 class {classes.tolist()[0]!r} only" if len(classes) else "none"
+        got = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
         raise InvalidInput(f"{who}: y must have at least 2 classes; got {got}.")
     return classes
 
@@ -118,7 +118,7 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
 
 
 def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
-    """Warn of classes with fewer than 5 rows, unless all classes are that small."""
+    """Warn of classes with fewer than 5 rows, if there are 100 rows and 20 rows per class."""
     counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
     rare = np.flatnonzero((counts > 0) & (counts < 5))
     if len(codes) < max(100, 20 * len(classes)) or not len(rare):
@@ -178,7 +178,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
-        """Return the decision values: (n,), positive for ``classes_[1]``, or (n, K)."""
+        """Return the decision values, (n, K); of two classes (n,), positive for ``classes_[1]``."""
         f = self._decisions(X)
         return f[:, 0] if f.shape[1] == 1 else f
 
@@ -191,7 +191,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         xp, decision = array_namespace(f), f[:, 0] if f.shape[1] == 1 else f
         columns = {"label": xp.take(xp.asarray(self.classes_), decide(f)), "decision": decision}
         if hasattr(self, "predict_proba"):
-            # a fit without held-out rows is not calibrated; a user's loss may need NumPy
+            # A fit without held-out rows is not calibrated; a user's loss may require NumPy
             with suppress(AttributeError, InvalidInput, NotImplementedError):
                 columns["probability"] = self._probabilities(f)
         return columns
@@ -217,15 +217,15 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return self.calibration_.log_probabilities(f)
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
-        """Return decision values, a single column for two classes."""
+        """Return decision values, (n, K), or (n, 1) for two classes."""
         values = self._fitted.predictions(self._rows_to_predict(X))
         return np.concatenate([f for _, f in values])
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks and inputs; y is class codes, and weights include ``class_weight``."""
-        # The classes are ``classes`` if given, else the labels of y, or the classes of the fit.
+        """Return blocks and inputs; y has class codes, and weights include ``class_weight``."""
+        # The classes are those of the fit, or for ``first`` rows ``classes``, else the labels of y.
         who, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
         text: tuple[str, ...] = ()
         if isinstance(X, Blocks):
@@ -255,7 +255,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         refuse_masked(y, who, "y")
         if y is None:
             raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
-        # before scikit-learn, which cannot compare pandas' NA and converts integers to floats
+        # Before scikit-learn's check, which cannot compare pandas' NA and makes integers floats
         y = to_numpy(y) if is_foreign(y) else sortable(who, y)
         try:
             labels = sortable(who, _check_y(y, estimator=self))
@@ -269,7 +269,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def _labels_in(self, blocks: Blocks, text: tuple[str, ...], where: Executor) -> Array:
         """Return the sorted labels of blocks: texts of the schema, or numbers from one pass."""
         who, labels = type(self).__name__, np.array(text)
-        if not text:  # from unencoded cells: encoders are learned after the classes
+        if not text:  # from cells that are not encoded: encoders are learned after the classes
             labels, rows = where.sum(LabelsOf(who), blocks.cells())
             refuse_quantity(who, labels, rows)
             check_classification_targets(labels)
@@ -310,23 +310,22 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return blocks.reweigh(lambda y: factors[to_numpy(y).astype(np.int64)])
 
 
-# --- Probabilities from decision values, which never disagree with the decision -------------------
+# --- Probabilities from decision values, largest for the predicted class --------------------------
 #
-# A classifier decides for the class of the largest value f. Probabilities
+# A classifier predicts the class of the largest value f. With the probabilities
 #
 #     p_k ∝ exp(h(f_k))   (two classes: p = 1/(1 + exp(−h(f)))),    h(f) = Σ_j a_j b_j(f),
 #
-# have the same decision for any increasing h. h is piecewise linear: the b_j are its basis, with
-# b_j(0) = 0 and knots at ±1 (support vectors, targets of ridge regression) and between. For slopes
-# a_j > 0 h increases and h(0) = 0; minus the log-likelihood is convex in a. With equal slopes this
-# is temperature scaling (Guo et al. 2017). The sigmoid of Platt (1999) has one slope and an offset,
-# which can contradict ``predict`` and is not needed: consistent losses have p = 1/2 at f = 0.
-#
-# a is fitted to leave-one-out decision values, in closed form, or to those of cross-validation.
+# this class is the most probable for any increasing h. The b_j are a basis of piecewise linear
+# functions with b_j(0) = 0 and knots at ±1 (support vectors, targets of ridge regression) and in
+# between. For slopes a_j > 0 h increases and h(0) = 0; minus the log likelihood is convex in a.
+# Equal slopes are temperature scaling (Guo et al. 2017). The sigmoid of Platt (1999) has one slope
+# and an offset, which can contradict ``predict`` and is not needed: consistent losses have p = 1/2
+# at f = 0. The slopes are fitted to leave-one-out or cross-validated decision values.
 
 PRIOR = 0.1  # Weight of the prior that slopes are 1
 
-#: Closer near ±1, where h is steep for squared errors: they have f ≈ 2p − 1.
+#: Knots of h; denser near ±1, where h is steep for squared errors, because f ≈ 2p − 1.
 KNOTS = (-1.0, -0.8, -0.5, 0.0, 0.5, 0.8, 1.0)
 
 
@@ -334,18 +333,16 @@ KNOTS = (-1.0, -0.8, -0.5, 0.0, 0.5, 0.8, 1.0)
 class Calibration:
     """Slopes of h, fitted to held-out decision values."""
 
-    # Below −1, between the knots −1, −0.8, −0.5, 0, 0.5, 0.8 and 1, and above 1
-    slopes: Float[Array, " j"]
-    # Mean of −log p over these held-out rows
-    log_loss: float
+    slopes: Float[Array, " j"]  # Below −1, between the knots, and above 1
+    log_loss: float  # Mean of −log p over the held-out rows
 
     def log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        """Return log p; a single column has the decision values of the second of two classes."""
+        """Return log p; a single column f has the decision values of the second of two classes."""
         return log_probabilities(_pieces(f) @ self.slopes)
 
 
 def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-    """Return log softmax(f); for one column log p of both classes, p = 1/(1 + exp(−f))."""
+    """Return log softmax(f); for one column, of two classes, log softmax of (0, f)."""
     xp = array_namespace(f)
     if f.shape[1] == 1:
         f = xp.concat([-f, f], axis=1)
@@ -355,8 +352,8 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 
 
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
-    """Return the slopes of maximum likelihood for held-out decision values f."""
-    # Platt's targets keep slopes finite; the prior decides where a piece has no rows.
+    """Return the calibration of maximum likelihood for held-out decision values f."""
+    # Platt's targets keep slopes finite; the prior determines the slope of a piece without rows.
     every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]
     member = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
@@ -364,7 +361,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     j = b.shape[2]
     if f.shape[1] == 1:
         b = np.concatenate([np.zeros_like(b), b], axis=1)
-    b = b.reshape(-1, j)  # one line per row and class
+    b = b.reshape(-1, j)  # a line per row and class
 
     def objective(a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
         """Return the loss and its gradient."""
@@ -384,7 +381,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
 def calibrate_signs(
     f: Float[Array, "n t"], y: Float[Array, "n t"], w: Float[Array, " n"]
 ) -> Calibration:
-    """Return the calibration of held-out decision values, where finite; y is ±1 per class."""
+    """Return the calibration on rows with finite decision values; y has ±1 per class."""
     finite = np.isfinite(f).all(axis=1)
     return calibrate(f[finite], decide(y[finite]), w[finite])
 

@@ -1,4 +1,4 @@
-"""Features that are read many times, kernel expansions, and folds by the content of rows."""
+"""Features that are read several times, sums of kernel values, and folds of rows by content."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -89,7 +89,7 @@ class Features:
         keeping = self._fits(self.n_rows or 0)
         pass_: list[FeatureBlock] = []
         rows = 0
-        for block in (_block_of(self._map, given) for given in self._blocks):
+        for block in (_block_of(self._map, rows_of_block) for rows_of_block in self._blocks):
             rows += len(block.Z)
             if keeping and not self._fits(rows):
                 keeping, pass_ = False, []
@@ -105,7 +105,7 @@ class Features:
                 pass
 
     def sum(self, summand: Any) -> Any:
-        """Return the sum over all rows: here if features fit in memory, else by the executor."""
+        """Return the sum over all rows; by the executor unless the features fit in memory."""
         if self._kept is not None or self._fits(self.n_rows or 0):
             return sum_up(summand, self, self._blocks.block_rows)
         over = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
@@ -161,7 +161,7 @@ N_FOLDS = 5
 def fold_numbers(
     blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
 ) -> Array:
-    """Return the fold of each row, 0 to 4, from one pass; few distinct rows are one fold each."""
+    """Return the fold of each row, 0 to 4, from one pass; below 5 distinct rows, one fold each."""
     return folds_of(np.concatenate(where.sum(SumOf(partial(_marks_of, seed=seed)), blocks)), w)
 
 
@@ -194,14 +194,14 @@ def _mix(X: Array) -> Array:
 
 def no_landmarks(phi: Any, X: Array) -> Array:
     """Return the indices of rows that are not landmarks; of all rows if most are landmarks."""
-    at, every = X, np.arange(X.shape[0])
+    inputs, indices = X, np.arange(X.shape[0])
     if is_sparse(X):
-        return every
+        return indices
     while isinstance(phi, DerivedMap) and isinstance(phi.kernel, Transformed):
-        phi, at = phi.inner, phi.kernel.inputs(at)
+        phi, inputs = phi.inner, phi.kernel.inputs(inputs)
     if not isinstance(phi, NystromMap):
-        return every
-    marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
-    known = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
-    kept = np.flatnonzero(~np.isin(marks, known))
-    return kept if 2 * len(kept) >= len(marks) else every
+        return indices
+    marks = row_marks(np.ascontiguousarray(inputs, np.float64), 0)
+    landmarks = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
+    others = np.flatnonzero(~np.isin(marks, landmarks))
+    return others if 2 * len(others) >= len(marks) else indices

@@ -1,4 +1,4 @@
-"""Tables as fits read them: encoders of the columns are learned, then applied."""
+"""Tables of a fit: checks, and encoders of columns, which are learned and then applied."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -53,7 +53,7 @@ _SENTENCES = {
 
 
 def raise_in_one_sentence(who: str, X: Any, error: ValueError) -> NoReturn:
-    """Raise scikit-learn's error about X in one sentence: requirement, given value, remedy."""
+    """Raise the error of scikit-learn about X or y as a sentence with the caller and the remedy."""
     text = str(error)
     message = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
     if isinstance(X, str):
@@ -98,8 +98,8 @@ def is_table(X: Any) -> bool:
 
 
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
-    """Return X, y and weights; columns that y or w name are taken out of the table X."""
-    # Rows with a missing target are left out.
+    """Return X, y and weights; if y or w name columns of the table X, X is without them."""
+    # Rows with a missing target are dropped.
     names = [name for name in (y, w) if isinstance(name, str)]
     if not names or not library_of(X, "memory"):
         return X, y, w
@@ -115,9 +115,9 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
             warn_without_target(who, [y], len(missing), len(X), first)
-            kept = np.setdiff1d(np.arange(len(X)), missing)
-            w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
-            X = _safe_indexing(X, kept)
+            others = np.setdiff1d(np.arange(len(X)), missing)
+            w = w if w is None or isinstance(w, str) else _safe_indexing(w, others)
+            X = _safe_indexing(X, others)
     y, w = (X[v] if isinstance(v, str) else v for v in (y, w))
     if is_pandas(X):
         return X.drop(columns=names), y, w
@@ -132,7 +132,7 @@ def needs_schema(X: Any) -> bool:
         return True  # an Arrow table or stream is always read by a schema
     sparse = [str(t).startswith("Sparse") for t in dtypes]
     if any(sparse):
-        text = not all(sparse)  # if only some are sparse, they are made dense
+        text = not all(sparse)  # a schema makes some sparse columns dense
     else:
         text = not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
     if text or is_pandas(X):
@@ -142,7 +142,7 @@ def needs_schema(X: Any) -> bool:
 
 
 def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> None:
-    """Raise InvalidInput for NaN in X, unless X are dense ``first`` rows and not coordinates."""
+    """Raise InvalidInput for NaN in X, unless a fit to dense rows can fill the missing values."""
     if is_sparse(X):
         raise InvalidInput(
             f"{who}: a sparse X must have no missing values; got NaN in "
@@ -162,30 +162,30 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
 def encode(
     who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
 ) -> Blocks:
-    """Return blocks of a table with encoders learned in one pass; other blocks unchanged."""
+    """Return blocks of a table, encoded after one pass over the rows; other blocks unchanged."""
     tables = blocks.source
     if not isinstance(tables, Tables) or is_learned(tables):
         return blocks
     drafts = tables.drafts or ()
-    seen: Any = None
+    statistics: Any = None
     if drafts:
         cells = blocks.cells()
-        many = max((1 << 18) // cells.n_columns, cells.block_rows)  # a block has a fixed cost
+        size = max((1 << 18) // cells.n_columns, cells.block_rows)  # a block has a fixed cost
         summand = SumOf(
             partial(cells_in, drafts=drafts, n_classes=n_classes, with_targets=with_targets)
         )
-        seen = where.sum(summand, cells.with_rows(many))
-    encoders, dropped, fold_tables = columns_from(drafts, seen, tables.schema.dropped)
+        statistics = where.sum(summand, cells.with_rows(size))
+    encoders, dropped, fold_tables = columns_from(drafts, statistics, tables.schema.dropped)
     if not encoders and not dropped:
         return blocks
     dropped = sorted(dropped, key=lambda pair: tables.schema.columns.index(pair[0]))
-    out = reasons(dropped)
-    words = "; ".join(f"{quote(names)} ({reason})" for reason, names in out.items())
+    left_out = reasons(dropped)
+    words = "; ".join(f"{quote(names)} ({reason})" for reason, names in left_out.items())
     if not encoders:
         raise InvalidInput(
             f"{who}: at least one column must vary between rows; got none: {words}. Add columns."
         )
-    if out:
+    if left_out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
     source = tables.with_encoders(encoders, dropped, fold_tables)
     size = blocks.block_rows
@@ -199,7 +199,7 @@ def is_learned(tables: Tables) -> bool:
     return bool(tables.schema.encoders) or tables.drafts is None
 
 
-#: Names of the columns of predictions.
+#: Name of the column of predictions, by method.
 _NAMES = {
     "predict": "prediction",
     "decision_function": "decision",
@@ -212,30 +212,30 @@ _NAMES = {
 
 def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     """Return blocks of partitioned rows, targets and weights."""
-    # y and w are names of columns, or for dask columns with the partitions of X.
+    # y and w are names of columns, or columns of dask with the partitions of X.
     if hasattr(X, "rechunk"):
         return Blocks.from_arrays(X, y, w)
     target, columns = _names_of(y, "y")
-    weight, more = _names_of(w, "sample_weight")
-    columns |= more
+    weight, weight_columns = _names_of(w, "sample_weight")
+    columns |= weight_columns
     library = library_of(X, "engine", "lazy")
     if columns and library != "dask":
         raise InvalidInput(
             f"{who}: for a table of {library}, y and sample_weight must be names of its "
             f"columns, as in fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
-    taken = [name for name in columns if name in X.columns]
-    if taken:
+    repeated = [name for name in columns if name in X.columns]
+    if repeated:
         raise InvalidInput(
-            f"{who}: y and sample_weight must not be columns of X too; got {taken[0]!r} in both. "
-            "Pass X without it, as X.drop(columns=...)."
+            f"{who}: y and sample_weight must not be columns of X too; got {repeated[0]!r} in "
+            "both. Pass X without it, as X.drop(columns=...)."
         )
     table = with_dask_columns(X, columns) if columns else X
     return Blocks.from_table(table, target=target, weight=weight)
 
 
 def _names_of(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
-    """Return the name or names of target columns, and the columns that X lacks by name."""
+    """Return the name or names of a column, and the columns that are not in X, by name."""
     if column is None or isinstance(column, str):
         return column, {}
     if isinstance(column, list | tuple) and all(isinstance(name, str) for name in column):
@@ -248,7 +248,7 @@ def _names_of(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
 
 
 def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a prediction method accept tables of dask, Ray, Spark (lazily) and lazy tables."""
+    """Let a prediction method accept lazy tables, and tables of dask, Ray and Spark (lazily)."""
     name = _NAMES[method.__name__]
 
     @wraps(method)
@@ -268,7 +268,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
-    """Return the result of a method for the rows of one partition."""
+    """Return the result of a method for the rows of one partition, a single array."""
     values = method(rows, *args, **kwargs)
     if isinstance(values, tuple):
         raise InvalidInput(

@@ -1,8 +1,4 @@
-"""Displays of a fitted learner, as in scikit-learn.
-
-``Display.from_estimator(model, ...)`` stores numbers as arrays; ``plot(ax=None)`` draws them with
-matplotlib, which is imported only then.
-"""
+"""Displays of a fitted learner: ``from_estimator`` stores arrays, ``plot`` draws by matplotlib."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,7 +28,7 @@ from bochner.sums.passes import LOCAL
 
 
 class Display(HtmlResult):
-    """Numbers that can be drawn: ``plot`` returns the display, with ``ax_`` and ``figure_``."""
+    """Base class of displays: ``plot`` draws, stores ``ax_`` and ``figure_``, and returns self."""
 
     ax_: Any
     figure_: Any
@@ -46,14 +42,14 @@ class Display(HtmlResult):
         return axes
 
     def _html_parts(self) -> Iterator[str]:
-        """Yield the picture, unless the caller passed axes and so shows the figure."""
+        """Yield the picture; a sentence if matplotlib is missing or the caller passed axes."""
         name = type(self).__name__
         if find_spec("matplotlib") is None:
-            yield paragraph(f"{name}: drawn by matplotlib, which is not installed.")
+            yield paragraph(f"{name}: the picture requires matplotlib, which is not installed.")
             return
         ax = vars(self if self._has_axes else self.plot())["ax_"]
         if not vars(self)["_new_axes"]:
-            yield paragraph(f"{name}, drawn on the axes that were given.")
+            yield paragraph(f"{name}: drawn on the given axes.")
             return
         title = " against ".join(filter(None, [ax.get_ylabel(), ax.get_xlabel()])) or name
         style = 'style="background:white;max-width:100%"'
@@ -66,22 +62,22 @@ CRITERIA = {"loo": "leave-one-out", "gcv": "generalised cross-validation"}
 
 @dataclass(frozen=True, eq=False)
 class PathDisplay(Display):
-    """Criteria for the choice of the penalty, along the path of penalties.
+    """Criteria for the choice of the penalty, at each compared penalty.
 
     Attributes
     ----------
     alphas : (p,)
         Penalties, increasing.
     criteria : dict of str to (p,)
-        Values by name of the criterion; NaN if unknown.
+        Values of each criterion by its name; NaN if unknown.
     alpha : (t,)
-        Chosen penalty of each target.
+        Penalty of each target in the fit; a single value if all targets have the same.
     unit : str
         Unit of the criteria.
     chosen : str
         Name of the criterion that chose the penalty; "" if the penalty was given.
     effective_dimension : (p,) or None
-        d_λ along the path.
+        Effective dimension d_λ at each penalty.
 
     See Also
     --------
@@ -109,12 +105,12 @@ class PathDisplay(Display):
 
     @staticmethod
     def from_estimator(model: KernelEstimator) -> "PathDisplay":
-        """Return the path of a fitted learner that chose its penalty.
+        """Return the display of a fitted learner that compared penalties.
 
         Raises
         ------
         InvalidInput
-            If the fit did not choose its penalty.
+            If the fit did not compare penalties.
         """
         check_is_fitted(model)
         path = model._path
@@ -144,10 +140,7 @@ class PathDisplay(Display):
         return PathDisplay(path.alphas, curves, alpha, unit, chosen, path.effective_dimension)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the criteria against the penalty; return the display.
-
-        Errors are drawn on a logarithmic scale, up to twenty times the smallest error.
-        """
+        """Draw the criteria against the penalty, on log scales for errors; return the display."""
         ax = self._axes(ax)
         from matplotlib.ticker import LogFormatter
 
@@ -159,25 +152,25 @@ class PathDisplay(Display):
         values = np.concatenate([np.ravel(v) for v in self.criteria.values()])
         finite = values[np.isfinite(values)]
         if len(finite) and finite.min() > 0:
-            part = finite[finite <= 20 * finite.min()]
+            part = finite[finite <= 20 * finite.min()]  # larger errors are not shown
             margin = max((part.max() / part.min()) ** 0.05, 1.02)
             ax.set(yscale="log", ylim=(part.min() / margin, part.max() * margin))
             for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-                set_formatter(LogFormatter())  # 0.2 at the ticks, and not 2 × 10⁻¹
+                set_formatter(LogFormatter())  # labels such as 0.2 instead of 2 × 10⁻¹
         ax.legend()
         return self
 
 
 @dataclass(frozen=True, eq=False)
 class SpectrumDisplay(Display):
-    """Eigenvalues of G = ZᵀZ, Z the centred features; penalty and effective dimension.
+    """Eigenvalues of G = ZᵀZ with the centred features Z, and the penalty.
 
     Attributes
     ----------
     eigenvalues : (D,)
         Eigenvalues, decreasing.
     alpha, n_rows : float, int
-        Penalty of the model, and the number of rows of its fit.
+        Ridge penalty of the model, and the number of rows of these features.
 
     See Also
     --------
@@ -208,14 +201,14 @@ class SpectrumDisplay(Display):
 
     @staticmethod
     def from_estimator(model: KernelEstimator, X: Array | None = None) -> "SpectrumDisplay":
-        """Return the spectrum of the features of a fitted learner: O(D³).
+        """Return the eigenvalues for a fitted learner; takes O(D³).
 
         Parameters
         ----------
         model : fitted learner
         X : (n, d) or Blocks, optional
-            Rows, for learners that keep no moments: all except ridge, Gaussian process and
-            principal components.
+            Rows; required for learners that keep no moments: all except KernelRidge,
+            KernelRidgeClassifier, GaussianProcessRegressor and KernelPCA.
 
         Raises
         ------
@@ -258,11 +251,11 @@ class SpectrumDisplay(Display):
 
 TWO_SIDED = float(norm.ppf(0.975))  # Half-width of a 95 % interval, in standard errors
 
-#: Labels of the axes for each kind of calibration.
+#: Labels of both axes for each kind of calibration.
 CALIBRATIONS = {
     "prediction": ("mean prediction", "mean observed"),
     "probability": ("probability predicted", "share observed"),
-    "quantile": ("requested quantile", "share of rows below it"),
+    "quantile": ("requested quantile", "share of rows below"),
     "coverage": ("requested coverage", "share of rows inside"),
 }
 
@@ -274,16 +267,17 @@ class CalibrationDisplay(Display):
     Attributes
     ----------
     expected, observed : (b,)
-        Means over the rows of each bin; for intervals and quantiles, levels and shares of rows.
+        Means of predictions and observations in each bin; for intervals and quantiles, the
+        requested levels and the shares of rows.
     spread : (b,)
-        Half-width of the 95 % interval of observed − expected if the model is correct.
+        Half-width of the 95 % interval of observed − expected, if the model is correct.
     count : (b,) int
         Number of rows of each bin or level.
     kind : {"prediction", "probability", "quantile", "coverage"}
 
     See Also
     --------
-    NormalScores : Scores of predicted means and deviations.
+    NormalScores : Scores of predicted means and standard deviations.
     PathDisplay : Criteria for the choice of the penalty.
 
     Examples
@@ -332,7 +326,7 @@ class CalibrationDisplay(Display):
 
     @staticmethod
     def of_levels(levels: Any, inside: Array, kind: str) -> "CalibrationDisplay":
-        """Return the share of rows inside, (m, b), for each level."""
+        """Return the share of rows inside at each level; ``inside`` is (m, b) bool."""
         levels, m = np.asarray(levels, np.float64), len(inside)
         spread = TWO_SIDED * np.sqrt(levels * (1 - levels) / m)
         count = np.full(len(levels), m)
@@ -340,7 +334,7 @@ class CalibrationDisplay(Display):
 
     @staticmethod
     def of_scores(scores: Array) -> "CalibrationDisplay":
-        """Return the coverage of Gaussian intervals from errors in standard deviations, (m,)."""
+        """Return the coverage of normal intervals, from errors in standard deviations, (m,)."""
         levels = np.array((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99))
         inside = np.abs(scores)[:, None] <= norm.ppf(0.5 + levels / 2)
         return CalibrationDisplay.of_levels(levels, inside, "coverage")
@@ -349,11 +343,12 @@ class CalibrationDisplay(Display):
     def from_estimator(
         model: BaseEstimator, X: Array, y: Array, *, n_bins: int = 10
     ) -> "CalibrationDisplay":
-        """Return the calibration of the learner on rows that were not used for the fit.
+        """Return the calibration of a fitted learner on rows that were not used to fit.
 
-        Classifiers: probability of the second of two classes, or of the predicted label.
-        Gaussian processes: coverage of intervals of the first target. Quantile regression: share
-        of rows below each quantile. Other regressors: mean y and mean prediction in bins.
+        Classifiers: probability of the second of two classes, or of the predicted class if there
+        are more. Gaussian processes: coverage of normal intervals of the first target. Several
+        quantiles: share of rows below each. Other regressors: mean y and mean prediction of the
+        first target, in ``n_bins`` bins.
         """
         y, n_bins = np.asarray(y), integer(n_bins, "CalibrationDisplay", "n_bins", 1)
         if is_classifier(model):
@@ -400,7 +395,7 @@ class MapDisplay(Display):
     axes : dict of str to (m_j,)
         Coordinates along each column, by name.
     mean, deviation : (m_1,) or (m_1, m_2)
-        Mean and standard deviation of f, without noise; the deviation is None if not requested.
+        Mean and standard deviation of f, without noise; ``deviation`` is None if not requested.
     name : str
         Name of the target.
     globe : bool
@@ -439,9 +434,9 @@ class MapDisplay(Display):
         ----------
         model : GaussianProcessRegressor
         places : int, default 200
-            Number of places along each column, in the bounding box of the rows, without ``axes``.
+            Number of points along each column, over the range of the rows; ignored with ``axes``.
         deviation : bool, default True
-            Whether to predict deviations too, which takes longer.
+            Whether to predict standard deviations too, which takes longer.
         **axes : (m_j,)
             Coordinates, as in :meth:`GaussianProcessRegressor.predict_grid`.
 

@@ -1,17 +1,18 @@
 """Prediction intervals: scale and distribution of the errors of new rows, from held-out errors.
 
-e = y − f̂(x) are errors of rows that were not used for f̂; z is x or f̂(x), standardised:
+The errors e = y − f̂(x) are those of rows that were not used for f̂. With z = x or z = f̂(x),
+standardised, their law has two parts, fitted on landmarks (`fit_smoother`):
 
     log s(z)      kernel ridge regression of log |e|,
-    F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, for up to 39 thresholds a,
+    F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, for up to 39 thresholds a.
 
-all on landmarks (`fit_smoother`). (z is not both x and f̂(x): together they reveal e, because f̂
-without a row differs from f̂ with all rows by a share of e.) For each training row, e, s and F are
-leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one distribution is enough for
-all z; s is 1 if a constant scale is enough. For coverage c the interval at z uses the scores v of
-rank ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉ among m, and inverts them: f̂(x) + s(z) F⁻¹(v | z).
-This is conformal prediction with normalised scores (Lei et al. 2018, section 5.2), or with scores
-from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
+z does not contain both x and f̂(x): together they reveal e, because f̂ without a row differs from f̂
+with all rows by a share of e. For each training row, e, s and F are leave-one-out values. The score
+of a row is v = F(e/s | z), or e/s if one distribution is enough for all z; s is 1 if a constant
+scale is enough. For coverage c the ends of the interval are f̂(x) + s(z) F⁻¹(v | z), for the scores
+v of rank ⌊(m + 1)(1 − c)/2⌋ and ⌈(m + 1)(1 + c)/2⌉ among m. This is conformal prediction with
+normalised scores (Lei et al. 2018, section 5.2), or with scores from a conditional distribution
+(Chernozhukov, Wüthrich and Zhu 2021).
 """
 
 from collections.abc import Callable
@@ -54,8 +55,8 @@ GUARANTEES = {
 class LeftOutRows:
     """Held-out rows, their predictions and errors."""
 
-    X: Any  # As the fit reads them
-    # f̂ and y − f̂; an error below rounding is infinite
+    X: Any  # Encoded as in the fit
+    # f̂ and y − f̂; the error is infinite if rounding hides it
     predicted: Float[Array, "m t"]
     errors: Float[Array, "m t"]
     w: Float[Array, " m"]  # Above 0
@@ -78,7 +79,7 @@ class ErrorInputs:
 
     @staticmethod
     def of(X: Any, predicted: Float[Array, " m"], by_columns: bool) -> "ErrorInputs":
-        """Return the inputs of rows."""
+        """Return the inputs, standardised on these rows."""
         columns = ErrorInputs(np.zeros(1), np.ones(1), by_columns)(X, predicted)
         spread = columns.std(axis=0)
         unit = np.where(spread > 0, spread, 1.0)
@@ -92,7 +93,7 @@ class ErrorInputs:
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Conditional distributions of u = e/s: values at knots, and tails common to all rows."""
+    """Conditional distributions of u = e/s: values of F at knots, and tails equal for all rows."""
 
     knots: Float[Array, " J"]  # Sorted
     values: KernelSum  # z ↦ F at the knots, not yet monotone
@@ -103,7 +104,7 @@ class Distribution:
 
     def sort_values(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
         """Return F sorted along the knots and within (0, 1) (Chernozhukov et al. 2010)."""
-        share = 0.02  # of the pooled distribution in each conditional one
+        share = 0.02  # of the pooled distribution in each conditional distribution
         return (1 - share) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + share * self.pooled
 
     def scores(self, F: Float[Array, "m J"], u: Float[Array, " m"]) -> Float[Array, " m"]:
@@ -124,8 +125,8 @@ class Distribution:
         share = np.clip((level - before) / np.maximum(after - before, 1e-300), 0.0, 1.0)
         inside = self.knots[right - 1] * (1 - share) + self.knots[right] * share
         low = np.interp(level / F[:, 0], _shares(self.below), self.below)
-        left = 1 - (1 - level) / (1 - F[:, -1])
-        high = np.interp(left, _shares(self.above), self.above)
+        upper_level = 1 - (1 - level) / (1 - F[:, -1])
+        high = np.interp(upper_level, _shares(self.above), self.above)
         return np.where(level < F[:, 0], low, np.where(level > F[:, -1], high, inside))
 
 
@@ -138,10 +139,10 @@ class TargetLaw:
     """The law of the errors of one target."""
 
     scores: Float[Array, " m"]  # Sorted
-    shares: Float[Array, " m"]  # Cumulative weight of the scores; the last is m
+    shares: Float[Array, " m"]  # Cumulative weights of the scores, in a unit in which the last is m
     inputs: ErrorInputs | None = None  # z; None: the law does not depend on the row
-    scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the sd of a process
-    shape: Distribution | None = None  # Of e/s; None: the scores, for all z
+    scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the deviation of a process
+    shape: Distribution | None = None  # Of e/s; None: that of the scores, for all z
     # Range of log s on the training rows, to which s is clipped: far from them the regression may
     # extrapolate to any value.
     reach: tuple[float, float] = (-700.0, 700.0)
@@ -156,7 +157,7 @@ class TargetLaw:
         return TargetLaw(scores[order], shares * unit, **law)
 
     def ends(self, coverage: float) -> tuple[float, float]:
-        """Return the lowest and highest score; equal tails if both have 5 rows, else symmetric."""
+        """Return the scores at both ends: of equal tails if each has 5 rows, else symmetric."""
         m, tail = len(self.scores), (1 - coverage) / 2
         if not self.symmetric and (m + 1) * tail >= 5:
             low = np.searchsorted(self.shares, (m + 1) * tail * (1 + 1e-12), side="right") - 1
@@ -173,7 +174,7 @@ class TargetLaw:
     def bounds(
         self, X: Any, predicted: Float[Array, " b"], coverage: float, deviation: Any = 1.0
     ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
-        """Return the interval of each row; ``deviation`` is the sd of a process."""
+        """Return the interval of each row; ``deviation`` is the standard deviation of a process."""
         if self.inputs is None or self.scale is None:
             low, high = self.errors(deviation, None, coverage)
         else:
@@ -184,7 +185,7 @@ class TargetLaw:
         return predicted + low, predicted + high
 
     def errors(self, s: Any, F: Float[Array, "b J"] | None, coverage: float) -> tuple[Any, Any]:
-        """Return the errors at both ends, for rows with scale s and distribution F."""
+        """Return the errors at both ends of the interval, for rows with scale s and F at knots."""
         low, high = self.ends(coverage)
         if self.shape is not None:
             low, high = (self.shape.quantile(F, level) for level in (low, high))
@@ -199,7 +200,7 @@ class ErrorLaw(HtmlResult):
     source: str  # "held out", "cross-validation", "leave one out"
 
     def __str__(self) -> str:
-        """Return the guarantee of the intervals."""
+        """Return the guarantee."""
         return self.guarantee
 
     @property
@@ -218,7 +219,7 @@ class ErrorLaw(HtmlResult):
         if not self.calibrates(coverage):
             raise InvalidInput(
                 f"{who}.predict_interval: {len(self)} rows cannot calibrate a coverage of "
-                f"{coverage:g}, which takes {_least_rows(coverage)}. Call calibrate with more "
+                f"{coverage:g}, which requires {_least_rows(coverage)}. Call calibrate with more "
                 "rows, or use a smaller coverage."
             )
 
@@ -229,7 +230,7 @@ class ErrorLaw(HtmlResult):
         source: str,
         w: Float[Array, " m"] | None = None,
     ) -> "ErrorLaw":
-        """Return the law of a process. Scores are |error|/sd: infinite for an error at sd = 0."""
+        """Return the law of a process; scores are |error|/deviation, infinite if deviation is 0."""
         w = np.ones(len(errors)) if w is None else w
         scores = np.where(errors == 0, 0.0, np.inf)
         np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
@@ -243,7 +244,7 @@ class ErrorLaw(HtmlResult):
 
     @property
     def varies(self) -> tuple[str, ...]:
-        """What depends on the row, per target: "nothing", "scale" or "distribution"."""
+        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
         return tuple(
             "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
             for law in self.targets
@@ -256,7 +257,7 @@ class ErrorLaw(HtmlResult):
         coverage: float,
         deviation: Float[Array, "b t"] | float = 1.0,
     ) -> Both:
-        """Return the interval of each row and target; ``deviation`` is the sd of a process."""
+        """Return the bounds of each row and target, both (b, t)."""
         columns = predicted.T, np.broadcast_to(deviation, predicted.shape).T
         laws = zip(self.targets, *columns, strict=True)
         low, high = zip(*(law.bounds(X, f, coverage, s) for law, f, s in laws), strict=True)
@@ -276,36 +277,36 @@ def interval_score(
     w: Float[Array, " m"] | None = None,
 ) -> float:
     """Return the mean of width + 2/(1 − coverage) × the distance of y outside the interval."""
-    # Least, in the mean, at the quantiles (1 ± coverage)/2 (Gneiting and Raftery 2007, eq. 43).
+    # Its mean is least at the quantiles (1 ± coverage)/2 (Gneiting and Raftery 2007, eq. 43).
     outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return float(np.average(high - low + 2 / (1 - coverage) * outside, weights=w))
 
 
 # --- Intervals of processes ----------------------------------------------------------------------
 #
-# Scores are |y − f̂(x)|/sd(x), and the interval f̂(x) ± s sd(x) takes the ⌈(m + 1) coverage⌉-th
-# smallest of m. If the m rows are exchangeable with a new row and were not used for the fit, it
-# contains the new y with probability at least ``coverage`` and, without ties, at most
+# Scores are |y − f̂(x)|/sd(x). The interval is f̂(x) ± s sd(x), where s is the ⌈(m + 1) coverage⌉-th
+# smallest of m scores. If the m rows are exchangeable with a new row and were not used for the fit,
+# the interval contains the new y with probability at least ``coverage`` and, without ties, at most
 # coverage + 1/(m + 1) (Lei et al. 2018, theorem 2.2).
 
 
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:
-    """Return the error law of a process from cross-validation; copies of a row are one row."""
+    """Return the error law of a process by cross-validation; equal rows count as one row."""
     marks = row_marks(sample.X, 0) + row_marks(sample.y, 1)
     _, firsts, groups = np.unique(marks, return_index=True, return_inverse=True)
     m = len(firsts)
-    # Ten folds are closer to the fit of all rows, and affordable for few rows
+    # Fits to nine tenths are closer to the fit to all rows, and affordable for few rows
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     fold_of = np.argsort(np.argsort(sample.priority[firsts], kind="stable")) % max(K, 1)
     errors, deviations = np.empty((2, m if K else 0, sample.y.shape[1]))
     for k in range(K):
-        out = fold_of == k
+        held_out = fold_of == k
         with catch_warnings():
             simplefilter("ignore", SolutionWarning)
-            law = refit(sample.take(np.flatnonzero(~out[groups])))
-        left = sample.take(firsts[out])
-        mean, variance = law.moments(left.X)
-        errors[out], deviations[out] = left.y - mean, np.sqrt(variance + law.noise)
+            law = refit(sample.take(np.flatnonzero(~held_out[groups])))
+        test = sample.take(firsts[held_out])
+        mean, variance = law.moments(test.X)
+        errors[held_out], deviations[held_out] = test.y - mean, np.sqrt(variance + law.noise)
     return ErrorLaw.of_process(errors, deviations, "cross-validation")
 
 
@@ -316,16 +317,16 @@ LEAST_GAIN = 0.01  # Relative reduction of the interval score that a finer law m
 
 
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
-    """Learn the law of errors: the simplest whose interval scores are within 1 % of the best."""
+    """Return the simplest law of errors with interval scores within 1 % of the best."""
     if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
     most = max(float(rows.w.max(initial=0)), 1.0)
-    rows = replace(rows, w=rows.w / most)  # no row counts as several rows
+    rows = replace(rows, w=rows.w / most)  # no weight above 1
     order = np.random.default_rng(seed).permutation(len(rows.w))
     learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"
     if not shared:
-        # The first half learns the law, the second half has the scores
+        # The first half determines scale and distribution, the second half the scores
         half = len(order) // 2 if len(order) >= 2 * FEWEST_ROWS else 0
         learned, scored = order[:half], order[half:]
     parts = rows.take(learned), rows.take(scored)
@@ -336,31 +337,32 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
 def _learn(
     learning: LeftOutRows, scored: LeftOutRows, j: int, seed: int, shared: bool
 ) -> TargetLaw:
+    """Return the law of target j; ``shared``: rows of ``learning`` have scores too."""
     plain = TargetLaw.of(scored.errors[:, j], scored.w)
-    known = np.flatnonzero(np.isfinite(learning.errors[:, j]))
-    if len(known) < FEWEST_ROWS or not np.median(np.abs(learning.errors[known, j])) > 0:
+    finite = np.flatnonzero(np.isfinite(learning.errors[:, j]))
+    if len(finite) < FEWEST_ROWS or not np.median(np.abs(learning.errors[finite, j])) > 0:
         return plain
-    few = learning.take(known[:LEFT_OUT_ROWS])
-    shared_rows = known[:LEFT_OUT_ROWS] if shared else known[:0]
+    rows = learning.take(finite[:LEFT_OUT_ROWS])
+    shared_rows = finite[:LEFT_OUT_ROWS] if shared else finite[:0]
     others = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
-    rest, tried = scored.take(others), []
-    wide = is_sparse(few.X) or few.X.shape[1] > 128
-    for by_columns in (False,) if wide else (True, False):
-        inputs = ErrorInputs.of(few.X, few.predicted[:, j], by_columns)
-        z = inputs(few.X, few.predicted[:, j]), inputs(rest.X, rest.predicted[:, j])
-        scale, log_scale, lost = _scale(few.errors[:, j], few.w, z, seed)
-        tried.append((lost * (1 - LEAST_GAIN * by_columns), inputs, z, scale, log_scale))
-    _, inputs, z, scale, log_scale = min(tried, key=lambda each: each[0])
-    m, order = len(few.w), np.concatenate([shared_rows, others])
+    other_rows, candidates = scored.take(others), []
+    many_columns = is_sparse(rows.X) or rows.X.shape[1] > 128
+    for by_columns in (False,) if many_columns else (True, False):
+        inputs = ErrorInputs.of(rows.X, rows.predicted[:, j], by_columns)
+        z = inputs(rows.X, rows.predicted[:, j]), inputs(other_rows.X, other_rows.predicted[:, j])
+        scale, log_scale, error = _scale(rows.errors[:, j], rows.w, z, seed)
+        candidates.append((error * (1 - LEAST_GAIN * by_columns), inputs, z, scale, log_scale))
+    _, inputs, z, scale, log_scale = min(candidates, key=lambda candidate: candidate[0])
+    m, order = len(rows.w), np.concatenate([shared_rows, others])
     reach = float(log_scale[:m].min()), float(log_scale[:m].max())
     log_scale = np.clip(log_scale, *reach)
-    s, first, e = np.exp(log_scale[:m]), 0 if shared else m, few.errors[:, j]
+    s, first, e = np.exp(log_scale[:m]), 0 if shared else m, rows.errors[:, j]
     with np.errstate(over="ignore"):
         scaled = scored.errors[order, j] / np.exp(log_scale[first:])
     known_scale, w = {"inputs": inputs, "scale": scale, "reach": reach}, scored.w[order]
     laws, F = [plain, TargetLaw.of(scaled, w, **known_scale)], None
-    if m >= 512:  # fewer rows have one distribution
-        shape, F = _shape(scale.kernel, z, e / s, few.w, seed)
+    if m >= 512:  # with fewer rows one distribution is used for all z
+        shape, F = _shape(scale.kernel, z, e / s, rows.w, seed)
         levels, F = shape.scores(F[first:], scaled), F[:m]
         laws.append(TargetLaw.of(levels, w, shape=shape, **known_scale))
     costs = []
@@ -368,12 +370,12 @@ def _learn(
         costs.append(0.0)
         for coverage in (0.5, 0.8, 0.9, 0.95):
             ends = law.errors(1.0 if law.scale is None else s, F, coverage)
-            costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, few.w)
+            costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, rows.w)
     least = min(costs)  # the simplest law near the least cost
     return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - LEAST_GAIN) <= least)
 
 
-#: Inputs z of the rows that a law is learned from, and of the other rows with scores.
+#: Inputs z of the rows from which the law is learned, and of the other rows with scores.
 Inputs = tuple[Float[Array, "m k"], Float[Array, "s k"]]
 
 
@@ -393,8 +395,8 @@ def _scale(
     tuning, curves = choose_for_matrix(spec, sample, None, True)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     machine, left_out = fit_smoother(kernel, z[0], target[:, None], w, seed)
-    # The penalty chosen on dependent errors is too small: shrink the values towards their mean by
-    # the least-squares factor, 0 to 1
+    # Leave-one-out errors depend on one another, so the chosen penalty is too small: shrink the
+    # values towards their mean by the least-squares factor, 0 to 1
     f = left_out[:, 0]
     mean = np.average(f, weights=w)
     centred = w * (f - mean)
@@ -403,8 +405,8 @@ def _scale(
     intercept = mean + share * (machine.intercept - mean)
     scale = replace(machine, coef=share * machine.coef, intercept=intercept)
     values = np.concatenate([mean + share * (f - mean), scale(z[1])[:, 0]])
-    lost = float(np.average((target - values[: len(w)]) ** 2, weights=w))
-    return scale, values, lost
+    error = float(np.average((target - values[: len(w)]) ** 2, weights=w))
+    return scale, values, error
 
 
 def _shape(
@@ -434,8 +436,8 @@ def fit_smoother(
     mean, about = moments.feature_mean, moments.target_mean
     Z -= mean
     eigen = decompose(moments)
-    every = slice(None, None, -(-len(w) // 1024))  # rows on which the penalty is chosen
-    tuning = Z[every], y[every] - about, w[every]
+    thinned = slice(None, None, -(-len(w) // 1024))  # rows on which the penalty is chosen
+    tuning = Z[thinned], y[thinned] - about, w[thinned]
     solution = solve_ridge(eigen, (mean, about), "loo", [tuning])
     coef = phi.root(np.dtype(np.float64)) @ solution.coef
     alpha = np.full(y.shape[1], float(solution.alpha))

@@ -1,4 +1,4 @@
-"""Functions of estimators: ``tune`` chooses a kernel, ``merge`` joins models of separate rows."""
+"""Functions of estimators: ``tune`` tunes a kernel, ``merge`` merges models of different rows."""
 
 from copy import copy
 from dataclasses import replace
@@ -30,7 +30,7 @@ from bochner.sums.passes import draw_rows
 def tune(
     estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any = None, *, criterion: str = "loo"
 ) -> Tuning:
-    """Tune the kernel of an estimator of this package; ``tuning.estimator`` is ready to be fitted.
+    """Tune the kernel of an estimator of this package; the estimator of the result can be fitted.
 
     Parameters
     ----------
@@ -38,26 +38,24 @@ def tune(
         An estimator with ``kernel``, ``method`` and ``n_features``, such as KernelRidge, SVC or
         GaussianProcessRegressor. It is not changed. Its kernel is one of:
 
-        - a name, such as "auto": the kernel is the one that ``fit`` chooses;
-        - a stationary kernel: its lengthscales are tuned, from the given values, by one factor or
-          one per column;
-        - a sum or product: all numbers are tuned, or those that are "auto" if there are any; see
-          :class:`bochner.kernels.Free`.
+        - a name, such as "auto": the result is the kernel that ``fit`` chooses;
+        - a stationary kernel: its lengthscales are multiplied by one factor or one per column;
+        - a sum or product: all hyperparameters are tuned, or only those that are "auto" if there
+          are any; see :class:`bochner.kernels.Free`.
     X : (n, d)
         Array, sparse matrix or table.
     y : (n,) or (n, t)
-        Targets or labels of classes; classes are tuned as indicators, one against the rest.
+        Targets, or labels, which become one indicator per class.
     sample_weight : (n,), optional
     criterion : {"loo", "evidence"}, default "loo"
-        Minimise the leave-one-out error, or maximise the evidence. With "evidence" a name is
-        a family, whose lengthscales are tuned; "auto" is "matern32".
+        "loo": minimise the leave-one-out error. "evidence": maximise the log marginal likelihood;
+        with a name, over the lengthscales of this family ("auto" is "matern32").
 
     Returns
     -------
     Tuning
-        ``kernel``, ``share`` (best penalty per row), the candidates ``compared``, and
-        ``estimator``: a clone with this kernel. For a name, ``error`` is the error of candidates on
-        held-out rows.
+        ``kernel``, ``share`` (the best penalty per row), the candidates ``compared`` (for a name
+        with their held-out errors), and ``estimator``, a clone with this kernel.
 
     Raises
     ------
@@ -68,7 +66,8 @@ def tune(
 
     Notes
     -----
-    Lengthscales are tuned on at most 1024 rows, in seconds for any n; a name takes a fit.
+    Lengthscales are tuned on at most 1024 rows, in seconds for any n. A name takes as long as a
+    fit.
 
     Examples
     --------
@@ -117,25 +116,25 @@ def tune(
 
 
 def merge(*models: Any) -> Any:
-    """Merge models that were fitted to different rows into one model of all rows.
+    """Return one model of all rows, merged from models that were fitted to different rows.
 
     Parameters
     ----------
     *models : KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor or KernelPCA
-        Fitted learners of one class, on features. Kernel (with its numbers), method, number of
-        features and seed must be the same, so that the feature maps are equal.
+        Fitted models of one class, on features. Kernel (with its hyperparameters), method, number
+        of features and seed must be the same, so that the feature maps are equal.
 
     Raises
     ------
     IncompatibleModels
-        If classes of learners, labels, kernels, maps or targets differ; the message has the remedy.
+        If the class of the models, labels, kernels, maps or targets differ.
     InvalidType
-        If a model has no moments: ``method="exact"`` or "local", and other losses.
+        If a model has no moments, as with ``method="exact"`` or "local", or with another loss.
 
     Notes
     -----
-    Equals one fit on all rows, to rounding, in any order. Leave-one-out errors are computed on
-    the merged sample of rows.
+    The result equals one fit to all rows up to rounding, in any order of the models. Leave-one-out
+    errors are those of the merged samples of rows.
 
     Examples
     --------

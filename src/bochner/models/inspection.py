@@ -1,22 +1,21 @@
 """Importance of columns for all predictions, and their contributions to single predictions.
 
-Importances are standard deviations in units of the prediction: |b| σ of a linear function with
-coefficient b, of independent columns.
+Importances are standard deviations in units of the prediction. For a linear function of independent
+columns the importance of a column is |b| σ, with its coefficient b and standard deviation σ.
 
-* **exchange**: √T_j, where the column of each row x is replaced by the value in another row x′,
+* **exchange**: √T_j, where the value in column j of each row x is replaced by that of a row x′,
 
       T_j = ½ E (f(x) − f(x with x′_j))²,
 
   Jansen's form of the total effect of Sobol'. If columns are independent, T_j is the variance of f
   that would remain if all other columns were known.
 
-* **gradient**: the root of E[∇_j fᵀ Σ_j ∇_j f], a block of the average gradient outer product
-  E ∇f ∇fᵀ, times the covariance Σ_j of the encoded columns of column j. It uses the given rows and
-  small changes only. For independent normal columns it is an upper bound of T_j.
+* **gradient**: the root of E[∇_j fᵀ Σ_j ∇_j f], with the gradient ∇_j f in the encoded columns of
+  column j and their covariance Σ_j. It uses the given rows only. For independent normal columns
+  E[∇_j fᵀ Σ_j ∇_j f] is an upper bound of T_j.
 
-Gradients use transformed columns: if the fit takes a logarithm, deviations and slopes are in units
-of the logarithm. In the units of a skewed column, deviations and slopes are large in different
-rows, and their product is meaningless.
+If the fit transforms columns, gradients and Σ_j are those of the transformed columns: for a skewed
+column, deviations and slopes are large in different rows, and their product is meaningless.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,9 +40,8 @@ from bochner.models.displays import Display
 
 # --- A fitted learner, its outputs, the rows used, and the columns of the user's table ------------
 #
-# A column of a table may be encoded as several columns of numbers: categories, parts of a date, an
-# indicator of missing cells. They change together, so that every predicted row is the encoding of
-# a possible row of a table.
+# A column of a table may have several encoded columns: categories, parts of a date, an indicator of
+# missing cells. They change together, so that every predicted row encodes a possible row.
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,7 @@ class Inspection:
     """A fitted learner, its columns, and encoded rows on which it is evaluated."""
 
     model: KernelEstimator
-    # Encoders, and the numbers of their columns of X
+    # Encoders, and the indices of their columns of X
     columns: tuple[tuple[Encoder, list[int]], ...]
     X: Float[Array, "m d"]  # Dense encoded rows
 
@@ -59,7 +57,7 @@ class Inspection:
     def of(
         who: str, model: KernelEstimator, X: Any, n_rows: int, random_state: Seed
     ) -> "Inspection":
-        """Draw at most ``n_rows`` rows at random."""
+        """Return the inspection of a learner on at most ``n_rows`` random rows."""
         check_is_fitted(model)
         if not (is_regressor(model) or is_classifier(model)):
             raise InvalidInput(
@@ -129,7 +127,7 @@ class ImportanceDisplay(Display):
     outputs : (t,) of str
         Targets, or classes.
     by : {"exchange", "gradient"}
-    unit : str
+    unit : {"prediction", "decision value"}
     n_rows : int
         Number of rows used.
 
@@ -150,7 +148,7 @@ class ImportanceDisplay(Display):
 
     @property
     def share(self) -> Float[Array, " c"]:
-        """Importance divided by the spread of predictions; root mean square over several outputs.
+        """Importance divided by ``spread``, shape (c,); root mean square over several outputs.
 
         Shares do not add up to 1. Their squares do if predictions are a sum of functions of
         single, independent columns.
@@ -160,11 +158,11 @@ class ImportanceDisplay(Display):
 
     @property
     def order(self) -> Array:
-        """Numbers of the columns, the most important first."""
+        """Indices of the columns, the most important first."""
         return np.argsort(-self.share, kind="stable")
 
     def table(self, top: int = COLUMNS) -> tuple[list[str], list[list[str]], str]:
-        """Return header, lines and a last line for the ``top`` most important columns."""
+        """Return the header, the lines of the ``top`` columns, and a note on the other columns."""
         several = len(self.outputs) > 1
         header = ["share", *self.outputs] if several else ["importance", "error", "share"]
         shares = [
@@ -197,9 +195,9 @@ class ImportanceDisplay(Display):
             yield paragraph(tail)
 
     def plot(self, ax: Any = None, *, top: int = COLUMNS) -> Self:
-        """Draw a bar for each of the most important columns; return the display.
+        """Draw a bar for each of the ``top`` columns; return the display.
 
-        Whiskers are two standard errors. For several outputs the shares are drawn.
+        Bars are importances with whiskers of two standard errors; for several outputs, shares.
         """
         ax, order = self._axes(ax), self.order[:top][::-1]
         single = len(self.outputs) == 1
@@ -212,7 +210,7 @@ class ImportanceDisplay(Display):
 
 def _bars(ax: Any, columns: Sequence[str], order: Array, values: Array, whiskers: Any) -> None:
     """Draw a bar for each of these columns."""
-    names = [columns[j].replace("$", r"\$") for j in order]  # a name is no formula
+    names = [columns[j].replace("$", r"\$") for j in order]  # "$" would start a formula
     ax.barh(range(len(names)), values, xerr=whiskers, capsize=2, ecolor="gray")
     ax.set_yticks(range(len(names)), [n if len(n) <= 24 else n[:23] + "…" for n in names])
 
@@ -225,7 +223,7 @@ def column_importance(
     n_rows: int = 1024,
     random_state: Seed = 0,
 ) -> ImportanceDisplay:
-    """Measure the influence of each column of a table on predictions of a fitted learner.
+    """Return the importance of each column of a table for the predictions of a fitted learner.
 
     Parameters
     ----------
@@ -233,19 +231,19 @@ def column_importance(
     X : (n, d), table or Blocks
         Rows on which importance is measured.
     by : {"exchange", "gradient"}, default "exchange"
-        "exchange": the change of predictions if the column is taken from another row.
-        "gradient": the average outer product of the gradients, for learners and features with
-        gradients; faster for many columns, and evaluated at the given rows only.
+        - "exchange": the change of predictions if the column has the value of another row.
+        - "gradient": the gradients at the given rows, for learners and features with gradients.
+          Faster for many columns.
     n_rows : int, default 1024
-        Number of rows used, drawn at random. Weights are ignored.
+        Largest number of rows, drawn at random. Weights are ignored.
     random_state : int, Generator, RandomState or None, default 0
         Seed of the choice of rows and of their exchange.
 
     Returns
     -------
     ImportanceDisplay
-        Importance per column of the table: categories, parts of dates and indicators of missing
-        cells count for their column.
+        Importance of each column of the table, together with its categories, parts of dates and
+        indicator of missing cells.
 
     Raises
     ------
@@ -257,8 +255,8 @@ def column_importance(
     Notes
     -----
     Time: "exchange" takes one prediction of ``n_rows`` rows per column, "gradient" two in total.
-    "exchange" changes correlated columns separately, so it predicts rows that may not exist, such
-    as a heavy car with little power.
+    "exchange" changes correlated columns separately, so some rows may be unrealistic, such as a
+    heavy car with little power.
 
     Sources: Jansen's estimator of total effects in Saltelli et al. (2010), *Variance based
     sensitivity analysis of model output*, table 2 (f); Sobol' and Kucherenko (2009), *Derivative
@@ -290,8 +288,8 @@ def column_importance(
 
 
 def _by_exchange(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Array]]:
-    """Yield T_j and its standard error; the column of each row is replaced by the next row's."""
-    # Successive rows share x′_j, so the standard errors include covariances of successive rows.
+    """Yield T_j and its standard error for each column j, from a random cycle of the rows."""
+    # Successive rows share a value, so the standard error includes their covariance
     ring = stream(seed, "exchange").permutation(len(inspection.X))
     X = inspection.X[ring]
     f, successors, m = inspection.predict(X), np.roll(X, -1, axis=0), len(X)
@@ -307,7 +305,7 @@ def _by_exchange(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Arr
 
 
 def _by_gradient(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
-    """Yield E[∇_j fᵀ Σ_j ∇_j f] of each column, and its standard error."""
+    """Yield E[∇_j fᵀ Σ_j ∇_j f] and its standard error for each column j."""
     model, X = cast("Differentiable", inspection.model), inspection.X.astype(np.float64)
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(inspection.X))])
     if isinstance(model.kernel_, Monotone):
@@ -321,15 +319,15 @@ def _by_gradient(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
 
 # --- Contributions of the columns to one prediction ----------------------------------------------
 #
-# Shapley values, with columns as players: v(S) is the mean prediction of rows with the columns S of
-# the row x, and all other columns of background rows b,
+# Shapley values: the players are the columns, and v(S) is the mean prediction of rows that have the
+# columns S of the row x and all other columns of background rows b,
 #
 #     φ_j = E_π E_b [f(x_{π<j} ∪ {j}, b elsewhere) − f(x_{π<j}, b elsewhere)],
 #
-# π a random order of the columns [Štrumbelj and Kononenko (2014), algorithm 1]. Orders are drawn in
-# pairs, each with its reverse. For each order and background row the differences telescope, so
-# contributions add up to f(x) − f̄ exactly for any number of orders; f̄ is the mean prediction of
-# the background rows used.
+# with a random order π of the columns [Štrumbelj and Kononenko (2014), algorithm 1]. Orders are
+# drawn in pairs, an order and its reverse. For each order and background row the differences
+# telescope: contributions add up to f(x) − f̄ for any number of orders, with the mean prediction f̄
+# of the background rows.
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,15 +339,17 @@ class ContributionDisplay(Display):
     columns : (c,) of str
         Names of the columns in the table.
     contributions : (n, c, t)
-        In units of the prediction; ``base + contributions.sum(axis=1)`` are ``predictions``.
+        Contribution of each column to each prediction, in units of the prediction;
+        ``base + contributions.sum(axis=1)`` equals ``predictions``.
     error : (n, c, t)
         Standard error of each contribution.
     base : (t,)
         Mean prediction of the background rows.
     predictions : (n, t)
         Predictions, or decision values of a classifier.
-    outputs, unit : (t,) of str, str
-        Targets or classes, and the name of the predicted quantity.
+    outputs : (t,) of str
+        Targets, or classes.
+    unit : {"prediction", "decision value"}
 
     See Also
     --------
@@ -366,7 +366,7 @@ class ContributionDisplay(Display):
     unit: str
 
     def table(self, row: int = 0, output: int = 0, top: int = COLUMNS) -> str:
-        """Return base, largest contributions, sum of the others, and prediction of a row."""
+        """Return a table of a row: base, ``top`` contributions, sum of the others, prediction."""
         return columns(self._lines(row, output, top))
 
     def _lines(self, row: int, output: int, top: int) -> list[list[str]]:
@@ -394,7 +394,7 @@ class ContributionDisplay(Display):
         )
 
     def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, top: int = COLUMNS) -> Self:
-        """Draw a bar for each of the largest contributions to a row; return the display."""
+        """Draw a bar for each of the ``top`` contributions to a row; return the display."""
         ax = self._axes(ax)
         values = self.contributions[row, :, output]
         order = np.argsort(-np.abs(values), kind="stable")[:top][::-1]
@@ -410,25 +410,25 @@ class ContributionDisplay(Display):
 def contributions(
     model: KernelEstimator, X: Any, background: Any, *, n_orders: int = 64, random_state: Seed = 0
 ) -> ContributionDisplay:
-    """Compute the contribution of each column to the predictions of rows.
+    """Return the contribution of each column to the predictions of rows.
 
     Parameters
     ----------
     model : fitted regressor or classifier
     X : (n, d) or table
-        Rows to explain, a few.
+        A few rows to explain.
     background : (m, d), table or Blocks
         Rows for comparison, such as the training rows.
     n_orders : int, default 64
-        Number of random orders of the columns, even; each uses another background row. Errors
-        fall like 1/√n_orders.
+        Even number of random orders of the columns; each pair of orders has its own background row.
+        Standard errors fall as 1/√n_orders.
     random_state : int, Generator, RandomState or None, default 0
 
     Returns
     -------
     ContributionDisplay
-        Shapley values of the columns of the table; categories, parts of dates and indicators of
-        missing cells count for their column.
+        Shapley values of the columns of the table, each together with its categories, parts of
+        dates and indicator of missing cells.
 
     Raises
     ------
@@ -437,8 +437,8 @@ def contributions(
 
     Notes
     -----
-    Time: ``n_orders`` (c + 1) predictions per row of c columns. If the prediction is a sum of
-    functions of single columns, a contribution is f_j(x_j) minus its mean over the background.
+    Takes ``n_orders`` (c + 1) predictions per row of c columns. If the prediction is a sum of
+    functions f_j of single columns, a contribution is f_j(x_j) minus its mean over the background.
     Redundant columns share their contribution. Mixtures of x and background may be unrealistic.
 
     Source: Štrumbelj and Kononenko (2014), *Explaining prediction models and individual predictions
@@ -466,7 +466,7 @@ def contributions(
     rng = stream(seed, "orders")
     c = len(inspection.columns)
     half = np.array([rng.permutation(c) for _ in range(n_orders // 2)])
-    orders = np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)  # each, then its reverse
+    orders = np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)  # order, then reverse
     rows = np.tile(rng.permutation(len(inspection.X)), -(-n_orders // len(inspection.X)) + 1)
     rows = np.repeat(rows[: n_orders // 2], 2)
     parts = [_of_row(inspection, x, inspection.X[rows], orders) for x in X_rows]

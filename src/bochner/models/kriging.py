@@ -1,7 +1,7 @@
 """Kriging: averages over cells, scores of predictions, trends, and variograms.
 
-The mean of f over a cell is Σ_q w_q f(x_q) by Gauss-Legendre quadrature along each column, and its
-variance is Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). On the globe weights include cos(latitude).
+The average of f over a cell is Σ_q w_q f(x_q) by Gauss-Legendre quadrature along each column; its
+variance is Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). On the globe the weights w include cos(latitude).
 """
 
 import math
@@ -38,7 +38,7 @@ from bochner.sums.passes import draw_rows
 def _require_process(who: str, process: object) -> None:
     if not isinstance(process, GaussianProcessRegressor):
         raise InvalidInput(
-            f"{who}: process must be a GaussianProcessRegressor, whose predictions have "
+            f"{who}: process must be a GaussianProcessRegressor, whose predictions have standard "
             f"deviations; got {type(process).__name__}."
         )
 
@@ -51,21 +51,21 @@ def cell_averages(
     nodes: int = 4,
     return_std: bool = False,
 ) -> Any:
-    """Return the mean of f over cells: averages over blocks, pixels or months.
+    """Return the predicted averages of f over cells, such as blocks, pixels or months.
 
     Parameters
     ----------
     process : GaussianProcessRegressor
         Fitted.
     lower, upper : (m, d)
-        Corners of the cells, in the columns of the fit. With a kernel of the globe they are
-        latitudes and longitudes in degrees, and the average is over the area.
+        Corners of the cells, in the columns of the fit. With a kernel on the globe they are
+        latitudes and longitudes in degrees, and averages are over the area.
     nodes : int, default 4
-        Nodes of Gauss-Legendre quadrature per column of a cell: nodes^d per cell, at most 4,096.
-        Increase it if cells are several lengthscales wide.
+        Number of nodes of Gauss-Legendre quadrature along each column of a cell; nodes^d is at most
+        4,096. Increase it if cells are several lengthscales wide.
     return_std : bool, default False
-        Also return the standard deviation of the average, which is smaller than the standard
-        deviation of f at a place.
+        Also return the standard deviation of the average, which is mostly smaller than that of f
+        at a single place.
 
     Returns
     -------
@@ -76,13 +76,13 @@ def cell_averages(
     Raises
     ------
     InvalidInput
-        If the corners do not describe cells with a positive size along each column.
+        If ``lower`` is not below ``upper`` in each column, or there are too many nodes.
 
     Notes
     -----
-    Means take nodes^d predictions per cell. Deviations take their covariance, cell by cell:
-    O(nodes^2d D) with features, and one linear solve per node on a Fourier grid.
-    Block kriging: Cressie (1993), *Statistics for spatial data*, chapter 3.
+    An average takes nodes^d predictions. Its standard deviation takes their covariance: O(nodes^2d
+    D) with features, and one linear solve per node on a Fourier grid.
+    Source (block kriging): Cressie (1993), *Statistics for spatial data*, chapter 3.
 
     Examples
     --------
@@ -106,9 +106,9 @@ def cell_averages(
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise InvalidInput(
             "cell_averages: lower and upper must be finite, and lower below upper in each column; "
-            "they are not. For places, use predict."
+            "they are not. For single places use predict."
         )
-    if count**d > 4096:  # the time of deviations grows with its square
+    if count**d > 4096:  # the time of standard deviations grows with its square
         raise InvalidInput(
             "cell_averages: nodes^d must be at most 4,096 places per cell; got "
             f"{count}^{d} = {count**d:,}. Use fewer nodes, and smaller cells if they are wide."
@@ -141,24 +141,24 @@ def cell_averages(
 
 @dataclass(frozen=True)
 class NormalScores:
-    """Mean scores of normal predictions of held-out rows; prints as a table.
+    """Mean scores of normal predictions N(μ, σ²) of held-out y; prints as a table.
 
     Attributes
     ----------
     rows : int
-        Number of values of y; several targets count separately.
+        Number of values of y: rows times targets.
     bias : float
         Mean of μ − y, in units of y.
     rmse : float
-        Root of the mean squared error of μ.
+        Root mean squared error of μ, in units of y.
     crps : float
         Mean continuous ranked probability score, in units of y: smaller is better.
     log_density : float
         Mean log N(y; μ, σ²): larger is better.
     z_variance : float
-        Mean of ((y − μ)/σ)²: 1 if the deviations are correct.
+        Mean of ((y − μ)/σ)²: 1 if the standard deviations are correct.
     coverage : tuple of (float, float)
-        Nominal coverage of central intervals, and the share of values inside them.
+        Nominal coverage of each central interval, and the share of values inside it.
 
     See Also
     --------
@@ -190,12 +190,12 @@ class NormalScores:
 def normal_scores(
     y: Array, mean: Array, deviation: Array, coverages: Sequence[float] = (0.5, 0.9, 0.95)
 ) -> NormalScores:
-    """Score normal predictive distributions of new values.
+    """Return mean scores of normal predictive distributions of new values.
 
     Parameters
     ----------
     y, mean, deviation : (m,) or (m, t)
-        Values, and means and standard deviations (with noise) of their predictive distributions:
+        Observed values, and the means and standard deviations of their predictive distributions:
         ``process.predict(X, return_std=True, include_noise=True)``. Several targets are pooled.
     coverages : sequence of float, default (0.5, 0.9, 0.95)
         Nominal coverage of central intervals, above 0 and below 1.
@@ -229,8 +229,8 @@ def normal_scores(
             raise InvalidInput(f"normal_scores: {name} must be finite; got NaN or infinity.")
     if not (deviation > 0).all():
         raise InvalidInput(
-            f"normal_scores: deviation must be above 0; got {deviation.min():g}. Deviations of new "
-            "values include the noise: pass include_noise=True to predict."
+            f"normal_scores: deviation must be above 0; got {deviation.min():g}. Pass the standard "
+            "deviation of a new y: predict(X, return_std=True, include_noise=True)."
         )
     nominal = [share(coverage, "normal_scores", "coverages") for coverage in coverages]
     z = (y - mean) / deviation
@@ -248,7 +248,7 @@ def normal_scores(
 
 
 def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -> dict[str, float]:
-    """Score predictions of held-out rows: a scorer for scikit-learn's ``cross_validate``.
+    """Return scores of predictions of held-out rows; a scorer for ``cross_validate``.
 
     Parameters
     ----------
@@ -288,13 +288,13 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
 
 # --- Universal kriging: a process with a trend of unknown coefficients ----------------------------
 #
-# y = b(x)·β + f(x) + ε, with a flat prior on β. With P the inverse covariance of y without the
-# trend (on contrasts if the mean is unknown), generalised least squares has
+# y = b(x)·β + f(x) + ε, with a flat prior on β. Let P be the inverse covariance of y without the
+# trend (on contrasts if the mean is unknown). Generalised least squares gives
 #
-#     S = BᵀPB,    β̂ = S⁻¹ BᵀPy,    mean(x) = f_y(x) + e(x)·β̂,    var(x) = var_0(x) + e(x)ᵀS⁻¹e(x),
+#     S = BᵀPB,    β̂ = S⁻¹ BᵀPy,    mean(x) = f_y(x) + e(x)·β̂,    var(x) = var_0(x) + e(x)ᵀS⁻¹e(x).
 #
-# where f_y and f_B are the predictions of the process from y and from the columns B as targets, and
-# e(x) = b(x) − f_B(x). P B = (B − f_B(X))/σ², so one fit with the targets y and B is sufficient
+# Here f_y and f_B are the predictions of the process from y and from the columns B as targets, and
+# e(x) = b(x) − f_B(x). Since P B = (B − f_B(X))/σ², one fit with the targets y and B is sufficient
 # (Cressie 1993, section 3.4).
 
 WHO = "universal_kriging"
@@ -314,7 +314,7 @@ class TrendColumns:
 
     @staticmethod
     def of(trend: str | Trend, X: Float[Array, "n d"]) -> "TrendColumns":
-        """Return the columns for rows X; raise an error if they are linearly dependent."""
+        """Return the columns, standardised on the rows X; refuse linearly dependent columns."""
         columns = TrendColumns(trend, X.mean(axis=0))
         B = columns(X)
         deviation = np.where(np.ptp(B, axis=0) > 0, B.std(axis=0), 1.0)
@@ -350,11 +350,11 @@ class TrendedProcess:
     Attributes
     ----------
     process : GaussianProcessRegressor
-        Fitted to the targets y and columns of the trend; its kernel, noise and amplitude describe
-        the process without the trend.
+        Fit with y and the columns of the trend as targets; its kernel, noise and amplitude are
+        those of the process without the trend.
     columns : TrendColumns
     coef : (p,)
-        β̂, of the standardised columns.
+        β̂, the coefficients of the standardised columns.
     coef_covariance : (p, p)
         S⁻¹, the covariance of β̂.
 
@@ -374,20 +374,21 @@ class TrendedProcess:
         return float(self.process.noise_variance_[0])
 
     def predict(self, X: Any, return_std: bool = False, include_noise: bool = False) -> Any:
-        """Return the mean of trend and process at rows, and their deviation.
+        """Return the predicted mean at rows, of trend and process, and optionally its deviation.
 
         Parameters
         ----------
         X : (m, d)
         return_std : bool, default False
-            Also return the standard deviation, without noise.
+            Also return the standard deviation of trend and process, without noise.
         include_noise : bool, default False
-            With ``return_std``: whether to return the standard deviation of a new y.
+            With ``return_std``: return the standard deviation of a new y instead.
 
         Returns
         -------
         mean : (m,)
         std : (m,)
+            With ``return_std``.
         """
         X = np.asarray(X, dtype=np.float64)
         return_std = switch(return_std, "predict", "return_std")
@@ -410,14 +411,14 @@ def universal_kriging(
     Parameters
     ----------
     process : GaussianProcessRegressor
-        Parameters of the process; it is not fitted itself. Any method: with a
-        :class:`~bochner.FourierGrid` for millions of rows.
+        A process with the parameters of the fit; a clone is fitted. For millions of rows use
+        ``method=FourierGrid()``.
     X : (n, d)
         Coordinates.
     y : (n,)
     trend : {"linear", "quadratic"} or callable, default "linear"
-        "linear": the columns of X. "quadratic": also their squares and products. A function of X
-        returns columns (n, p), such as the distance from the coast. The mean is always included.
+        "linear": the constant and the columns of X. "quadratic": also their squares and products. A
+        function of X: the constant and its values (n, p), such as the distance from the coast.
 
     Returns
     -------
@@ -432,7 +433,7 @@ def universal_kriging(
     Notes
     -----
     Kernel, noise and amplitude, if not given, are chosen on least-squares residuals of y. Trend
-    and predictions are then exact generalised least squares, by one fit with p + 1 targets.
+    and predictions are then those of generalised least squares, by one fit with p + 1 targets.
     Source: Cressie (1993), *Statistics for spatial data*, section 3.4.
 
     Examples
@@ -463,8 +464,8 @@ def universal_kriging(
     B = columns(X)
     residuals = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]
     trial = clone(process).fit(X, residuals)
-    numbers = {"noise": trial.noise_variance_, "amplitude": trial.amplitude_, "lengthscale": "loo"}
-    joint = clone(process).set_params(kernel=trial.kernel_, metric=None, **numbers)
+    options = {"noise": trial.noise_variance_, "amplitude": trial.amplitude_, "lengthscale": "loo"}
+    joint = clone(process).set_params(kernel=trial.kernel_, metric=None, **options)
     joint.fit(X, np.column_stack([y, B]))
     prediction = joint.predict(X)
     noise = float(joint.noise_variance_[0])
@@ -497,7 +498,7 @@ class VariogramModel(HtmlResult):
     noise : float
         σ², the nugget.
     direction : (d,)
-        Unit vector of the distances; for a kernel on the globe, along the equator.
+        Unit vector along which distances are measured; for a kernel on the globe, the equator.
 
     Examples
     --------
@@ -524,12 +525,12 @@ class VariogramModel(HtmlResult):
 
     @property
     def sill(self) -> float:
-        """The sill σ² + a²: the semivariance γ at large distances."""
+        """σ² + a²: γ at large distances."""
         return self.noise + self.amplitude
 
     @property
     def range(self) -> float:
-        """Practical range: the distance at which the correlation is 5 %."""
+        """Practical range: the distance at which k is 5 % of k(0); inf if there is none."""
         excess = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(excess, 0.0, 180.0)) if excess(180.0) < 0 else math.inf
@@ -551,22 +552,23 @@ class VariogramModel(HtmlResult):
 
 @dataclass(frozen=True, eq=False)
 class Variogram:
-    """Empirical variogram: γ of pairs of rows, by distance.
+    """Empirical variogram: γ, half the mean squared difference of pairs of rows, by distance.
 
     Attributes
     ----------
     lags : (m,)
-        Mean distance of the pairs of each class of distances.
+        Mean distance of the pairs in each class of distances.
     gamma : (m,)
-        γ, in units of y².
+        γ of each class, in units of y².
     pairs : (m,) int
         Number of pairs in each class.
     variance : float
-        Variance of y: without a trend, γ approaches it.
+        Variance of y, which γ approaches at large distances if there is no trend.
     estimator : {"matheron", "cressie-hawkins"}
     direction : (d,) or None
         Unit vector of the pairs; None for all directions.
     n_columns : int
+        Number of coordinates.
     metric : {"euclidean", "great-circle"}
 
     See Also
@@ -585,20 +587,20 @@ class Variogram:
     metric: str = "euclidean"
 
     def fit(self, kernel: Kernel | str = "matern32") -> VariogramModel:
-        """Fit a kernel's lengthscale, amplitude and noise by weighted least squares.
+        """Return the model with the lengthscale, amplitude and noise of least weighted squares.
 
         Parameters
         ----------
         kernel : Kernel or str, default "matern32"
             A kernel with a lengthscale, which is multiplied by the best factor; lengthscales per
             column keep their ratios. For great-circle distances
-            :class:`~bochner.kernels.OnSphere`, or the name of a family.
+            :class:`~bochner.kernels.OnSphere`, or a name.
 
         Notes
         -----
-        Minimises Σ N (γ̂/γ − 1)² over the classes of distances (Cressie 1985), from six starts.
-        Pairs share rows, so the fit gives no standard errors. The evidence of a process
-        (``GaussianProcessRegressor(lengthscale="evidence")``) uses the rows more efficiently.
+        Minimises Σ N (γ̂/γ − 1)² over the classes of N pairs (Cressie 1985), from six starts. Pairs
+        share rows, so there are no standard errors. Maximum likelihood uses the rows more
+        efficiently: ``GaussianProcessRegressor(lengthscale="evidence")``.
 
         Raises
         ------
@@ -645,12 +647,12 @@ class Variogram:
         return VariogramModel(best, float(a2), float(s2), unit)
 
     def plot(self, ax: Any = None, model: VariogramModel | None = None) -> Any:
-        """Draw γ against distance, and a model's curve; return the axes.
+        """Draw γ against distance, and the curve of a model; return the axes.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            A new figure if not given.
+            Default: a new figure.
         model : VariogramModel, optional
             A model returned by :meth:`fit`.
         """
@@ -667,7 +669,7 @@ class Variogram:
 
 
 def _along(kernel: Kernel, unit: Float[Array, " d"], lags: Float[Array, " m"]) -> Array:
-    """Return k at distances along a direction, as a share of k(0)."""
+    """Return k/k(0) at distances along a direction."""
     origin = np.zeros((1, len(unit)))
     return kernel(lags[:, None] * unit, origin)[:, 0] / float(kernel.diag(origin)[0])
 
@@ -692,40 +694,40 @@ def variogram(
     X : (n, d) or Blocks
         Coordinates, in units in which distances are meaningful.
     y : (n,)
-        One target; with Blocks, the target of the blocks.
+        One target; None with Blocks, which contain it.
     n_lags : int, default 15
-        Classes of distances, of equal width.
+        Number of classes of distances, of equal width.
     max_lag : float, optional
-        Largest distance. Default: half the diagonal of the bounding box of the rows; pairs at
-        larger distances are few, and all near the edges.
+        Largest distance. Default: half the diagonal of the bounding box of the rows, because few
+        pairs are further apart, all of them near the edges.
     estimator : {"matheron", "cressie-hawkins"}, default "matheron"
-        Half the mean of squared differences (Matheron 1963), or the robust estimator from the
-        fourth power of the mean of their fourth roots (Cressie and Hawkins 1980, equation 3.10).
+        Half the mean of (y − y′)² (Matheron 1963), or the robust estimator from the fourth power of
+        the mean of |y − y′|^½ (Cressie and Hawkins 1980, equation 3.10).
     direction : (d,), optional
-        Only pairs along this vector: a directional variogram.
+        Use only pairs along this vector: a directional variogram.
     tolerance : float, default 22.5
-        Largest angle between a pair and the direction, in degrees.
+        Largest angle between a pair and ``direction``, in degrees.
     metric : {"euclidean", "great-circle"}, default "euclidean"
-        "great-circle": rows are (latitude, longitude) in degrees, and distances are in degrees;
-        the default ``max_lag`` is the largest distance of a row from the centre, at most 90.
+        "great-circle": rows are (latitude, longitude) in degrees, and distances are in degrees.
+        The default ``max_lag`` is then the largest distance of a row from the centre, at most 90.
     n_sample : int, default 4096
-        Largest number of rows whose pairs are used; chosen at random.
+        Largest number of rows whose pairs are used, chosen at random; at most 8192.
     random_state : int, Generator, RandomState or None, default 0
 
     Returns
     -------
     Variogram
-        Classes without pairs are omitted.
+        With a value for each class that has pairs.
 
     Raises
     ------
     InvalidInput
-        If y is not one target that varies, or no pair is within ``max_lag``. With great circles:
-        if rows are not (latitude, longitude), or a direction is given.
+        If y is not one target that varies, or no pair is within ``max_lag``. With great-circle
+        distances also if rows are not (latitude, longitude), or a direction is given.
 
     Notes
     -----
-    Time O(m² d) for m sampled rows, a second; memory O(m).
+    Time O(m² d) for m sampled rows, about a second for 4096; memory O(m).
 
     Examples
     --------
@@ -810,7 +812,7 @@ def variogram(
 
 
 def _longest(places: Float[Array, "m d"], globe: bool) -> float:
-    """Return half the diagonal of the bounding box; on the globe the distance from the centre."""
+    """Return the default ``max_lag`` of :func:`variogram`."""
     if not globe:
         return float(np.linalg.norm(np.ptp(places, axis=0))) / 2
     centre = places.mean(axis=0)

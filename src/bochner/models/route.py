@@ -1,4 +1,4 @@
-"""Which representation a fit takes: the one file that knows all of them."""
+"""Choice of the representation of a fit; the only file that imports all of them."""
 
 from dataclasses import replace
 from functools import partial
@@ -48,27 +48,27 @@ def represent(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_width: bool,
 ) -> tuple[Representation, Solution]:
-    """Choose the representation and open parameters of kernel and features, and solve."""
-    # ``precision`` is the precision of all sums if rows cannot be read again; these use features.
-    features, n, again = spec.features, blocks.n_rows or 0, precision is None
-    any_features = again and any_width and features.precision == "auto"
+    """Return the representation of the rows and the solution, after all open choices."""
+    # ``precision`` is None, or the precision of all sums if rows cannot be read again.
+    features, n, rereadable = spec.features, blocks.n_rows or 0, precision is None
+    any_features = rereadable and any_width and features.precision == "auto"
     alpha = given_alpha(spec.alpha)
     modes = replace(features, modes=alpha != 0 and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and alpha != 0
-    few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
+    is_few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
     fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
     match method:
         case ExactKernel():
             return exact_rows(spec, method, blocks, where)
         case LocalKernel():
             return leaf_rows(spec, method, blocks, where)
-        case _ if few:
+        case _ if is_few:
             return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
         case _ if fits_in_memory and features.kernel == "auto":
             return leaf_rows(replace(spec, features=modes), default_leaves(spec), blocks, where)
         case _ if isinstance(features.method, ModeMethod):
             return grid_sums(spec, blocks, where)
-        case _ if again and is_wide(spec, blocks):
+        case _ if rereadable and is_wide(spec, blocks):
             return wide_sums(spec, blocks, where)
     if any_width and n >= WIDE_ROWS:
         features = replace(features, width=2 * WIDTH)
@@ -82,15 +82,15 @@ def represent(  # noqa: PLR0911  a case for each representation
 
 
 def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeRows:
-    """Choose the kernel by squared errors; return rows for the smooth loss of a ConvexSpec."""
+    """Return the rows for a smooth loss; kernel and penalty are chosen by squared errors."""
     method, alpha = spec.features.method, "loo" if alpha is None else alpha
     features = replace(spec.features, method=as_features(method))
     if isinstance(method, ExactKernel):
         method = replace(method, preconditioner=features.method)
     ridge = RidgeSpec(features, alpha, False, spec.fit_intercept)
-    rows, end = represent(ridge, method, blocks, where, None, False)
+    rows, first = represent(ridge, method, blocks, where, None, False)
     rows.require("again", features.who)
-    return RidgeRows(rows, lambda y, w, alpha: rows.again(ridge, replace(end, alpha=alpha), y, w))
+    return RidgeRows(rows, lambda y, w, alpha: rows.again(ridge, replace(first, alpha=alpha), y, w))
 
 
 def most_at_once(spec: RidgeSpec) -> int:
@@ -111,9 +111,9 @@ def process(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_features: bool,
 ) -> law.ProcessLaw:
-    """Choose the representation and open parameters of kernel and features; find the law."""
-    # ``precision`` is that of all sums where rows cannot be read again: these have features.
-    # ``any_features``: width and precision are left open; "auto" may then sum modes of all rows.
+    """Return the law of f given the rows, after all open choices."""
+    # ``precision`` is None, or the precision of all sums if rows cannot be read again.
+    # ``any_features``: width and precision are open, so that "auto" may use Fourier modes.
     features, n, few = spec.features, blocks.n_rows, False
     is_open = any_features and precision is None
     if method is None and is_open and n is not None:
@@ -136,7 +136,7 @@ def process(  # noqa: PLR0911  a case for each representation
     if isinstance(chosen.choice.method, ModeMethod):
         sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
         return ModeProcess.solve(spec, sums, penalty_of(chosen.search, sums.sample))
-    made = law.chosen_features(spec, chosen, blocks, where)
+    on_features = law.chosen_features(spec, chosen, blocks, where)
     if method is not None or not where.in_order:
-        return made
-    return by_features_or_neighbours(spec, made, blocks)
+        return on_features
+    return by_features_or_neighbours(spec, on_features, blocks)

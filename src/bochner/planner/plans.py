@@ -1,4 +1,4 @@
-"""plan: predict the error, time and memory of fits, and choose the method, width and solver."""
+"""``plan``: predict the error, time and memory of fits, and choose method, width and solver."""
 
 import math
 import time
@@ -37,14 +37,14 @@ HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the time and memory of a fit; memory excludes the rows and the process itself."""
+    """Limits of the time and memory of a fit; memory excludes the rows and the program."""
 
     seconds: float | None = None  # None: each doubling of the time must lower the error by 5 %
     bytes: float | None = None  # None: half of the free memory
 
     @property
     def room(self) -> float:
-        """Bytes that a fit may take."""
+        """Largest memory of a fit, in bytes."""
         return free_bytes() // 2 if self.bytes is None else self.bytes
 
     def allows(self, fit: FitForecast) -> bool:
@@ -57,7 +57,7 @@ class Budget:
 
 
 def as_budget(budget: object) -> Budget:
-    """Return a budget: a number is seconds; a mapping has seconds, bytes or both."""
+    """Return the budget for a number of seconds, or a mapping with seconds, bytes or both."""
     if budget is None:
         return Budget()
     if not isinstance(budget, Mapping):
@@ -79,8 +79,8 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
         raise InvalidInput(
             f"plan: no fit is predicted to take at most {budget}; the fastest takes "
             f"{time_in_words(fastest.seconds)} ({fastest.name}), the smallest "
-            f"{bytes_in_words(smallest.bytes)} ({smallest.name}). Allow more, or pass smaller "
-            "widths."
+            f"{bytes_in_words(smallest.bytes)} ({smallest.name}). Allow more time or memory, or "
+            "pass smaller widths."
         )
     most = min((fit.error for fit in within if fit.default), default=math.inf)
     good = [fit for fit in within if fit.error <= 1.01 * most]
@@ -97,12 +97,12 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
         least_error = min(fit.error for fit in good)
         ties = [fit for fit in good if fit.error <= 1.01 * least_error]
         choice = min(ties, key=lambda fit: (fit.seconds, fit.error))
-        why = f"its error is within 1 % of the least of all fits within {budget}"
+        why = f"its error is within 1 % of the smallest error of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)
     if best.error < choice.error and best is not choice:
         why += (
-            f"; {best.name}, would lower it by {100 * (1 - best.error / choice.error):.2g} % and "
-            f"take {time_in_words(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
+            f"; {best.name}, would lower the error by {100 * (1 - best.error / choice.error):.2g} "
+            f"% and take {time_in_words(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
             f"{time_in_words(choice.seconds)} and {bytes_in_words(choice.bytes)}"
         )
     words = f"{choice.name}: {why}."
@@ -118,13 +118,14 @@ def time_in_words(seconds: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Plan(HtmlResult):
-    """Planned fits, the chosen one, and the reason; prints as a table.
+    """Planned fits, the chosen fit and the reason; prints as a table.
 
     Attributes
     ----------
     kernel : Kernel
         The kernel that was passed, or the kernel chosen for its name.
     n_rows, n_columns : int
+        Number of rows and encoded columns of the planned fit.
     fits : tuple of FitForecast
         By method, then width.
     choice : FitForecast
@@ -133,7 +134,7 @@ class Plan(HtmlResult):
     budget : Budget
     seed : int
     n_sample : int
-        Rows of the trials.
+        Number of rows of the trials.
     seconds : float
         Duration of the planning.
     threads : int
@@ -142,7 +143,7 @@ class Plan(HtmlResult):
     See Also
     --------
     plan : Plan a fit.
-    KernelRidge : The learner that ``Plan.estimator()`` makes.
+    KernelRidge : The learner that ``Plan.estimator()`` returns.
     """
 
     kernel: Kernel
@@ -158,12 +159,12 @@ class Plan(HtmlResult):
     threads: int
 
     def estimator(self, fit: FitForecast | None = None) -> KernelRidge:
-        """Return the estimator of one of the fits, ready to fit, with the kernel of the plan.
+        """Return the estimator of a planned fit, with the kernel of the plan; it is not fitted yet.
 
         Parameters
         ----------
         fit : FitForecast, optional
-            Default: the choice.
+            One of ``fits``. Default: ``choice``.
         """
         fit = fit or self.choice
         return KernelRidge(
@@ -175,7 +176,7 @@ class Plan(HtmlResult):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return all numbers, for programs."""
+        """Return all results as a dict, for programs."""
         facts = lambda fit: vars(fit) | {"method": repr(fit.method), "steps": dict(fit.steps)}
         return {
             "kernel": repr(self.kernel),
@@ -224,8 +225,8 @@ class Plan(HtmlResult):
     def _note(self) -> str:
         return (
             f"error: root mean squared leave-one-out error of fits to {self.n_sample:,} rows, "
-            "extrapolated to all rows (~: and to wider features). Seconds marked ~ are right to a "
-            "factor of about two. Memory: of the fit, without the rows. default: the fit of "
+            "extrapolated to all rows (~: and to wider features). Seconds marked ~ may be wrong by "
+            "a factor of two. memory: of the fit, without the rows. default: the fit of "
             "KernelRidge() with this kernel."
         )
 
@@ -252,7 +253,7 @@ def plan(
     y : (n,) or (n, t), or str
         Numbers; for a table in memory also the name of the target's column.
     kernel : Kernel or str, default "auto"
-        For a name a kernel is chosen once, as by :class:`bochner.KernelRidge`, for all fits.
+        A name: a kernel is chosen as by :class:`bochner.KernelRidge`, once for all fits.
     budget : float or mapping, optional
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, each doubling of the time
         must lower the error by 5 %; without bytes, half of the free memory is allowed.
@@ -260,38 +261,38 @@ def plan(
         Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows,
         instead of the exact kernel:
 
-        - the two methods with the least error of the kernel;
+        - up to two methods with the smallest errors of the kernel;
         - Fourier modes for up to three columns or the globe, if "auto" would use them;
         - with ``kernel="auto"`` the local fit, which is then the default.
     widths : sequence of int, optional
-        At most 10,000; default: 256, 512, ..., 4096; for n ≤ 4096 rows those below n, and n.
+        Numbers of features up to 10,000. Default: 256, 512, ..., 4096, those below n ≤ 4096, and n.
     n_rows : int, optional
-        Number of rows of the fit, if X is a sample of them.
+        Number of rows of the planned fit, if X is a sample of them. Default: the rows of X.
     effort : {"low", "medium", "high"}, default "medium"
         Effort of the choice of the kernel, as in :class:`bochner.KernelRidge`.
-    random_state : int, Generator, RandomState or None
+    random_state : int, Generator, RandomState or None, default None
 
     Returns
     -------
     Plan
-        ``str(plan)`` is a table, and ``plan.estimator()`` is ready to fit.
+        ``print(plan)`` shows a table; ``plan.estimator()`` returns the chosen estimator.
 
     Raises
     ------
     InvalidInput
-        There are fewer than 16 rows or more than ``n_rows``, the target does not vary, no fit is
+        If there are fewer than 16 rows or more than ``n_rows``, the target does not vary, no fit is
         within the budget, or no method supports the kernel.
 
     Notes
     -----
     Learners are fitted to a fifth of the rows, at least 256 and at most 1536, with about half
     as many features, at most 512, and to 32 rows. Seconds are extrapolated to n rows and D
-    features: the eigendecomposition as aD² + bD³, the rest as a + bD + cD². Memory is the size of
-    the largest arrays. Errors are extrapolated to all rows along the path of penalties; they are
-    too large if more rows show much more structure of the function.
-    With wider features the squared error approaches the error of the kernel as 1/D. With
-    ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
-    it. From 1000 rows on, all else takes a fifth of the time of a default fit, at most a third.
+    features: those of the eigendecomposition as aD² + bD³, all others as a + bD + cD². Memory is
+    the size of the largest arrays. Errors are extrapolated to all rows along the path of penalties;
+    they are too large if more rows show much more structure of the function. With wider features
+    the squared error approaches that of the exact kernel as 1/D. With ``kernel="auto"`` the choice
+    of the kernel takes the most time, and ``estimator()`` does not repeat it. From 1000 rows on the
+    rest takes a fifth of the time of a default fit, at most a third.
 
     Examples
     --------
@@ -337,7 +338,7 @@ def plan(
 def _chosen_kernel(
     spec: RidgeSpec, sample: RowSample, blocks: Blocks, n_rows: int, local: bool
 ) -> Kernel:
-    """Return the kernel that a fit to n rows would choose; ``local``: the fit is local."""
+    """Return the kernel that a fit to n rows, or a ``local`` fit, would choose."""
     if local or n_rows <= DIRECT_ROWS:
         rows = without_copies(spec, gather(blocks, spec.features.seed))[0]
         if local:
@@ -350,7 +351,7 @@ def _chosen_kernel(
 
 
 def with_default(fits: Sequence[FitForecast], n_rows: int, most: int) -> list[FitForecast]:
-    """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given."""
+    """Return the fits; the fit of :class:`bochner.KernelRidge` with this kernel has ``default``."""
     by_solver = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
     exact = [] if n_rows > most and by_solver("local") else by_solver("exact")
@@ -369,7 +370,7 @@ def _blocks(X: Any, y: Any) -> Blocks:
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
-    """Check the rows; return the number of rows of the fit: ``n_rows``, or all given rows."""
+    """Return the number of rows of the fit: ``n_rows``, or that of X; refuse invalid rows."""
     n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
     if len(sample) < 16:
         raise InvalidInput(f"plan: X must have at least 16 rows; got {rows}.")
@@ -380,7 +381,7 @@ def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
         )
     if not sample.y.shape[1] or not np.any(np.ptp(sample.y, axis=0)):
         raise InvalidInput(
-            "plan: the target must vary, for errors to be predicted from it; got a constant, or "
-            "none. Name the target."
+            "plan: the target must vary, because errors are predicted from it; got a constant or "
+            "none. Pass y, or the name of its column."
         )
     return n

@@ -43,8 +43,8 @@ WIDTHS = (256, 512, 1024, 2048, 4096)  # default widths
 WIDEST = 512  # largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
 LEAST_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
-#: Steps of the path, per doubling of the rows, by which the best penalty is below the extrapolated
-#: one: the least that explains five fits of float32 features (python -m benchmarks plan).
+#: Steps of the path per doubling of the rows, by which the best penalty is below the extrapolated
+#: penalty: the smallest number that explains five float32 fits (python -m benchmarks plan).
 LOWER = 2.2
 OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays of a fit
 
@@ -53,8 +53,8 @@ OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays
 class FitForecast:
     """Predicted error, time and memory of one fit: a row of a plan."""
 
-    method: Method  # of the features; or bochner.ExactKernel or bochner.LocalKernel
-    n_features: int  # D; the number of rows for an exact or local fit
+    method: Method  # of the features; or bochner.ExactKernel, or bochner.LocalKernel
+    n_features: int  # D; for an exact or local fit the number of rows
     #: "moments float32" or "moments float64" for features; "exact"; "local"; "modes".
     solver: str
     error: float  # predicted root mean squared leave-one-out error of a fit to all rows
@@ -64,11 +64,11 @@ class FitForecast:
     bytes: float
     steps: Mapping[str, float]  # seconds of each step
     error_from: str = "sample"  # or "widths": the error is also extrapolated from smaller widths
-    default: bool = False  # whether ``KernelRidge(kernel)`` makes this fit by default
+    default: bool = False  # whether this is the fit of ``KernelRidge(kernel)``
 
     @property
     def name(self) -> str:
-        """The method, and the number of features if any, as a phrase for messages."""
+        """Name of the fit in messages: the method, and the number of features if it has any."""
         solver, D, method = self.solver.removeprefix("moments "), self.n_features, self.method
         return {
             "exact": "the exact kernel, by a Cholesky factor of its matrix",
@@ -95,14 +95,14 @@ class Task:
 
     kernel: Kernel
     sample: RowSample
-    like: Array  # rows of the data: trials use their library, precision and device
+    like: Array  # rows of the data, for the array library, precision and device of trials
     n_rows: int
-    read_seconds: float  # of one pass over all rows without features
+    read_seconds: float  # time of a pass over all rows without features
     seed: int
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, act: Callable[[], Any]) -> Any:
-        """Return ``act()``; it is called only once for each key."""
+        """Return ``act()``, called only once for each key."""
         if key not in self.known:
             self.known[key] = act()
         return self.known[key]
@@ -122,14 +122,14 @@ class Task:
         return float(self.once(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:
-        """Return X, y and weights of n rows of the sample, or all of them."""
+        """Return X, y and weights of n rows of the sample, or of all its rows if it has fewer."""
         sample = self.sample.lowest(n)
         X, y, w = adapt(sample.X, like=self.like), sample.y, sample.w
         y = y[:, 0] if y.shape[1] == 1 else y
         return X, adapt(y, like=self.like), None if np.all(w == 1) else adapt(w, like=self.like)
 
     def trial(self, n: int, method: Method, width: int = WIDEST, **parameters: Any) -> FitTrial:
-        """Return a timed fit to n rows; equal arguments are fitted only once."""
+        """Return a timed fit to n rows, made only once for the same arguments."""
         model = KernelRidge(
             self.kernel, method=method, n_features=width, random_state=self.seed, **parameters
         )
@@ -142,7 +142,7 @@ class Task:
         return self.once((n, method, width, *parameters.items()), run)
 
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
-        """Return the least time of repeated calls, in seconds: other processes only add time."""
+        """Return the shortest time of repeated calls, in seconds, as other processes add time."""
         times: list[float] = []
         while not times or (len(times) < repeats and sum(times) < 0.02):
             began = time.perf_counter()
@@ -151,7 +151,7 @@ class Task:
         return max(min(times), 1e-9)
 
     def row_seconds(self, summand: Any, rows: int) -> float:
-        """Return the seconds of one row in a sum over blocks of this many rows."""
+        """Return the seconds per row of a sum over blocks of ``rows`` rows."""
 
         def sum_seconds(n: int) -> float:
             blocks = Blocks.from_arrays(*self.rows(n)).with_rows(rows)
@@ -162,7 +162,7 @@ class Task:
         return max((seconds - sum_seconds(quarter)) / (m - quarter), LEAST_PART * seconds / m)
 
     def eigen_seconds(self, D: int) -> float:
-        """Return the seconds of the eigendecomposition of D features: aD² + bD³."""
+        """Return the seconds of the eigendecomposition of D features, aD² + bD³."""
 
         def eigh_seconds(n: int) -> float:
             Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
@@ -181,7 +181,7 @@ class Task:
 
 
 def expected_error(path: Path, m: int, n: int) -> float:
-    """Extrapolate the root mean squared leave-one-out error of m rows to a fit to n rows."""
+    """Return the root mean squared leave-one-out error of m rows, extrapolated to n rows."""
     errors = _of_more_rows(path, m, n)
     return float(errors[best_of(errors, "loo")]) ** 0.5
 
@@ -198,7 +198,7 @@ def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
 
 
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
-    """Return nonnegative a and b, with an² + bn³ fitted to the seconds at two sizes n."""
+    """Return nonnegative a and b for which an² + bn³ are the seconds at two sizes n."""
     (m, t_m), (n, t_n) = sorted(seconds.items())
     b = min(max((t_n / n**2 - t_m / m**2) / (n - m), 0.0), t_n / n**3)
     return t_n / n**2 - b * n, b
@@ -207,7 +207,7 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
 def list_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[FitForecast]:
-    """Return the fits of the methods (default: the best ones), features first, by rising width."""
+    """Return the fits of the methods, by default of the best methods; features first, by width."""
     direct = methods is None and task.n_rows <= DIRECT_ROWS
     grid = modes_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
     modes = [] if grid is None else [grid.method]
@@ -225,7 +225,7 @@ def list_fits(
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
-    """Return the given methods that support the kernel; by default those of the least errors."""
+    """Return the methods that support the kernel; by default those of the smallest errors."""
     errors, unsupported = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
@@ -244,14 +244,14 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
 # --- features ------------------------------------------------------------------------------------
 
 
-def _precision(task: Task, method: Method, width: int, known: Precision) -> Precision:
-    """Return the precision of a fit to all rows; the precision of its trial is ``known``."""
+def _precision(task: Task, method: Method, width: int, precision: Precision) -> Precision:
+    """Return the precision of a fit to all rows; ``precision`` is that of its trial."""
     trial_width = min(width, task.widest)
     phi = task.map(method, min(width, task.widest // 2))
     n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
     if feature_precision("auto", n, phi) == "float64":
         return "float64"
-    trial = task.trial(len(task.sample), method, trial_width, precision=known)
+    trial = task.trial(len(task.sample), method, trial_width, precision=precision)
     alphas = trial.path.alphas  # up to ten times the largest eigenvalue
     resolved = alphas >= 0.099 * FLOAT32_PENALTY * alphas[-1]
     errors = _of_more_rows(trial.path, trial.n_rows, task.n_rows)
@@ -263,7 +263,7 @@ def _precision(task: Task, method: Method, width: int, known: Precision) -> Prec
 
 
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
-    """Return the fit by moments of features; widths without a trial have the error e² = a + b/D."""
+    """Return the planned fit by moments of features; without a trial the error is e² = a + b/D."""
     m, trial_width, has_trial = len(task.sample), min(width, task.widest), width <= task.widest
     first = _precision(task, method, trial_width, "float32")
     precision = _precision(task, method, width, first)
@@ -278,8 +278,8 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
         kernel_error = task.kernel_error(method, trial_width, trial.model.map_)
         kernel_error *= (known / D) ** 0.5
     steps = _steps(task, trial, D, first, precision)
-    # Bytes of the eigendecomposition, or of the leave-one-out errors of a block
-    bytes_ = 24.0 if precision == "float32" else 36.0  # of a feature of a row
+    # Memory of the eigendecomposition, or of the leave-one-out errors of a block
+    bytes_ = 24.0 if precision == "float32" else 36.0  # per row and feature
     errors = 24 * D**2 + bytes_ * min(task.n_rows, block_rows(D)) * D
     size = OVERHEAD + max(40.0 * D**2, errors)
     takes = sum(steps.values()), size, steps, "sample" if has_trial else "widths"
@@ -289,31 +289,31 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
 def _steps(
     task: Task, trial: FitTrial, D: int, first: Precision, precision: Precision
 ) -> dict[str, float]:
-    """Return the seconds of each step with D features, from a trial in precision ``first``."""
+    """Return the seconds of each step with D features; ``first`` is the trial's precision."""
     method: Any = trial.model.method
     known, n = trial.model.map_.n_features, trial.n_rows
-    other, unit = task.trial(32, method, known).seconds, task.multiplication_seconds(first)
-    per_row = (trial.seconds - other - task.eigen_seconds(known)) / n
+    overhead, unit = task.trial(32, method, known).seconds, task.multiplication_seconds(first)
+    per_row = (trial.seconds - overhead - task.eigen_seconds(known)) / n
     per_row = max(per_row, LEAST_PART * trial.seconds / n)
-    # Products with D² multiplications per row: Gram matrix and errors; of landmarks also whitening
+    # Products with D² multiplications per row: Gram matrix and errors; for landmarks also whitening
     square = min((1 + 2 * isinstance(method, Nystrom)) * unit, per_row / known**2)
     row = (per_row - square * known**2) * D / known
     row += square * D**2 * task.multiplication_seconds(precision) / unit
-    kept = kept_rows(task.sample.X.shape[1])
-    kept = task.n_rows if task.n_rows <= 2 * kept else kept  # a few further rows are not timed
+    m = kept_rows(task.sample.X.shape[1])
+    m = task.n_rows if task.n_rows <= 2 * m else m  # up to twice as many count as kept
     steps = {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
-        "other": other,
+        "other": overhead,
         "eigenvalues": task.eigen_seconds(D),
-        "kept rows": kept * row,
+        "kept rows": m * row,
     }
-    if task.n_rows > kept:
+    if task.n_rows > m:
         phi, dtype = trial.model.map_, trial.model.feature_dtype_
         features = Rounded(phi.kernel, phi, dtype).features
         summand = MomentsOf(features, trial.model.moments_.precision)
         act = lambda: task.row_seconds(summand, block_rows(known))
         further = task.once(id(trial.model), act)
-        steps["further rows"] = (task.n_rows - kept) * further * row / per_row
+        steps["further rows"] = (task.n_rows - m) * further * row / per_row
     return steps
 
 
@@ -332,12 +332,12 @@ def exact_error(task: Task) -> float:
     # With four times the rows the error falls at most by the measured ratio: the path of penalties
     # is unreliable for rough kernels, whose degrees of freedom are almost as many as the rows.
     ratio = min(full.path.loo.min() / quarter.path.loo.min(), 1.0) ** 0.5
-    least = full.path.loo.min() ** 0.5 * ratio ** math.log(task.n_rows / full.n_rows, 4)
-    return max(expected_error(full.path, full.n_rows, task.n_rows), float(least))
+    floor = full.path.loo.min() ** 0.5 * ratio ** math.log(task.n_rows / full.n_rows, 4)
+    return max(expected_error(full.path, full.n_rows, task.n_rows), float(floor))
 
 
 def direct_fit(task: Task) -> FitForecast:
-    """Return the fit by a Cholesky factor of all rows; penalties are compared on a sample."""
+    """Return the planned fit by a Cholesky factor of all rows; penalties are chosen on a sample."""
     n, trials = task.n_rows, exact_trials(task)
     tiny, path = task.trial(32, ExactKernel(), 8).seconds, trials[1].path
     a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
@@ -347,9 +347,9 @@ def direct_fit(task: Task) -> FitForecast:
     if n > PENALTY_ROWS:  # each factor also needs the inverse of its last rows
         inverse = 2 / 3 * b * PENALTY_ROWS**3
         factor = lambda rows: a * rows**2 + b * rows**3 / 6 + inverse  # n³/3, in float32
-        steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two factors or three
+        steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two or three factors
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
-    # Kernel matrix, factor and inverse; or a factor in float32, and a matrix of all or some rows
+    # Kernel matrix, factor and inverse; or a float32 factor, and the matrix of all or some rows
     size = 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
     if compiled_terms(task.kernel, task.sample.X, n) is not None:
         size = 4.0 * n**2 + 8.0 * (DENSE_ROWS**2 + PENALTY_ROWS**2)
@@ -358,7 +358,7 @@ def direct_fit(task: Task) -> FitForecast:
 
 
 def local_fit(task: Task, method: LocalKernel) -> FitForecast:
-    """Return the local fit: fits to one and to two leaves give the seconds of a leaf."""
+    """Return the planned local fit; fits to one and two leaves give the seconds of a leaf."""
     n = task.n_rows
     leaf_rows = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
     m = min(leaf_rows, len(task.sample) // 2)
@@ -370,8 +370,8 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
         "first leaf": one.seconds,
         "other leaves": (n / leaf_rows - 1) * leaf,
     }
-    numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + leaves.landmarks_of(n)
-    size = OVERHEAD + 12.0 * leaf_rows**2 + 8.0 * n * numbers
+    per_row = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + leaves.landmarks_of(n)
+    size = OVERHEAD + 12.0 * leaf_rows**2 + 8.0 * n * per_row
     left_out, path = two.model.fit_.left_out(), two.path
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
@@ -392,7 +392,7 @@ def mode_fit(task: Task, method: Method) -> FitForecast:
         summand = summand_of(sums.chosen, sums.sums.origin)
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
     error, D = expected_error(replace(trial.path, loo=trial.path.gcv), m, n), sums.map.n_features
-    # for each penalty a preconditioner and 17 vectors; for rows angles, weights and values
-    numbers = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
-    size = OVERHEAD + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
+    # For each penalty a preconditioner and 17 vectors; for each row angles, weights and values
+    values = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
+    size = OVERHEAD + 8.0 * values + 100.0 * min(n, BLOCK_ROWS)
     return FitForecast(method, D, "modes", error, sums.map.error, sum(steps.values()), size, steps)

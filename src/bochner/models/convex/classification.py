@@ -1,17 +1,17 @@
-"""Support vector machines, of classes and of one class, and logistic regression.
+"""Support vector machines for classes and for outliers, and logistic regression.
 
-Fits are on features, or with the exact kernel of few rows.
+Fits use features, or for few rows the exact kernel.
 
-The penalty is chosen by cross-validation of the estimator's own loss on a sample of m rows, with
-more rows of rare classes. Penalties are on a grid of half decades; the search goes downhill, and
-each fit starts from the solution at the neighbouring penalty. A row represents r rows of its class,
-so that the noise of the sample is the noise of all rows times
+The penalty is chosen by cross-validation of the loss of the estimator on a sample of m rows, which
+has more rows of rare classes. The search goes downhill on a grid of half decades; each fit starts
+from the solution at the neighbouring penalty. A row represents r rows of its class, so that the
+variance of the noise in the sample is that of all rows times
 
-    r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant.
+    r̄ = Σ r² w g² / Σ r w g²,      with the slopes g of the loss at the best constant.
 
-The best penalty is proportional to the variance of the noise: all rows use alpha = alpha_m/r̄, and C
-does not change if all classes are sampled at the same rate. With the exact kernel the search starts
-at the penalty of ridge regression.
+The best penalty is proportional to this variance. The fit to all rows therefore has alpha_m/r̄, and
+C does not change if all classes are sampled at the same rate. With the exact kernel the search
+starts at the penalty of ridge regression.
 """
 
 import math
@@ -94,7 +94,7 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRow
 def _weights_and_rare_rows(
     block: Block, seed: int, many: Int[Array, " K"], most: int
 ) -> tuple[Array, RowSample]:
-    """Return the weights of all classes, and a sample with similar counts of rare classes."""
+    """Return the weight of each class, and a sample of the rows of rare classes."""
     codes, w = to_numpy(block.y).astype(np.int64), weights_of(block)
     rows = np.flatnonzero((many[codes] < most) & (w > 0))
     priority = row_priorities(seed, block.start, len(w)) * many[codes]
@@ -107,7 +107,7 @@ def _weights_and_rare_rows(
 def serving(
     numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
-    """Return masks of the folds that are not empty and whose complement has every class."""
+    """Return the masks of folds that are not empty and whose complement has all classes."""
     inside = np.zeros((N_FOLDS, n_classes), np.int64)
     np.add.at(inside, (numbers, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
@@ -115,31 +115,30 @@ def serving(
 
 
 def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
-    """Return the first folds that together have 1000 rows, enough for calibration, or all."""
+    """Return the first folds with 1000 rows in total, which calibration requires, or all folds."""
     counts = np.cumsum([int(np.count_nonzero(fold)) for fold in folds])
     return tuple(folds[: int(np.searchsorted(counts, 1000)) + 1])
 
 
 # --- Fits -----------------------------------------------------------------------------------------
 
-#: Sample sizes from which the number of support vectors of many rows is extrapolated.
-SUPPORT_SAMPLES = 2048, 4096
+SUPPORT_SAMPLES = 2048, 4096  # Numbers of rows from which that of support vectors is extrapolated
 
 #: From this number of rows LIBSVM computes kernel values itself, if at most an eighth of the rows
-#: of a sample have bounded multipliers: pendigits (5,148 rows) takes 0.04 s instead of 0.10 s.
+#: of a sample have multipliers at their bounds: pendigits (5,148 rows): 0.04 s instead of 0.10 s.
 BOUNDED_FROM, BOUNDED_SAMPLE, BOUNDED = 3072, 256, 1 / 8
 
-MOVES_TRIED = 20  # LIBSVM steps per row with many rows: beyond this, features are faster
+MOVES_TRIED = 20  # LIBSVM steps per row with many rows; if it needs more, features are faster
 
-#: Steps between smaller penalties that are compared again with more rows, while the loss falls by
-#: 0.2 %. Without this the error of SVC is 14.4 % (13.6 %) on adult and 12.5 % (12.1 %) on magic.
+#: Half decades between smaller penalties, which are tried with more rows while the loss falls by
+#: 0.2 %. They lower the error of SVC from 14.4 to 13.6 % on adult and from 12.5 to 12.1 % on magic.
 FINER = 2
 
 
 def fit_classifier(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor, exact: bool = False
 ) -> ConvexFit:
-    """Choose kernel and penalty if not given; minimise on a kernel matrix, features or by ridge."""
+    """Return the fit on a kernel matrix, on features, or by ridge regressions."""
     alpha, path, start, calibration = spec.alpha, None, None, cast(Any, None)
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
     chosen, on, every = rows_of(spec, blocks, alpha / 2 if alpha else None, where, exact)
@@ -162,7 +161,7 @@ def fit_classifier(
     problem = rows.problem(alpha)
     at = rows.minimise(problem, start, spec.tol)
     if spec.probability and not exact:
-        # Without rows of every class the intercept is not determined.
+        # Without rows of all classes the intercept is not determined
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
         near = replace(at, multipliers=None)
         calibration = rows.calibrate(folds, alpha, near, spec.tol)
@@ -172,7 +171,7 @@ def fit_classifier(
 
 
 def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
-    """Whether LIBSVM can compute the kernel values of this fit."""
+    """Whether LIBSVM can compute the kernel values: for a hinge, a Gaussian and a given C."""
     hinge = spec.alpha is not None and spec.loss.nonsmooth and spec.fit_intercept
     return hinge and isinstance(kernel, Gaussian) and not is_sparse(X)
 
@@ -180,7 +179,7 @@ def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
     """Return LIBSVM's fit to many rows; None if two samples predict many support vectors."""
     ask, n, few = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
-    most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
+    most = 1 << 28  # kernel values between support vectors and rows; above, features are faster
     given = not has_free(ask.kernel) and not ask.learns_metric
     able = given and EXACT_ROWS < n <= most / max(few[1], 8 * blocks.n_columns)
     if not able or not _is_machine(spec, ask.kernel, next(iter(blocks)).X):
@@ -206,7 +205,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
 
 
 def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
-    """Return penalties, with their held-out losses, and the last state."""
+    """Return the penalties with their held-out losses, and the state at the best penalty."""
     if rows.on is None:
         single = len(rows.w) * chosen.map.n_features**2 > SMALL
         Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
@@ -214,15 +213,15 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
         lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)
         lost.walk()
         path, end = lost.path(rows.inflation)
-        return path, replace(end, multipliers=None)  # they are of other rows
-    # On 2048 rows, then on more, which may resolve what looks like noise in few rows
+        return path, replace(end, multipliers=None)  # multipliers belong to the sampled rows
+    # On 2048 rows, then on more rows, which may resolve structure that looks like noise in few rows
     few, first = rows.subsample(2048)
     few = few if few.folds else rows
     spec, ridge = rows.spec, 2 * chosen.search.share * float(few.w.sum())
     if spec.loss.nonsmooth and ridge > 0:
-        ridge = max(ridge, 0.03)  # below it the fit rarely changes: all margins are met
+        ridge = max(ridge, 0.03)  # below it the fit rarely changes, as all margins are met
     lost = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
-    # Beyond step 10 a fit that starts at zero stops far from the minimum, and so do its neighbours
+    # Beyond step 10 a fit that starts at zero, and its neighbours, stop far from the minimum
     lost.walk(ridge, most=10)
     path, end = lost.path(few.inflation)
     if few is rows:
@@ -244,12 +243,12 @@ class ClassRows:
 
     spec: ConvexSpec
     codes: Float[Array, " m"]
-    w: Float[Array, " m"]  # weights, times the number of rows of the class that a row represents
+    w: Float[Array, " m"]  # weights, times the number r of rows that a row represents
     X: Any = None
     on: Any = None  # features or kernel matrix
     inflation: float = 1.0  # r̄
-    # Held-out rows of each fold, as masks; () if there are too few rows
-    folds: tuple[Array, ...] = ()  # as many as a choice needs
+    # Masks of the held-out rows of each fold; () if there are too few rows
+    folds: tuple[Array, ...] = ()  # enough for the choice of a penalty
     every_fold: tuple[Array, ...] = ()
 
     def problem(self, alpha: float, held_out: Array | None = None) -> Problem:
@@ -269,7 +268,7 @@ class ClassRows:
     def calibrate(
         self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL
     ) -> Calibration | None:
-        """Return the calibration on decision values of held-out rows; None without folds."""
+        """Return the calibration on held-out decision values; None without folds."""
         if not folds:
             return None
         ends = (self.minimise(self.problem(alpha, out), start, tol) for out in folds)
@@ -280,8 +279,8 @@ class ClassRows:
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the held-out loss; for hinges or pairs on a kernel matrix calibrated log loss."""
-        # Targets of log losses are smoothed by a tenth of a row, or tiny penalties would seem best
+        """Return the held-out loss; of hinges and pairs on a kernel matrix, calibrated log loss."""
+        # Targets of log losses are smoothed by a tenth of a row: otherwise tiny penalties win
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None
         calibrates = margins and isinstance(self.on, KernelMatrix)
@@ -301,7 +300,7 @@ class ClassRows:
         return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
 
     def to_choose_by(self, weights: Array | None = None) -> "ClassRows":
-        """Add folds; with ``weights``, the class weights of all rows, a row represents several."""
+        """Return the rows with folds; ``weights`` of the classes in all rows if it is a sample."""
         n_classes, marks = self.spec.n_classes, row_marks(self.X, self.spec.features.seed)
         numbers, w, represents = self.codes.astype(np.int64), self.w, np.ones(len(self.w))
         if weights is not None:
@@ -315,7 +314,7 @@ class ClassRows:
         every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, w > 0, n_classes)
         others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
         every = every if others > 1 else []
-        # To choose a penalty, folds with 200 rows outside the largest class are enough
+        # 200 held-out rows outside the largest class are enough to choose a penalty
         enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
         folds, every_fold = tuple(every[:enough]), tuple(every)
         return replace(self, w=w, inflation=inflation, folds=folds, every_fold=every_fold)
@@ -329,7 +328,7 @@ class ClassRows:
         return kernel_matrix(kernel, self.X)
 
     def multipliers(self, kernel: Kernel, size: int) -> tuple[Array, Array]:
-        """Return multipliers of a sample relative to their bounds wᵢ/alpha, and targets, (m, t)."""
+        """Return multipliers of ``size`` rows, as shares of their bounds wᵢ/alpha; and targets."""
         first = stream(self.spec.features.seed, "support").permutation(len(self.w))[:size]
         on = KernelMatrix(GaussianRows(kernel, self.X[first]))
         few = replace(self, codes=self.codes[first], w=self.w[first], on=on)
@@ -340,12 +339,12 @@ class ClassRows:
         return np.abs(coef) * problem.alpha / np.where(few.w > 0, few.w, 1.0)[:, None], problem.y
 
     def calibrate_later(self, fit: ConvexFit) -> Calibration | None:
-        """Return the calibration of a fit, on decision values of held-out rows."""
+        """Return the calibration of a fit on held-out decision values; None with too few rows."""
         rows = self.to_choose_by()
         if not rows.folds:
             return None
         many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
-        # The matrix of many rows is not stored
+        # For many rows the matrix is not stored
         K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
         if len(end.coef) == len(rows.w):
             start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
@@ -353,7 +352,7 @@ class ClassRows:
         return replace(rows, on=KernelMatrix(K)).calibrate(folds, end.alpha, start)
 
     def subsample(self, most: int) -> tuple["ClassRows", Array]:
-        """Return the problem of ``most`` random rows, more of rare classes; and their indices."""
+        """Return ``most`` random rows, with more rows of rare classes, and their indices."""
         spec, n_classes, codes = self.spec, self.spec.n_classes, self.codes.astype(np.int64)
         if len(codes) <= most:
             return self, np.arange(len(codes))
@@ -369,7 +368,7 @@ class ClassRows:
         return ClassRows(spec, *rows, on).to_choose_by(weights), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
-        """Return the state for all rows, with zero coefficients outside ``numbers``."""
+        """Return the state for all rows, with zero coefficients except for ``numbers``."""
         coef = np.zeros((len(self.on.K), at.coef.shape[1]))
         coef[numbers] = at.coef
         return State(coef, at.intercept, symmetric_product(self.on.K, coef) + at.intercept)
@@ -377,21 +376,21 @@ class ClassRows:
 
 # --- One class ------------------------------------------------------------------------------------
 
-#: Relative rounding of scores between block sizes: whitening amplifies rounding errors.
+#: Relative rounding of scores for different block sizes: whitening amplifies rounding errors.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
 def fit_one_class(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor, exact: bool
 ) -> ConvexFit:
-    """Choose open parameters, minimise, and set the offset to the nu-quantile of the scores."""
+    """Return the one-class fit, with the offset at the nu-quantile of the scores."""
     on: Any
     if exact:
         every = gather(blocks, spec.features.seed)
         tuning = search_kernel(spec.features, every)
         chosen = chosen_exactly(spec.features.seed, tuning, None, every.X)
-        # Copies are one row with their total weight: weights and copies give the same fit.
-        marks = row_marks(every.X, 0)  # sorts rows independently of their order
+        # Copies are one row of their total weight, so that weights and copies give the same fit
+        marks = row_marks(every.X, 0)  # sorted, so that the order of rows does not matter
         _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
         total = np.bincount(inverse, every.w)
         K = np.ascontiguousarray(chosen.kernel(every.X[first]))
@@ -420,15 +419,15 @@ def fit_one_class(
 
 def at_quantile(problem: Problem, at: State, nu: float, precision: str) -> State:
     """Return the state with the offset ρ at the ν-quantile of the scores."""
-    # All ν-quantiles of the scores are optimal offsets: one number, or an interval between two
-    # rows, whose middle is used. Rows at the border, with equal scores up to rounding, are inside.
+    # All ν-quantiles of the scores are optimal: one number, or an interval between two rows, of
+    # which the middle is used. Rows at the border, with equal scores up to rounding, are inside.
     there = problem.w[:, 0] > 0
     f, w = at.fitted[there, 0], problem.w[there, 0]  # scores minus ρ
     order = np.argsort(f, kind="stable")
     f, shares = f[order], np.cumsum(w[order]) / w.sum()
     border = int(np.searchsorted(shares, nu, side="right"))
     if border == len(f):
-        return at  # all may lie outside
+        return at  # all rows may be outside
     shift = float(f[border] - ROUNDING[precision] * np.abs(f - at.intercept).max())
     if border and shares[border - 1] > nu * (1 - 1e-12):
         shift = min(shift, 0.5 * float(f[border - 1] + f[border]))
@@ -445,12 +444,12 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     max_iter: int = 100
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        penalised = self._penalty() != 0  # the exact kernel requires a penalty
+        penalised = self._penalty() != 0  # required by the exact kernel
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
         most = min(EXACT_ROWS, kept_rows(blocks.n_columns))
         few = penalised and self._on_kernel(blocks, most, where)
         spec = self._spec_for(n_classes, n if few else 0)
-        # LIBSVM requires an intercept.
+        # LIBSVM always fits an intercept
         most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
         most = 0 if spec.loss.nonsmooth else most
         if few and (spec.fit_intercept or self._on_kernel(blocks, most, where)):
@@ -462,7 +461,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         return fit_classifier(spec, blocks, inputs, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
-        """Return the spec; ``rows`` is the number of rows of the kernel matrix, 0 with features."""
+        """Return the spec; ``rows`` is the number of rows of the kernel matrix, or 0."""
         loss, pairs = self._loss(n_classes, rows), self._pairs(n_classes, rows)
         probability = vars(self).get("probability", False)
         of_classes = {"n_classes": n_classes, "pairs": pairs, "probability": probability}
@@ -473,7 +472,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         return None
 
     def _penalty(self) -> float | None:
-        """Return alpha = 1/C; 0 for infinite C, None if C is to be chosen."""
+        """Return alpha = 1/C; 0 if C is infinite, None if C is "auto"."""
         if isinstance(self.C, float) and math.inf == self.C:
             return 0.0
         C = self._number("C", positive)
@@ -481,7 +480,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
 
     @property
     def C_(self) -> float:
-        """C of the fit, the weight of the losses."""
+        """The C of the fit."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
@@ -491,9 +490,9 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
 class SVC(ConvexClassifier):
     """Support vector machine for classification: exact kernel for few rows, features for many.
 
-    Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y): scikit-learn's SVC with
-    the kernel φ(x)·φ(y), for any number of rows. Several classes are separated in pairs, as in
-    scikit-learn's SVC, or each from the rest.
+    Minimises ‖β‖²/2 + C Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b), with φ(x)·φ(y) ≈ k(x, y): the problem of
+    scikit-learn's SVC with the kernel φ(x)·φ(y), for any number of rows. Several classes are
+    separated in pairs, as in scikit-learn's SVC, or each class from the rest.
 
     Parameters
     ----------
@@ -501,26 +500,26 @@ class SVC(ConvexClassifier):
     %(method or exact)s
     %(n_features or exact)s
     loss : {"squared_hinge", "hinge"} or None, default None
-        - "hinge": max(0, 1 − yf), as in scikit-learn's SVC; faster with the exact kernel.
-        - "squared_hinge": faster on features.
+        - "hinge": max(0, 1 − y f), as in scikit-learn's SVC; faster with the exact kernel.
+        - "squared_hinge": its square; faster on features.
         - None: "hinge" with the exact kernel, an intercept, and two classes or pairs of classes;
           else "squared_hinge", because one-against-rest hinges fail if no class has probability ½.
     multi_class : {"auto", "ovo", "ovr"}, default "auto"
         - "ovo": one problem for each pair of classes, on their rows (Chang and Lin 2011, sec. 7).
-          The decision value of a class is its smallest value against another class, (n, K).
+          The decision value of a class is its smoothed minimum against the other classes.
         - "ovr": one problem for each class, against all others.
-        - "auto": "ovo" with the exact kernel, an intercept and 100 rows per class; else "ovr".
+        - "auto": "ovr", but "ovo" with exact kernel, intercept and on average 100 rows per class.
     probability : bool, default True
-        Whether to calibrate ``predict_proba`` on held-out rows, by one more fit per fold, for as
-        many of five folds as have 1000 rows together. With the exact kernel this is done when
-        probabilities are first used or saved. The predicted class has the largest probability. With
-        ``class_weight`` probabilities are those of weighted classes.
+        Whether to calibrate ``predict_proba`` on held-out rows. This takes one more fit for each of
+        the first folds, out of five, with 1000 rows in total. With the exact kernel these fits are
+        made when probabilities are first used or the model is saved. With ``class_weight``
+        probabilities are those of weighted classes.
     tol : float, default 1e-4
         Relative tolerance: the last Newton step lowers the objective by less than this share; the
         objective of the hinge is at most this share above its minimum.
     max_iter : int, default 100
         Largest number of Newton steps; for the hinge on features, for each width of smoothing.
-        LIBSVM has no such limit.
+        LIBSVM takes at most 1000 steps per row instead.
 
     See Also
     --------
@@ -530,15 +529,15 @@ class SVC(ConvexClassifier):
     Notes
     -----
     With features: Newton's method takes O(n (c(φ) + s D K) + K (a D² + s D³)), with about ten
-    steps s, and a the total number of rows that enter or leave the margin. Above D = 2048, or if
+    steps s, and the total number a of rows that enter or leave the margin. Above D = 2048, or if
     the features do not fit in memory, conjugate gradients take O(n (c(φ) + s D K) + D³), with some
     tens of steps s. Memory O(K D² + n K) and the features.
 
     With the exact kernel: LIBSVM minimises the hinge loss (Fan, Chen and Lin 2005), mostly in
-    O(n²). The squared hinge has Newton steps over the a active rows of each class (Chapelle 2007),
-    O(a³/3 + n a) each. Memory 2 n². With a Gaussian kernel and a number C no matrix is stored if
-    few multipliers of a sample are at their bounds. LIBSVM is then also used for more than 8192
-    rows, if two samples predict few support vectors; ``X_fit_`` are the support vectors.
+    O(n²). The squared hinge takes, up to 2048 rows, Newton steps over the a active rows of each
+    class (Chapelle 2007), O(a³/3 + n a) each. Memory 2 n². With a Gaussian kernel and a number C no
+    matrix is stored if few multipliers of a sample are at their bounds. LIBSVM is then also used
+    above 8192 rows if two samples predict few support vectors, which are the rows of ``X_fit_``.
 
     Examples
     --------
@@ -566,7 +565,7 @@ class SVC(ConvexClassifier):
         return Hinge(None if squared else 0.0)
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
-        # With 100 rows per class a pair has enough rows for its own problem
+        # With 100 rows per class a pair has enough rows for its problem
         auto = self.multi_class == "auto" and self.fit_intercept and rows >= 100 * n_classes
         pairs = n_classes > 2 and (auto or self.multi_class == "ovo")
         return ClassPairs(n_classes) if pairs else None
@@ -578,9 +577,9 @@ class SVC(ConvexClassifier):
 
     calibration_ = learned(
         "calibration",
-        "A Calibration: probabilities from decision values, with ``probability=True``.",
+        "A Calibration: the map from decision values to probabilities, with ``probability=True``.",
         "SVC: this model has no probabilities: it was fitted with probability=False, or a class "
-        "has too few different rows to hold some out. Fit again, with more.",
+        "has too few distinct rows to hold some out. Fit with probability=True, or with more rows.",
     )
 
 
@@ -597,7 +596,7 @@ class LogisticRegression(ConvexClassifier):
     %(method or exact)s
     %(n_features or exact)s
     tol : float, default 1e-4
-        Relative tolerance of the decrease of the objective that the last Newton step predicts.
+        Relative tolerance: the last Newton step lowers the objective by less than this share.
     max_iter : int, default 100
         Largest number of Newton steps.
 
@@ -635,24 +634,26 @@ class LogisticRegression(ConvexClassifier):
 class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     """One-class support vector machine for outlier detection.
 
-    Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
-    problem of scikit-learn's ``OneClassSVM`` with the kernel φ(x)·φ(y), for any number of rows.
+    Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu ρ Σ wᵢ (Schölkopf et al. 2001): the problem of
+    scikit-learn's OneClassSVM with the kernel φ(x)·φ(y), for any number of rows.
 
     Parameters
     ----------
     %(kernel at the median)s
     method : Method, str or None, default None
-        - None: up to 4096 rows the exact kernel, unless ``n_features`` or ``precision`` ask for
-          features; "auto" for more rows.
+        - None: up to 4096 rows the exact kernel, unless ``n_features`` or ``precision`` is set;
+          "auto" for more rows.
+        - "exact": the exact kernel, up to 8192 rows.
         - "auto" or a method: features; see :func:`bochner.draw`.
     %(n_features or exact)s
     nu : float, default 0.5
         Share of outliers, in (0, 1]: at most this share of the weight is outside (φ(x)·β < ρ), and
-        at least this share is outside or at the boundary (up to rounding of the features).
+        at least this share is outside or at the boundary, up to rounding of the features.
     tol : float, default 1e-6
-        Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² and the loss.
+        Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² plus the loss.
     max_iter : int, default 200
-        Largest number of Newton steps.
+        Largest number of Newton steps; with the exact kernel, of LIBSVM steps per row (for fewer
+        than 1,000 rows that of 1,000 rows).
 
     See Also
     --------
@@ -661,8 +662,8 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     Notes
     -----
-    With the exact kernel LIBSVM takes O(n²) to O(n³). With features the time is
-    O(steps (n D + a D²)) for a rows near the border. ρ is the nu-quantile of the scores.
+    ρ is the nu-quantile of φ(x)·β. With the exact kernel LIBSVM takes between O(n²) and O(n³). With
+    features s steps take O(s (n D + a D²)) for a rows near the boundary.
 
     Examples
     --------
@@ -696,7 +697,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None
     ) -> Array:
-        """Fit, and return +1 for inliers and −1 for outliers, as ``predict``."""
+        """Fit, and return +1 for inliers and −1 for outliers, (n,)."""
         return self._atomic(lambda model: model.fit(X, y, sample_weight).predict(X))
 
     @by_partition
@@ -707,12 +708,12 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     @by_partition
     def score_samples(self, X: Tabular) -> Array:
-        """Return φ(X)·β, (n,): larger for rows that are more similar to the training rows."""
+        """Return φ(X)·β, (n,): the larger, the more similar a row is to the training rows."""
         return self.decision_function(X) + float(self.offset_[0])
 
     @by_partition
     def predict(self, X: Tabular) -> Array:
-        """Return +1 for rows inside and −1 for those outside, (n,)."""
+        """Return +1 for inliers and −1 for outliers, (n,)."""
         return concat(list(self.predict_blocks(self._rows_to_predict(X))))
 
     def _outputs_of(self, f: Array) -> dict[str, Array]:

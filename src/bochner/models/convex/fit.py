@@ -32,16 +32,16 @@ from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.convex.problem import Optimum, Problem, State
 from bochner.sums.passes import LOCAL, Executor, indicators
 
-# --- Every class against every other --------------------------------------------------------------
+# --- Classes from pairs of classes ----------------------------------------------------------------
 #
-# The classifier of a pair decides for class k if f_kl > 0. LIBSVM (Chang and Lin 2011, section 7)
-# counts the pairs that a class wins. Pairs with unlikely classes then count as much as other pairs,
-# and a count has no certainty. Here the value of a class is its smallest value against any other,
+# The classifier of a pair predicts class k if f_kl > 0. LIBSVM (Chang and Lin 2011, section 7)
+# counts the pairs in which a class is predicted. Pairs of unlikely classes then count as much as
+# others, and counts measure no certainty. Here the value of a class is its smallest value,
 #
-#     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4,
+#     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4.
 #
-# and the class that wins all its pairs, if there is one, has the largest value. For two classes the
-# value is f. Fewer rows are misclassified than with counts, and calibration is far better.
+# A class that is predicted in all its pairs has the largest value. For two classes the value is f.
+# Fewer rows are misclassified than with counts, and calibration is far better.
 
 SHARPNESS = 4.0  # s: classes whose values differ by less than about 1/s count equally
 
@@ -58,12 +58,12 @@ class ClassPairs:
         return np.array(list(combinations(range(self.n_classes), 2))).T
 
     def targets(self, codes: Array) -> Float[Array, "m p"]:
-        """Return 1 for rows of a pair's first class, −1 for its second, and 0 for others."""
+        """Return 1 for rows of a pair's first class, −1 for its second class, 0 for other rows."""
         codes, (first, second) = np.asarray(codes)[:, None], self.ends
         return (codes == first).astype(np.float64) - (codes == second)
 
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
-        """Return the values of the classes from the values of the pairs, in any array library."""
+        """Return the values of the classes from those of the pairs, in any array library."""
         values, xp = [], array_namespace(f)
         for columns, signs in self._rivals:
             against = xp.take(f, columns, 1) * signs
@@ -84,7 +84,7 @@ class ClassPairs:
 
     @property
     def _rivals(self) -> Predictions:
-        """Yield, per class, the columns of its pairs, and 1 if it is first in the pair, else −1."""
+        """Yield for each class the columns of its pairs, and its signs in them, 1 or −1."""
         first, second = self.ends
         for k in range(self.n_classes):
             columns = np.flatnonzero((first == k) | (second == k))
@@ -115,20 +115,20 @@ class ConvexSpec:
     fit_intercept: bool
     tol: float
     max_iter: int
-    norm: Callable[[float], float] | None = None  # R of ‖β‖, replacing its square
+    norm: Callable[[float], float] | None = None  # the penalty is alpha R(‖β‖), with this R
     n_classes: int = 0
-    pairs: ClassPairs | None = None  # for one problem per pair of classes
-    probability: bool = False  # Whether decision values are calibrated
-    epsilon: float | str | None = None  # Of support vector regression: a number or "auto"
-    finds_scale: bool = False  # Whether Huber's threshold is estimated
-    one_level: bool = False  # Whether one quantile is predicted as (n,)
-    nu: float = 0.5  # Share of rows outside, for OneClassSVM
+    pairs: ClassPairs | None = None  # set if each pair of classes has its own problem
+    probability: bool = False  # whether decision values are calibrated
+    epsilon: float | str | None = None  # of support vector regression: a number or "auto"
+    finds_scale: bool = False  # whether Huber's threshold is estimated
+    one_level: bool = False  # whether one quantile is predicted as (n,)
+    nu: float = 0.5  # share of rows outside, for OneClassSVM
 
-    who = property(attrgetter("features.who"))  # Name of the estimator in messages
+    who = property(attrgetter("features.who"))  # name of the estimator in messages
 
     @property
     def by_ridge(self) -> bool:
-        """Whether ridge regressions of the rows minimise the loss: for methods without features."""
+        """Whether ridge regressions minimise the loss: for smooth losses without features."""
         return not (self.features.method.has_features or self.loss.nonsmooth)
 
     def targets(self, codes: Array) -> Float[Array, "m t"]:
@@ -140,14 +140,14 @@ class ConvexSpec:
         return indicators(codes, self.n_classes)
 
     def choose_exactly(self, sample: RowSample, share: float | None, X: Any = None) -> Choices:
-        """Choose transformations of columns and the kernel; ``X`` are the rows of its map."""
+        """Return the kernel and the column transformations; ``X`` are the rows of its map."""
         if self.n_classes:
             sample = replace(sample, y=indicators(sample.y[:, 0], self.n_classes))
         tuning, curves = choose_for_matrix(self.features, sample, share, self.fit_intercept)
         return chosen_exactly(self.features.seed, tuning, curves, sample.X if X is None else X)
 
     def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
-        """Return decision values per class from values of the problem's columns."""
+        """Return decision values of the classes from the columns of the problem."""
         return f if self.pairs is None else self.pairs.values(f)
 
 
@@ -167,8 +167,8 @@ class ConvexFit(FitSummary):
     left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
     pairs: ClassPairs | None = None  # Set if the columns of f are pairs of classes
     X: Any = None  # Rows of a fit with the exact kernel, of a local fit, or of `dual`
-    dual: Float[Array, "n t"] | None = None  # For few rows on features: u, β = Σ uᵢ φ(xᵢ)
-    representation: Any = None  # The rows of a fit by ridge regressions
+    dual: Float[Array, "n t"] | None = None  # u with β = Σ uᵢ φ(xᵢ), for few rows on features
+    representation: Any = None  # Representation of the rows in a fit by ridge regressions
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"calibration": self.calibration}
@@ -203,7 +203,7 @@ class ConvexFit(FitSummary):
             support = np.any(coef != 0, axis=1)
             X = self.X if support.all() else self.X[support]
             columns = KernelSum(self.chosen.kernel, X, coef[support], intercept)
-        else:  # of classes in the precision of the features
+        else:  # for classes in the precision of the features
             dtype = "float64" if self.inputs.classes is None else self.chosen.precision
             columns = self.chosen.linear(coef.astype(dtype, copy=False), intercept)
         if pairs is None:
@@ -211,19 +211,19 @@ class ConvexFit(FitSummary):
         slopes = lambda X: pairs.gradients(columns(X), columns.slopes(X))
         return Function(lambda X: pairs.values(columns(X)), slopes)
 
-    def by_ridge(self, problem: Problem, at: State, units: Any = 1.0) -> "ConvexFit":
-        """Return the fit as a ridge regression; a single target has leave-one-out predictions."""
-        rows, end = problem.rows.regression(problem, at, units)
-        solution = replace(self.solution, coef=end.coef, intercept=end.intercept)
-        left_out, here = None, rows.judged_rows
-        if here is not None and problem.y.shape[1] == 1:
-            y, predicted = units * problem.y[here], rows.left_out(end).predicted
-            w = problem.w[here, 0]
-            left_out = LeftOutRows(rows.X[here], predicted, y - predicted, w, "leave one out")
+    def by_ridge(self, problem: Problem, state: State, units: Any = 1.0) -> "ConvexFit":
+        """Return the fit with the coefficients of its last ridge regression, and left-out rows."""
+        rows, regression = problem.rows.regression(problem, state, units)
+        solution = replace(self.solution, coef=regression.coef, intercept=regression.intercept)
+        left_out, indices = None, rows.judged_rows
+        if indices is not None and problem.y.shape[1] == 1:
+            y, predicted = units * problem.y[indices], rows.left_out(regression).predicted
+            w = problem.w[indices, 0]
+            left_out = LeftOutRows(rows.X[indices], predicted, y - predicted, w, "leave one out")
         return replace(self, solution=solution, left_out=left_out, X=rows.X, representation=rows)
 
     def warn(self) -> "ConvexFit":
-        """Return the fit; warn if its outcome is not good, with the remedy."""
+        """Return the fit; warn if its outcome is a problem, with the remedy."""
         if not self.solution.outcome.good:
             warn_user(str(self.solution.outcome))
         return self
@@ -232,25 +232,25 @@ class ConvexFit(FitSummary):
 def rows_of(
     spec: ConvexSpec, blocks: Blocks, alpha: float | None, where: Executor, exact: bool
 ) -> tuple[Choices, Any, Any]:
-    """Choose kernel and features; return them, the rows of a problem, and the rows in memory.
+    """Return the kernel and features, the rows of a problem (not if ``exact``), and rows in memory.
 
-    ``alpha`` is the given penalty in a ridge regression. ``exact``: without the rows of a problem.
+    ``alpha`` is the given penalty in a ridge regression.
     """
-    asked, n_classes, on = spec.features, spec.n_classes, cast(Any, None)
+    params, n_classes, on = spec.features, spec.n_classes, cast(Any, None)
     if exact:
-        rows = gather(blocks, asked.seed)
+        rows = gather(blocks, params.seed)
         return spec.choose_exactly(rows, alpha and alpha / float(rows.w.sum())), on, rows
     if spec.by_ridge:
         if n_classes:
             blocks = blocks.recode(lambda y: indicators(to_numpy(y), n_classes))
         on = models.ridge_rows(spec, alpha, blocks, where)
         return on.rows.chosen, on, on.rows
-    chosen, _ = choose(asked, blocks, n_classes=n_classes, alpha=alpha, where=where)
-    if n_classes and asked.precision == "auto":  # float32 is accurate enough for decisions
+    chosen, _ = choose(params, blocks, n_classes=n_classes, alpha=alpha, where=where)
+    if n_classes and params.precision == "auto":  # float32 is accurate enough for decisions
         small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
         chosen = replace(chosen, precision="float64" if small else "float32")
     else:
-        chosen = chosen.in_precision(asked.precision, blocks.n_rows)
+        chosen = chosen.in_precision(params.precision, blocks.n_rows)
     on = Features(chosen.map, blocks, chosen.precision, where=where)
     on.keep()
     return chosen, on, None
@@ -269,9 +269,9 @@ class ConvexEstimator(KernelEstimator):
     method: Any
     n_features: Any
     precision: Any
-    _loss: Any  # (n_classes, rows): loss of a classifier; rows of an exact fit, 0 on features
+    _loss: Any  # (n_classes, rows): loss of a classifier; ``rows`` is 0 on features
 
-    def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
+    def _convex_spec(self, loss: Loss, alpha: float | None, **options: Any) -> ConvexSpec:
         features = self._feature_spec("auto" if self.method is None else as_method(self.method))
         if alpha == 0 and not features.method.has_features:
             raise InvalidInput(
@@ -280,12 +280,12 @@ class ConvexEstimator(KernelEstimator):
         centred = switch(vars(self).get("fit_intercept", True), features.who)
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
-        return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
+        return ConvexSpec(features, loss, alpha, centred, tol, steps, **options)
 
     def _number(
         self, name: str, check: Callable[[object, str, str], float], word: str = "auto"
     ) -> float | None:
-        """Return a checked parameter; None for the word."""
+        """Return a checked parameter as a number; None if it is ``word``."""
         who, value = type(self).__name__, vars(self)[name]
         if not isinstance(value, str):
             return check(value, who, name)
@@ -295,20 +295,20 @@ class ConvexEstimator(KernelEstimator):
         raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {value!r}.')
 
     def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
-        """Whether the fit uses the kernel matrix: few rows, and no parameter requires features."""
+        """Whether the fit uses a kernel matrix: at most ``most`` rows, features not asked for."""
         n, method = blocks.n_rows, as_method(self.method)
-        asked = isinstance(method, ExactKernel) and method.preconditioner is None
+        is_exact = isinstance(method, ExactKernel) and method.preconditioner is None
         rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
-        few = where is LOCAL and rows <= (EXACT_ROWS if asked else most)
-        free = self.method is None and self.n_features is None and self.precision == "auto"
-        return few and (asked or free)
+        are_few = where is LOCAL and rows <= (EXACT_ROWS if is_exact else most)
+        is_open = self.method is None and self.n_features is None and self.precision == "auto"
+        return are_few and (is_exact or is_open)
 
     def _of_rows(self, name: str) -> ConvexFit:
         """Return the fit; raise AttributeError if it has no coefficients of rows."""
         if self._fitted.X is None:
             raise AttributeError(
                 f"{name}: only a fit with the exact kernel has them, and a KernelRegressor of at "
-                "most 1,024 rows with a penalty above zero; see coef_."
+                "most 1,024 rows with a penalty above zero; use coef_."
             )
         return self._fitted
 
@@ -316,8 +316,8 @@ class ConvexEstimator(KernelEstimator):
     def coef_(self) -> Any:
         """Coefficients β of ``map_``, also for a fit with the exact kernel.
 
-        Shape (D,) or (t, D) for regression; (1, D) or (K, D) for classes; (K(K − 1)/2, D) in
-        scikit-learn's order for pairs of classes.
+        Shape (D,) or (t, D) for regression; (1, D) for two classes, (K, D) for K classes;
+        (K(K − 1)/2, D) for pairs of classes, in scikit-learn's order.
         """
         fit, coef = self._fitted, self._fitted.solution.coef
         if fit.representation is not None:
@@ -330,24 +330,24 @@ class ConvexEstimator(KernelEstimator):
 
         For fits with the exact kernel, and for a KernelRegressor with a penalty and at most 1,024
         rows. There β = Σ uᵢ φ(xᵢ) by the representer theorem, uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_;
-        where the loss has a kink, loss′ is a subgradient (the multiplier).
+        at a kink of the loss, loss′ is a subgradient.
         """
         fit = self._of_rows("dual_coef_")
         return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)
 
     @property
     def X_fit_(self) -> Any:
-        """Rows of ``dual_coef_``, (n, d)."""
+        """Rows to which ``dual_coef_`` belongs, (n, d)."""
         return self._of_rows("X_fit_").X
 
     solution_ = learned(
         "solution",
-        "An Optimum: coefficients, objective, duality gap (regression), outcome with its remedy, "
-        "and a record of every step.",
+        "An Optimum: coefficients, objective, duality gap (of regression), outcome with its "
+        "remedy, and a record of each step.",
     )
     path_ = _path = learned(
         "path",
-        "Compared penalties (1/C of the first target) and their held-out losses. None if the "
+        "Compared penalties (1/C, for the first target) and their held-out losses. None if the "
         "penalty was given, or if a class has too few rows to hold some out.",
     )
-    n_iter_ = learned("solution.iterations", "Newton steps of the last fit.")
+    n_iter_ = learned("solution.iterations", "Newton steps of the last fit; 1 with LIBSVM.")

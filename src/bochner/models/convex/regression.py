@@ -1,8 +1,8 @@
 """Support vector regression, and regression by any convex loss, at any number of rows.
 
 Let β(α) minimise Σ w ℓ + (α/2)‖β‖². As α falls, ‖β(α)‖ increases through all norms up to that of
-the unpenalised minimum, and β(α) has the least loss among all β with at most its norm. So for any
-nondecreasing R, convex or not, a minimum of Σ w ℓ + R(‖β‖) is some β(α): only α is searched for.
+the unpenalised minimum, and β(α) has the least loss among all β with at most its norm. Therefore,
+for any nondecreasing R, one of the β(α) minimises Σ w ℓ + R(‖β‖), and a search over α is enough.
 Both minima are sums Σ uᵢ φ(xᵢ) over rows (Schölkopf, Herbrich and Smola 2001, theorem 1).
 """
 
@@ -57,16 +57,16 @@ from bochner.sums.passes import LOCAL, Executor, draw_rows
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Rows with targets divided by s, the power of two near their spread."""
+    """Rows with targets divided by a unit s, the power of two near their spread."""
 
-    # In these units a loss of degree p is s⁻ᵖ times the original, and alpha s²⁻ᵖ times
+    # In these units a loss of degree p is divided by sᵖ, and alpha is multiplied by s²⁻ᵖ
     blocks: Blocks
-    y: Float[Array, "n t"]  # divided; rows of weight zero have the target of another row
+    y: Float[Array, "n t"]  # in units of s; rows of weight zero have the target of another row
     w: Float[Array, "n 1"]
-    units: Float[Array, " k"]  # s of each fitted column: a target may have several
-    spread: Float[Array, " k"]  # mean of |y − median| of each target, in its unit
+    units: Float[Array, " k"]  # s of each fitted column; a target may have several columns
+    spread: Float[Array, " k"]  # mean of |y − median| of each column, in units of s
     degree: int
-    shape: tuple[int, ...]  # of a prediction
+    shape: tuple[int, ...]  # of the prediction of a row
 
     @property
     def per_alpha(self) -> Float[Array, " k"]:
@@ -74,14 +74,14 @@ class ScaledRows:
         return self.units ** (2 - self.degree)
 
 
-def one_or_each(numbers: Any) -> Any:
-    """Return one number if all are equal, else the array."""
-    numbers = np.atleast_1d(numbers)
-    return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
+def one_or_each(values: Any) -> Any:
+    """Return a number if all are equal, else the array."""
+    values = np.atleast_1d(values)
+    return float(values[0]) if np.all(values == values[0]) else values
 
 
 def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
-    """Return rows with targets divided by a unit; it is 1 unless the loss is homogeneous."""
+    """Return rows with targets divided by a unit, which is 1 unless the loss is homogeneous."""
     times, shape = _columns(spec, require_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
@@ -106,16 +106,16 @@ def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> Sca
 #
 #     f₋ᵢ(xᵢ) ≈ fᵢ + g_i s_i / (1 − g_i c_i)
 #
-# (approximate leave-one-out: Rad and Maleki 2020), exact for squares. Where the loss has a kink, s
-# is the multiplier, and rows at the kink stay there, as in the span of support vectors (Vapnik and
-# Chapelle 2000). Kernel, features and penalty do not change: they were chosen with the row.
+# (approximate leave-one-out: Rad and Maleki 2020), exact for squares. At a kink of the loss, s is
+# the multiplier, and rows at the kink stay there, as in the span of support vectors (Vapnik and
+# Chapelle 2000). Kernel, features and penalty do not change; they were chosen with all rows.
 
 MOST = 2048  # Largest number of rows with leave-one-out predictions
 HIDDEN = 1e-9  # Floor of 1 − g c: smaller values are rounding errors
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> LeftOutRows | None:
-    """Return leave-one-out predictions of non-landmarks; None for joint losses or no cache."""
+    """Return leave-one-out predictions, except of landmarks; None if joint or without a cache."""
     if not problem.rows.is_cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)
@@ -131,24 +131,24 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> 
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     hessians = sums_at(problem, at, slopes, curvatures)[1]
     Z = np.column_stack([chosen.double(X), np.full(len(index), float(problem.fit_intercept))])
-    moved = np.empty((len(index), len(hessians)))
+    changes = np.empty((len(index), len(hessians)))
     alphas = np.broadcast_to(problem.alpha, len(hessians))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
         factor = hessian_factor(H, float(alpha), 0.0, problem.fit_intercept)
         half = solve_triangular(factor, Z.T, trans=1, check_finite=False)
-        # If no row has curvature, the intercept is not determined, and does not change.
+        # If no row has curvature, the intercept is not determined and is held fixed
         half = half if H[-1, -1] > 0 else half[:-1]
         g = np.einsum("ij,ij->j", half, half)
-        rest = 1 - g * curvatures[index, k]
-        step = g * slopes[index, k] / np.maximum(rest, HIDDEN)
-        moved[:, k] = np.where(rest > HIDDEN, step, np.inf)
-    errors = problem.y[index] - at.fitted[index] - moved
+        slack = 1 - g * curvatures[index, k]
+        step = g * slopes[index, k] / np.maximum(slack, HIDDEN)
+        changes[:, k] = np.where(slack > HIDDEN, step, np.inf)
+    errors = problem.y[index] - at.fitted[index] - changes
     predictions = _left_out(X, problem.y[index], errors, problem.w[index, 0], rows.units)
     return predictions.take(_rows.no_landmarks(chosen.map, X))
 
 
 def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> LeftOutRows:
-    """Return leave-one-out predictions and errors in the units of y; unknown errors are inf."""
+    """Return leave-one-out predictions and errors in units of y; unknown errors are infinite."""
     known = np.isfinite(errors)
     predicted, errors = np.where(known, y - errors, y), np.where(known, errors, np.inf)
     return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
@@ -156,15 +156,15 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
 
 def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) -> LeftOutRows | None:
     """Return leave-one-out predictions of f = Ka + b; None for many rows and for joint losses."""
-    # Without row i, rows with curvature move, rows at a kink stay at the kink, and the coefficients
-    # of all other rows do not change.
+    # Without row i, rows with curvature have new predictions, rows at a kink stay at the kink, and
+    # the coefficients of all other rows do not change.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     if len(K) > LEFT_OUT_ROWS or problem.loss.joint:
         return None
     local, one = loss_at_rows(problem, at), float(problem.fit_intercept)
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         coef, ridge, bound = at.coef[:, k], np.zeros(len(w)), w / alpha
-        # Coefficients within this distance of their bound, or of zero, count as equal to it
+        # Coefficients within this distance of zero, or of their bound, count as equal to it
         small = 1e-8 * (bound if at.algorithm == "libsvm" else np.abs(coef).max())
         support = np.abs(coef) > small
         if at.algorithm == "libsvm":
@@ -173,22 +173,22 @@ def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) ->
             curvature = w * local.curvature[:, k]
             moves = curvature > 0
             ridge[moves] = alpha / curvature[moves]
-        free = np.flatnonzero(moves)
-        if not len(free):
+        movable = np.flatnonzero(moves)
+        if not len(movable):
             errors[support, k] += (coef * np.diag(K))[support]
             continue
-        A = np.full((len(free) + 1, len(free) + 1), one)
-        A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 1 - one
+        A = np.full((len(movable) + 1, len(movable) + 1), one)
+        A[:-1, :-1], A[-1, -1] = K[np.ix_(movable, movable)] + np.diag(ridge[movable]), 1 - one
         try:
             inverse = np.linalg.inv(A)
         except LinAlgError:
             inverse = pinvh(A)
         spans = np.diag(inverse)[:-1]
-        errors[free, k] += coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
+        errors[movable, k] += coef[movable] * (1 / np.maximum(spans, TINY) - ridge[movable])
         edge = np.flatnonzero(support & ~moves)
-        row = np.column_stack([K[np.ix_(edge, free)], np.full(len(edge), one)])
-        rest = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
-        errors[edge, k] += coef[edge] * np.maximum(rest, 0.0)
+        row = np.column_stack([K[np.ix_(edge, movable)], np.full(len(edge), one)])
+        distances = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
+        errors[edge, k] += coef[edge] * np.maximum(distances, 0.0)
     return _left_out(X, rows.y, errors, w, rows.units)
 
 
@@ -200,7 +200,7 @@ def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> losses.Loss:
 
 
 def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
-    """Return the curvature per row: of squares, or the mean curvature over the spread of y."""
+    """Return the curvature of the loss: of its squares, or the mean over the spread of y."""
     if loss.nonsmooth:
         return 1 / float(np.maximum(rows.spread, 1e-3).mean())
     return 2.0 if loss.has_inactive_rows else 1.0
@@ -209,82 +209,82 @@ def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
 def _by_folds(
     problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Choices, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return the held-out path and the state at the best penalty; ``squares`` are k(x, x)."""
+    """Return the penalties with held-out losses, and the best state; ``squares`` are k(x, x)."""
     marks, w = _rows.row_marks(X, chosen.seed), problem.w[:, 0]
-    different, numbers = len(np.unique(marks)), _rows.folds_of(marks, w)
+    different, fold_of = len(np.unique(marks)), _rows.folds_of(marks, w)
     if different < 2:
         return None, None
     curvature = curvature_of(problem.loss, rows)
     if isinstance(problem.loss, losses.PoissonDeviance):  # at the mean
         curvature = float(w @ problem.y.mean(axis=1) / w.sum()) or 1.0
-    folds = [numbers == k for k in range(1 if different >= 1000 else min(_rows.N_FOLDS, different))]
-    lost = HeldOutLoss(problem, folds, fit, curvature * float(w @ squares) or 1.0)
-    lost.walk(curvature * chosen.search.share * float(w.sum()))
-    return lost.path()
+    folds = [fold_of == k for k in range(1 if different >= 1000 else min(_rows.N_FOLDS, different))]
+    held_out = HeldOutLoss(problem, folds, fit, curvature * float(w @ squares) or 1.0)
+    held_out.walk(curvature * chosen.search.share * float(w.sum()))
+    return held_out.path()
 
 
 def _best_penalty(
     spec: ConvexSpec, problem: Problem, X: Any, rows: ScaledRows, chosen: Choices, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return the held-out path and its best state, if any; on features of a sample for SVR."""
-    # A penalty for which LIBSVM needs more moves is too small
+    """Return the penalties with held-out losses, and the best state if a fit can start there."""
+    # A penalty for which LIBSVM needs more than 20 steps per row is too small
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter, moves=20)
     if isinstance(problem.rows, KernelMatrix):
         return _by_folds(problem, X, np.diag(problem.rows.K), rows, chosen, fit)[0], None
     if spec.epsilon is not None or spec.by_ridge:
         sample = draw_rows(rows.blocks, chosen.seed, where=where).lowest(4096)
-        kept = FeatureBlock(to_numpy(chosen.rounded.features(sample.X)), sample.y, sample.w)
-        problem = replace(problem, rows=kept, y=sample.y, w=sample.w[:, None], value=1.0)
-        squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
+        features = FeatureBlock(to_numpy(chosen.rounded.features(sample.X)), sample.y, sample.w)
+        problem = replace(problem, rows=features, y=sample.y, w=sample.w[:, None], value=1.0)
+        squares = (features.Z.astype(np.float64) ** 2).sum(axis=1)
         path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)
-        # Multipliers belong to other rows; without features, so do all coefficients
+        # Multipliers belong to the rows of the sample; without features all coefficients do
         return path, None if end is None or spec.by_ridge else replace(end, multipliers=None)
-    numbers = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
-    if not numbers[problem.w[:, 0] > 0].any():
+    fold_of = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
+    if not fold_of[problem.w[:, 0] > 0].any():
         raise InvalidInput(
-            f"{spec.who}: the choice of alpha requires at least 2 different rows of positive "
-            "weight; got n_samples = 1. Give alpha as a number."
+            f"{spec.who}: the choice of alpha requires at least 2 distinct rows of positive "
+            "weight; got n_samples = 1. Pass a number as alpha."
         )
     largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
     square = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
-    lost = HeldOutLoss(problem, [numbers == 0], fit, largest)
-    lost.walk(0.0 if problem.loss.joint else chosen.search.share / square * largest)
-    return lost.path()
+    held_out = HeldOutLoss(problem, [fold_of == 0], fit, largest)
+    held_out.walk(0.0 if problem.loss.joint else chosen.search.share / square * largest)
+    return held_out.path()
 
 
 def fit_regressor(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, exact: bool = False
 ) -> ConvexFit:
-    """Fit a regression by any convex loss, on features or on the kernel matrix of the rows."""
+    """Return a regression by a convex loss, on features, a kernel matrix or ridge regressions."""
     rows = scale_rows(spec, blocks, where)
-    like_ridge = None  # Ridge penalty that corresponds to alpha
+    like_ridge = None  # The ridge penalty that corresponds to alpha
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
         like_ridge = float(np.mean(spec.alpha * rows.per_alpha)) / curvature_of(spec.loss, rows)
     chosen, on, every = rows_of(spec, rows.blocks, like_ridge, where, exact)
     if every is not None:
-        live, merged = rows.w[:, 0] > 0, spec.by_ridge and every.y is not None  # perhaps equal rows
-        y, w = (every.y, every.w[:, None]) if merged else (rows.y[live], rows.w[live])
+        used, merged = rows.w[:, 0] > 0, spec.by_ridge and every.y is not None  # equal rows
+        y, w = (every.y, every.w[:, None]) if merged else (rows.y[used], rows.w[used])
         rows = replace(rows, y=y, w=w)
     X = None if every is None else every.X
     if exact:
         on = KernelMatrix(kernel_matrix(chosen.kernel, X))
     loss, value = loss_in_units(spec, rows), rows.units**rows.degree
     problem = Problem(on, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
-    path, near = None, None
+    path, start = None, None
     if spec.norm is not None:
         problem, state = under_norm(problem, rows, spec)
     else:
         problem = replace(problem, loss=_first_huber(problem)) if spec.finds_scale else problem
         if spec.alpha is None:
-            path, near = _best_penalty(spec, problem, X, rows, chosen, where)
+            path, start = _best_penalty(spec, problem, X, rows, chosen, where)
         alpha = 1.0 if spec.alpha is None else one_or_each(spec.alpha * rows.per_alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
-        state = minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+        state = minimise(problem, start, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
     solution = optimum(problem, state, rows.units, one_or_each(problem.alpha / rows.per_alpha))
-    # In the unit of the first target
+    # Penalties in the unit of the first target
     path = path and replace(path, alphas=path.alphas / rows.per_alpha[0])
     loss = problem.loss.in_units(1 / rows.units)
     fit = ConvexFit(inputs, chosen, loss, solution, path, target_shape=rows.shape).warn()
@@ -298,7 +298,7 @@ def fit_regressor(
     if spec.epsilon is not None or len(rows.w) > 1024 or not np.all(problem.alpha):
         return fit
     X = join([Piece(block.X) for block in rows.blocks]).X
-    # β = Σ uᵢ φ(xᵢ), because the gradient is zero (at kinks, with the multipliers as slopes)
+    # The gradient of the objective is zero: β = Σ uᵢ φ(xᵢ), with the multipliers as slopes at kinks
     u = -problem.w * loss_at_rows(problem, state).slope / problem.alpha
     return replace(fit, X=X, dual=u * rows.units)
 
@@ -308,7 +308,7 @@ HUBER_SCALES = 1.35
 
 
 def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Alternate fits and estimates of the noise scale until the scale converges."""
+    """Return problem and state after alternate fits and estimates of the noise scale."""
     least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
     old, steps = np.full(len(least), np.inf), at.steps
     for _ in range(30):
@@ -323,14 +323,14 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
 
 
 def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """Return the number of columns per target (one per quantile), and a prediction's shape."""
+    """Return the number of columns per target (of quantiles), and the shape of a prediction."""
     levels = spec.loss.level if isinstance(spec.loss, losses.Quantile) else 0.5
     if not isinstance(levels, tuple):
         return 1, shape
     t = math.prod(shape)
     if t > 1 and len(levels) > 1:
         raise InvalidInput(
-            f"{spec.who}: several quantiles need one target; got {len(levels)} quantiles "
+            f"{spec.who}: several quantiles require one target; got {len(levels)} quantiles "
             f"and {t} targets. Fit the targets one by one, or use one quantile."
         )
     if t > 1 or (len(levels) == 1 and spec.one_level):
@@ -372,13 +372,13 @@ def _first_huber(problem: Problem) -> losses.Loss:
     r = y - best_constant(losses.Absolute(), y, w)
     scale = losses.huber_scale(r, problem.w, HUBER_SCALES)
     deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
-    # If half of y is one number, the scale is about zero
+    # The scale is about zero if half of y is one number
     spread = np.where(scale > 1e-3 * deviation, scale, deviation)
     return losses.Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Minimise Σ w ℓ + alpha·R(‖β‖); return the problem with penalty ‖β‖² of the same minimum."""
+    """Return the problem with penalty ‖β‖² that has the minimum of Σ w ℓ + alpha·R(‖β‖), and it."""
     R, strength = spec.norm, spec.alpha
     assert R is not None
     assert strength is not None
@@ -386,13 +386,13 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     ends: dict[float, tuple[float, float, Problem, State]] = {}
 
     def objective(step: float) -> float:
-        near = ends[min(ends, key=lambda known: abs(known - step))][3] if ends else None
+        start = ends[min(ends, key=lambda known: abs(known - step))][3] if ends else None
         alpha = one_or_each(largest * 10.0**step * rows.per_alpha)
         here = replace(problem, alpha=alpha)
-        state = minimise(here, near, tol=spec.tol, max_iter=spec.max_iter)
-        end = optimum(here, state, rows.units, one_or_each(alpha / rows.per_alpha))
-        squares = np.square(end.coef).sum(axis=0)
-        loss = end.objective - 0.5 * float((squares * end.alpha).sum())
+        state = minimise(here, start, tol=spec.tol, max_iter=spec.max_iter)
+        optimal = optimum(here, state, rows.units, one_or_each(alpha / rows.per_alpha))
+        squares = np.square(optimal.coef).sum(axis=0)
+        loss = optimal.objective - 0.5 * float((squares * optimal.alpha).sum())
         norm = float(np.sqrt(squares.sum()))
         value = loss + strength * float(R(norm))
         ends[step] = value, norm, here, state
@@ -406,16 +406,16 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     falls = np.any(np.diff(finite) < -1e-12 * np.abs(finite[1:]))
     if np.isnan(penalties).any() or not len(finite) or falls:
         raise InvalidInput(
-            "KernelRegressor: penalty must be nondecreasing, not NaN, and finite for some norm of "
-            f"the path of fits; got {penalties.tolist()[:3]} … for norms {norms[0]:.3g} … "
-            f"{norms[-1]:.3g}. Pass, say, lambda r: r."
+            "KernelRegressor: penalty must be nondecreasing, not NaN, and finite for some norm; "
+            f"got {penalties.tolist()[:3]} … for norms from {norms[0]:.3g} to {norms[-1]:.3g}. "
+            "Pass for example lambda r: r."
         )
     best = int(np.argmin(values))
     bounds = steps[min(best + 1, len(steps) - 1)], steps[max(best - 1, 0)]
     with np.errstate(invalid="ignore"):  # penalties may be infinite
         options = {"xatol": 1e-6}
         minimize_scalar(objective, bounds=bounds, method="bounded", options=options)
-    return min(ends.values(), key=lambda end: end[0])[2:]
+    return min(ends.values(), key=lambda optimal: optimal[0])[2:]
 
 
 class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
@@ -425,10 +425,12 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
         errors = self._fitted.left_out
         if errors is None:
             return None
-        y, known = errors.predicted + errors.errors, np.isfinite(errors.errors)
+        y, is_known = errors.predicted + errors.errors, np.isfinite(errors.errors)
         prediction = self._centre(self._predictions(errors.predicted))
-        y, known = y[:, : prediction.shape[1]], known[:, : prediction.shape[1]]
-        return replace(errors, predicted=prediction, errors=np.where(known, y - prediction, np.inf))
+        y, is_known = y[:, : prediction.shape[1]], is_known[:, : prediction.shape[1]]
+        return replace(
+            errors, predicted=prediction, errors=np.where(is_known, y - prediction, np.inf)
+        )
 
     intercept_ = learned("solution.intercept", "Intercept b, a number or (t,).", by_target=True)
 
@@ -438,19 +440,20 @@ class SVR(KernelParameters, ConvexRegressor):
     """Support vector regression: exact kernel for few rows, features for many.
 
     Minimises ½‖β‖² + C Σ wᵢ max(0, |yᵢ − φ(xᵢ)·β − b| − epsilon) where φ(x)·φ(y) ≈ k(x, y): the
-    problem of scikit-learn's ``SVR`` with the kernel φ(x)·φ(y), for any number of rows.
+    problem of scikit-learn's SVR with the kernel φ(x)·φ(y), for any number of rows.
 
     Parameters
     ----------
     %(kernel or auto)s
     method : Method, str or None, default None
-        - None: up to 2048 rows the exact kernel, unless ``n_features``, ``precision`` or
-          ``fit_intercept=False`` ask for features; "auto" for more rows.
+        - None: the exact kernel up to 2048 rows, unless ``n_features`` or ``precision`` is set, or
+          ``fit_intercept=False`` with the loss that is not squared; "auto" for more rows.
+        - "exact", "local": no features; above 8192 rows and for "local" the loss must be squared.
         - "auto" or a method: features; see :func:`bochner.draw`.
     %(n_features or exact)s
     C : "auto" or float, default "auto"
-        Weight of the loss against the penalty, above zero, as in scikit-learn and in the units of
-        y. "auto": the C with the smallest held-out loss on a sample of some thousand rows.
+        Weight of the loss, above zero, as in scikit-learn. "auto": the C of smallest held-out loss
+        on a sample of some thousand rows.
     epsilon : "auto" or float, default "auto"
         Errors up to epsilon have no loss; zero or above, in the units of y. "auto": 0.05 times the
         mean absolute deviation of y from its median.
@@ -472,7 +475,7 @@ class SVR(KernelParameters, ConvexRegressor):
     -----
     Targets are scaled to their spread: with "auto" for C and epsilon, a fit to s·y is s times the
     fit to y. With the exact kernel LIBSVM takes between O(n²) and O(n³) per penalty. With features
-    the time is O(steps (n D + a D²)) for a rows near the edge of the tube, few in the last steps;
+    s steps take O(s (n D + a D²)) for a rows near the edge of the tube, few in the last steps;
     features are cached if they fit in a quarter of the free memory.
 
     Examples
@@ -508,12 +511,12 @@ class SVR(KernelParameters, ConvexRegressor):
 
     @property
     def C_(self) -> Any:
-        """C of the fit, the weight of the loss; (t,) if targets differ."""
+        """The C of the fit; (t,) if it differs between targets."""
         return 1 / self.solution_.alpha
 
     @property
     def epsilon_(self) -> Any:
-        """Largest error without loss, in the units of y; (t,) if targets differ."""
+        """Largest error without loss, in the units of y; (t,) if it differs between targets."""
         return one_or_each(self._fitted.loss.epsilon)
 
 
@@ -521,19 +524,17 @@ class SVR(KernelParameters, ConvexRegressor):
 class KernelRegressor(FeatureParameters, ConvexRegressor):
     """Regression with any convex loss: medians, quantiles, counts, losses of your own.
 
-    Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
-    times any nondecreasing function of the norm ‖β‖.
+    Minimises Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
+    times any nondecreasing function of ‖β‖.
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A name: this family, with the lengthscale chosen from a sample of the rows, as in
-        :class:`bochner.KernelRidge`. A kernel: used without changes.
+    %(kernel of rows)s
     loss : str or Loss, default "squared"
-        - "squared": (y − f)²/2. "absolute": |y − f|, the conditional median.
-        - "huber": squares up to 1.35 standard deviations of the noise, then linear; the deviation
-          is estimated by the fit, as in scikit-learn's ``HuberRegressor``.
-        - "quantile": the levels ``quantiles``.
+        - "squared": (y − f)²/2. "absolute": |y − f|, for the conditional median.
+        - "huber": squares up to 1.35 standard deviations of the noise, then linear; the fit
+          estimates the standard deviation, as scikit-learn's ``HuberRegressor`` does.
+        - "quantile": the loss of the levels ``quantiles``.
         - "poisson" (y ≥ 0), "gamma" (y > 0): half the deviance with a log link, summed over rows.
         - "multinomial": log Σ exp f_k − Σ y_k f_k for shares that sum to one; predicts softmax(f).
         - :class:`Huber`, :class:`CustomLoss`, or for several outputs :class:`JointLoss`.
@@ -541,17 +542,17 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         Levels for loss="quantile". Several levels give columns of the prediction that never
         cross: they are sorted in each row (Chernozhukov et al. 2010), which reduces their error.
     method : Method or str, default "auto"
-        Method of the features; see :func:`bochner.draw`. "exact" or "local": no features; only
-        smooth losses in local fits and above 8192 rows.
+        - "auto" or a method: features; see :func:`bochner.draw`.
+        - "exact", "local": no features; above 8192 rows and for "local" the loss must be smooth.
     %(n_features)s
     alpha : float or "holdout", default "holdout"
-        The penalty. "holdout": the alpha with the smallest loss on a held-out fifth of the rows
-        (five folds with method="exact" and fewer than 1,000 rows); the last fit uses all rows.
+        The penalty. "holdout": the alpha of smallest loss on a held-out fifth of the rows; without
+        features on five folds below 1,000 rows, and above 8192 rows on a sample of 4096.
     penalty : callable, optional
         R, a nondecreasing function of r = ‖β‖ (of all targets together), infinite where a fit is
         not allowed: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is then
-        alpha·R(‖β‖) instead of (alpha/2)‖β‖², with a number alpha. The minimum is the minimum
-        for squares at another penalty, ``alpha_``, which is found by about 40 fits.
+        alpha·R(‖β‖) instead of (alpha/2)‖β‖²; alpha must be a number. About 40 fits find the
+        ``alpha_`` at which (alpha_/2)‖β‖² has the same minimum.
     tol : float, default 1e-6
         Largest relative distance of the objective from its minimum.
     max_iter : int, default 200
@@ -565,8 +566,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
     Notes
     -----
     Targets are scaled to their spread: a fit to s·y is s times the fit to y, except for custom
-    losses and losses with a log link. Time O(steps (n D + a D²)) for a active rows: all rows for
-    smooth losses, few for others.
+    losses and losses with a log link. s steps take O(s (n D + a D²)) for a active rows: all rows
+    for smooth losses, few rows for other losses.
 
     Examples
     --------
@@ -597,12 +598,12 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = losses.by_name(self.loss, self.quantiles)
         alpha = self._number("alpha", nonnegative, "holdout")
-        asked = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
-        spec = self._convex_spec(loss, alpha, norm=self.penalty, **asked)
+        options = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
+        spec = self._convex_spec(loss, alpha, norm=self.penalty, **options)
         if self.penalty is not None and not callable(self.penalty):
             raise InvalidType(
                 "KernelRegressor: penalty must be a function of the norm; got "
-                f"{self.penalty!r}. Pass, say, lambda r: r."
+                f"{self.penalty!r}. Pass for example lambda r: r."
             )
         if self.penalty is not None and (not alpha or self.loss == "huber"):
             raise InvalidInput(
@@ -612,7 +613,10 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
             )
         exact = self._on_kernel(blocks, 0, where)
         if self.penalty is not None and not spec.features.method.has_features:
-            raise InvalidInput("KernelRegressor: penalty requires features; leave method out.")
+            raise InvalidInput(
+                "KernelRegressor: penalty requires features; got "
+                f"method={self.method!r}. Leave method out."
+            )
         return fit_regressor(spec, blocks, inputs, where, exact)
 
     def _predictions(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
@@ -643,10 +647,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         return predicted[:, nearest : nearest + 1]
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
-        """Return D² = 1 − loss / loss of the best constant, the mean over targets; 1 at best.
-
-        For the squared loss this is R².
-        """
+        """Return D² = 1 − loss / (loss of the best constant), averaged over targets (as R²)."""
         fitted = np.concatenate([f for _, f in self._fitted.predictions(self._rows_to_predict(X))])
         fitted = np.sort(fitted, axis=1) if _several_levels(self.loss_) else fitted
         y = np.broadcast_to(np.asarray(y, np.float64).reshape(len(fitted), -1), fitted.shape)
@@ -659,7 +660,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
 
     loss_ = learned("loss", "The loss, with all parameters.")
     alpha_ = learned(
-        "solution.alpha", "The penalty of the fit; (t,) if targets have different units."
+        "solution.alpha", "The penalty of the fit; (t,) if it differs between targets."
     )
 
     def __sklearn_tags__(self) -> Tags:

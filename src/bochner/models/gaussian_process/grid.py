@@ -1,15 +1,15 @@
 """Gaussian process on a Fourier grid or on spherical harmonics.
 
 The posterior covariance of f is a² α φ(x)ᵀ(G + αI)⁻¹φ(y), with modes φ centred over the rows, plus
-σ²/W with an intercept. With modes up to order m, the variance has modes up to order 2m: up to its
-scale it is Σ_s f_s(x)², and the coefficients p_s of f_s satisfy Σ p_s p_sᵀ = (G + αI)⁻¹. It is
-exact up to 4,096 modes. For more, the f_s are random, with control variates of known variance.
+σ²/W with an intercept. If f has modes up to order m, its variance has modes up to order 2m. Up to a
+factor it is Σ_s f_s(x)², where the coefficients p_s of f_s satisfy Σ p_s p_sᵀ = (G + αI)⁻¹. It is
+exact up to 4,096 modes. For more modes the f_s are random, with control variates of known variance.
 
-If there are far fewer rows than modes, all rows are kept, and the factor of their kernel matrix
-gives evidence, coefficients and deviations. Coefficients u of the rows become coefficients of
-modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the fit chooses the noise, the
-part of f above the highest frequency counts as noise in the penalty of the modes, but not in the
-penalty of the kernel matrix.
+If there are far fewer rows than modes, the model contains all rows, and the factor of their kernel
+matrix gives evidence, coefficients and standard deviations. Coefficients u of the rows become
+coefficients of modes, Σ √w_i u_i φ(x_i), which are exact up to the tolerance. If the fit chooses
+the noise, the part of f above the highest frequency counts as noise in the penalty of the modes,
+but not in the penalty of the kernel matrix.
 """
 
 import math
@@ -55,8 +55,8 @@ from bochner.solvers.ridge.solution import Evidence
 from bochner.sums.fourier import nufft
 from bochner.sums.passes import LOCAL, Executor
 
-#: Number of posterior draws for standard deviations that are not exact: their relative error is at
-#: most 1/√(2 PATHS), 6 %.
+#: Number of posterior draws from which standard deviations are computed if they are not exact; the
+#: relative error is at most 1/√(2 PATHS), 6 %.
 PATHS = 128
 
 
@@ -76,17 +76,17 @@ class ModeProcess(law.ProcessLaw):
     def fit(
         cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "ModeProcess":
-        """Survey the rows, choose open parameters, sum the modes over all rows, and solve."""
+        """Return the law given all rows, after all open choices."""
         surveyed = modes.survey(spec.features, blocks, where)
-        asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
+        options = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         sample, unit = without_copies(spec, surveyed.sample)
-        tuning = modes.stationary_kernel(spec.features, sample, *asked)
+        tuning = modes.stationary_kernel(spec.features, sample, *options)
         start = penalty_of(tuning, replace(sample, w=sample.w * unit))
-        many = len(surveyed.sample) > ROWS
+        is_large = len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
-        named = isinstance(kernel, str) and kernel not in UNASKED
-        by_all = by == "evidence" or (by == "auto" and named)
-        if by_all and many and "lengthscale" in tuning.kernel.get_params(deep=False):
+        has_name = isinstance(kernel, str) and kernel not in UNASKED
+        by_all = by == "evidence" or (by == "auto" and has_name)
+        if by_all and is_large and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refine(spec, surveyed, tuning, start, blocks, where)
         sums = surveyed.sum_up(surveyed.choose(tuning), spec.fit_intercept, blocks, where)
         return ModeProcess.solve(spec, sums, start)
@@ -101,7 +101,7 @@ class ModeProcess(law.ProcessLaw):
         # With many rows, draws are faster
         if exact is None or len(rows) * len(exact.representation) ** 2 > 1e11:
             sums = self.representation
-            if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # by a solution for each row
+            if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # a linear solve for each row
                 variance = np.einsum("iit->it", self._covariance(X))
             else:
                 variance = np.maximum(sums.of_modes(self._modes)(X), 0.0) + self._of_intercept
@@ -111,7 +111,7 @@ class ModeProcess(law.ProcessLaw):
 
     @cached_property
     def by_rows(self) -> law.ExactProcess | None:
-        """The law from the kernel matrix of the rows; None unless these are few."""
+        """The law from the kernel matrix of the rows; None unless there are few rows."""
         rows = few_rows(self.representation)
         if rows is None:
             return None
@@ -123,9 +123,8 @@ class ModeProcess(law.ProcessLaw):
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
-        """Prior variance of the part of f above the grid's frequencies."""
-        # Noise that was chosen includes this part; ``noise`` is without it, so that a new y has the
-        # same law.
+        """Prior variance of the part of f above the highest frequency."""
+        # Chosen noise includes this part; ``noise`` does not, so that the law of a new y is right.
         lost = self.evidence.amplitude * self.representation.unexplained
         return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
 
@@ -161,7 +160,7 @@ class ModeProcess(law.ProcessLaw):
         return modes_of_samples(squares, tuple(2 * m for m in gram.extent))
 
     def _draw(self, i: int, count: int, rng: np.random.Generator) -> Array:
-        """Return draws of covariance (G + αI)⁻¹."""
+        """Return draws with covariance (G + αI)⁻¹."""
         gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
         z, exact = rng.standard_normal((count, gram.dimension)), exact_block(gram, alpha)
         if exact is not None:
@@ -170,7 +169,7 @@ class ModeProcess(law.ProcessLaw):
         return draws(low, z, _steps(low, z))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f; the part above the modes is independent between places."""
+        """Return the covariance of f; the part above the modes is independent between rows."""
         if self.by_rows is not None:
             return self.by_rows.covariance(modes.as_rows(X))
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
@@ -178,9 +177,9 @@ class ModeProcess(law.ProcessLaw):
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of the part of f on the modes, by one linear solve per row."""
         sums, gram = self.representation, self.representation.problem.gram
-        given = np.ones((1, 1)), modes.TRANSFORMED * sums.tolerance, sums.map.shape
+        options = np.ones((1, 1)), modes.TRANSFORMED * sums.tolerance, sums.map.shape
         angles = sums.map.places.angles(modes.as_rows(X))
-        phi = np.concatenate([gram.right_side(nufft(each[None], *given)) for each in angles])
+        phi = np.concatenate([gram.right_side(nufft(angle[None], *options)) for angle in angles])
         phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
@@ -205,7 +204,7 @@ class ModeProcess(law.ProcessLaw):
             part = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
             start = rows.unit * float(choose_penalty(part, *given, criterion="evidence")[0].min())
         low = None if start is None else gram.preconditioner(start + sums.unexplained)
-        # Above this condition number conjugate gradients take longer than a factor of 2,048 rows.
+        # Above this condition number conjugate gradients take longer than a factor of 2,048 rows
         if rows is not None and start is not None and low is not None and low.condition > 2.0:
             return _solve_by_rows(spec, sums, rows, start / rows.unit)
         problem, error = sums.problem, modes.SOLVED * sums.tolerance
@@ -218,7 +217,8 @@ class ModeProcess(law.ProcessLaw):
 
     def left_out(self, sample: RowSample) -> Both:
         """Return leave-one-out errors of training rows, and standard deviations of their y."""
-        # With the leverage h = w Var f(x)/σ² an error is (y − f(x))/(1 − h); Var f is divided too.
+        # With the leverage h = w Var f(x)/σ², errors are (y − f(x))/(1 − h) and variances
+        # Var f/(1 − h).
         mean, variance = self.moments(sample.X)
         variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of the modes
         noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
@@ -233,7 +233,7 @@ class ModeProcess(law.ProcessLaw):
         return law.log_density(errors, deviation**2, rows.w)
 
     def draw(self, n: int, seed: int) -> law.Values:
-        """Draw n functions; a block of rows takes one non-uniform FFT for every two functions."""
+        """Draw n functions; a block of rows takes a non-uniform FFT for every two functions."""
         sums = self.representation
         parts, offsets, t = [], [], len(self.noise)
         for i in range(t):
@@ -250,36 +250,36 @@ class ModeProcess(law.ProcessLaw):
 
 def _steps(low: ModePreconditioner, z: Array) -> int:
     """Return the number of Lanczos steps for draws."""
-    solved = conjugate_gradients(low, low.root(z[:1]), 1e-3)  # The relative error of draws
-    return solved.products + 10
+    result = conjugate_gradients(low, low.root(z[:1]), 1e-3)  # relative error of draws
+    return result.products + 10
 
 
 def few_rows(sums: modes.GridSums) -> law.KeptRows | None:
-    """Return all rows in random order, if all are in the sample and there are many more modes."""
-    # The kernel matrix of the rows is cheaper from 4 modes per row on. It replaces modes with an
-    # error of the kernel of at most 0.01 k(x, x).
+    """Return all rows in random order, if the sample has all and there are many more modes."""
+    # From 4 modes per row on the kernel matrix of the rows is cheaper. It replaces modes only if
+    # their error of the kernel is at most 0.01 k(x, x).
     sample, phi, method = sums.sample, sums.map, sums.chosen.choice.method
-    many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
+    has_more_modes = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
     has_all_rows = isinstance(method, FourierGrid) and sums.keeps_all
-    if not (many and has_all_rows and np.all(sums.problem.power > 0)):
+    if not (has_more_modes and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(sample.order)
-    kept = modes.as_rows(rows.X), rows.y, rows.w, rows.priority
-    return law.KeptRows(*kept, sums.rows, sums.target_shape, sums.most)
+    arrays = modes.as_rows(rows.X), rows.y, rows.w, rows.priority
+    return law.KeptRows(*arrays, sums.rows, sums.target_shape, sums.most)
 
 
 def _solve_by_rows(
     spec: law.GaussianProcessSpec, sums: modes.GridSums, rows: law.KeptRows, start: float | None
 ) -> ModeProcess:
-    """Return the law of largest evidence from the kernel matrix of the rows."""
+    """Return the law of largest evidence, from the kernel matrix of the rows."""
     exact = law.solve_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
-    known, phi, gram = exact.evidence, sums.map, sums.problem.gram
-    penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
+    best, phi, gram = exact.evidence, sums.map, sums.problem.gram
+    penalty = best.alpha if spec.noise is not None else best.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)
-    # The tolerance is small: coefficients of opposite signs cancel.
+    # The tolerance is small, because coefficients of opposite signs cancel
     modes = [nufft(angles, c[None], 1e-13, phi.shape) for c in exact.coef.T]
     coef = gram.right_side(np.concatenate(modes)).T
-    evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
+    evidence = replace(best, noise=best.amplitude * penalty, alpha=penalty)
     process = ModeProcess(spec, sums, coef, evidence)
     process.__dict__["by_rows"] = exact
     return process
@@ -301,17 +301,17 @@ def refine(
     where: Executor,
 ) -> tuple[Tuning, float | None]:
     """Return the kernel with lengthscales tuned on all rows, and the penalty."""
-    # Each round sums modes over the rows once; they are accurate for lengthscales up to a factor
-    # RANGE away. Harmonics are accurate for all lengthscales: they are summed only once.
-    summed, globe = None, isinstance(surveyed.method, SphericalHarmonics)
+    # Each round sums modes over the rows once; the sums are accurate for lengthscales within a
+    # factor RANGE. Harmonics are accurate for all lengthscales and are summed only once.
+    sums, globe = None, isinstance(surveyed.method, SphericalHarmonics)
     for _ in range(4):
-        if summed is None or not globe:
+        if sums is None or not globe:
             kernel = tuning.kernel
             ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
             chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
-            summed = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
+            sums = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
         kernel, alpha, inside = lengthscales_on_modes(
-            tuning.kernel, summed.problem_of, summed.map, spec.noise, spec.amplitude, alpha
+            tuning.kernel, sums.problem_of, sums.map, spec.noise, spec.amplitude, alpha
         )
         tuning = replace(tuning, kernel=kernel)
         if inside:

@@ -1,4 +1,4 @@
-"""The law of f given the rows (its posterior): the base class, exact, and on features."""
+"""The law of f given the rows (its posterior): base class, exact process, process on features."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -58,13 +58,11 @@ class GaussianProcessSpec:
     """Checked parameters of a Gaussian process."""
 
     features: FeatureSpec
-    # None: chosen by the evidence
-    noise: float | None
-    amplitude: float | None
+    noise: float | None  # None: chosen by the evidence
+    amplitude: float | None  # None: chosen by the evidence
     lengthscale: str  # "auto", "loo", "evidence"
     fit_intercept: bool
-    # "auto" or "evidence": the criterion for noise and amplitude of an exact process
-    criterion: str = "evidence"
+    criterion: str = "evidence"  # or "auto": that for noise and amplitude of an exact process
 
     @property
     def alpha(self) -> float | str:
@@ -75,10 +73,10 @@ class GaussianProcessSpec:
 def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
 ) -> Search | None:
-    """Return the function that chooses lengthscales; None for the default of `choose`."""
-    # Lengthscales are chosen by leave-one-out errors or by the evidence. If both are allowed,
-    # ``fit`` computes the law of each for ``most`` rows, and the law with the larger leave-one-out
-    # log density is chosen. ``share`` is a given penalty per unit of weight.
+    """Return the function that chooses lengthscales; None: the default of `choose`."""
+    # It uses leave-one-out errors or the evidence. If both are allowed, ``fit`` returns the law of
+    # either choice for ``most`` rows, and the law with the larger leave-one-out log density wins.
+    # ``share`` is a given penalty per unit of weight.
     kernel, by = spec.features.kernel, spec.lengthscale
     options: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
     if kernel == "linear" or by == "loo":
@@ -133,14 +131,14 @@ class KeptRows:
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest
+    priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest numbers
     rows: int
     target_shape: tuple[int, ...]
-    unit: float = 1.0  # Of weight, in which leave-one-out errors are of rows of at most one
+    unit: float = 1.0  # Unit of weight of one left-out row: in it no weight is above 1
 
     @staticmethod
     def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
-        """Read all blocks into memory; ``start`` is the number of rows read before."""
+        """Return the rows of all blocks; ``start`` is the number of rows read before."""
         shape, rows = require_targets(who, blocks.target_shape), gather(blocks, seed, start)
         require_squares(who, rows.y, rows.w)
         return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
@@ -170,19 +168,18 @@ class KeptRows:
 
 
 class ProcessLaw(Lacking, ABC):
-    """The law (posterior) of f given the rows. Frozen, and saved with the fit."""
+    """The law (posterior) of f given the rows; frozen, and saved with the fit."""
 
     spec: GaussianProcessSpec
-    representation: Any  # The rows as they were solved
+    representation: Any  # The rows, or their sums
     evidence: Evidence  # Noise, amplitude and likelihood of each target
-    # Mean leave-one-out log density of rows, summed over targets
-    loo_log_density: float
+    loo_log_density: float  # Mean leave-one-out log density of rows, summed over targets
     noise: Float[Array, " t"]  # σ² of a new row
-    block_rows: int  # Rows that are predicted together
+    block_rows: int  # Number of rows that are predicted together
     chosen: Choices  # The kernel, the map, and the record of their choice
-    fit: ClassVar[Any]  # (spec, blocks, where): choose parameters, read all rows, return the law
+    fit: ClassVar[Any]  # (spec, blocks, where): the law given all rows, after all open choices
     covariance: ClassVar[Any]  # (X): the covariance of f at all pairs of rows, (m, m, t)
-    draw: ClassVar[Any]  # (n, seed): X ↦ the values of n functions of the posterior, (b, t, n)
+    draw: ClassVar[Any]  # (n, seed): X ↦ values of n functions of the posterior, (b, t, n)
     solve: ClassVar[Any]  # (spec, rows): the law given rows, with noise and amplitude chosen again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -193,7 +190,7 @@ class ProcessLaw(Lacking, ABC):
 
     @property
     def of_values(self) -> "ProcessLaw":
-        """The law given only the values, without derivatives and averages."""
+        """The law given the targets y only, without derivatives and averages."""
         return self
 
     @cached_property
@@ -207,10 +204,10 @@ class ProcessLaw(Lacking, ABC):
 
     @abstractmethod
     def scores(self) -> Both | None:
-        """Return leave-one-out errors and deviations on rows unused in tuning; None if too few."""
+        """Return left-out errors and deviations of rows not used to tune; None if they are few."""
 
     def refit(self, rows: RowSample) -> Any:
-        """Return the law of a fit to other rows, with all choices made again."""
+        """Return the law given other rows, with all choices made again."""
         return self.fit(self.spec, self.as_blocks(rows))
 
     def as_blocks(self, rows: Any) -> Blocks:
@@ -219,7 +216,7 @@ class ProcessLaw(Lacking, ABC):
         return Blocks.from_arrays(rows.X, y, rows.w)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
-        """Return the law given the previous rows and these."""
+        """Return the law given the earlier rows and these rows."""
         return self.solve(spec, self.representation.with_rows_of(blocks))
 
 
@@ -238,26 +235,26 @@ def log_density(
 
 # --- The law with the exact kernel ---------------------------------------------------------------
 #
-# The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by held-out rows.
-# Noise and amplitude maximise the evidence where the leave-one-out error is nearly the smallest.
+# The kernel is chosen as in :class:`bochner.KernelRidge`, by held-out errors. Noise and amplitude
+# maximise the evidence among those with nearly the smallest leave-one-out error.
 
 MOST_ROWS = 20_000  # Largest number of rows; the matrix and its factor take 7 GB
 MOST_SCORES = 2048  # Largest number of errors for intervals
-WIDTH = 1024  # F, features of each prior function
+WIDTH = 1024  # Number F of features of a function drawn from the prior
 
 
 def factor_all(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]:
-    """Factor the kernel matrix at the penalty of each target, once per penalty."""
+    """Return the factor of the kernel matrix for each target, computed once per penalty."""
     factors = {alpha: rows.factor(float(alpha)) for alpha in np.unique(alphas)}
     return [factors[alpha] for alpha in alphas]
 
 
 def kernel_rows(
-    kernel: Kernel, rows: KeptRows, centred: bool, most: int | None = None
+    kernel: Kernel, rows: KeptRows, centred: bool, limit: int | None = None
 ) -> KernelRows:
     """Return the kernel matrix of the first ``most`` rows; weights are divided by ``rows.unit``."""
-    K = np.asarray(to_numpy(kernel(rows.X[:most])), np.float64)
-    return KernelRows(K, rows.y[:most], rows.w[:most] / rows.unit, centred)
+    K = np.asarray(to_numpy(kernel(rows.X[:limit])), np.float64)
+    return KernelRows(K, rows.y[:limit], rows.w[:limit] / rows.unit, centred)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,14 +279,14 @@ class ExactProcess(ProcessLaw):
 
     @staticmethod
     def fit(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> "ExactProcess":
-        """Choose kernel, noise and amplitude on samples of the rows, and solve with all rows."""
+        """Return the law of all rows; kernel, noise and amplitude are chosen on samples."""
         why = 'method="exact" compares each row with all others'
         require_order(spec.features.who, why, where, "Leave where out, or use features.")
         who, n = spec.features.who, count_rows(blocks)
         if n > MOST_ROWS:
             raise InvalidInput(
-                f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
-                f'{n:,}. Use features, method="auto", or NearestNeighbours().'
+                f'{who}: method="exact" factors the matrix of all rows, at most {MOST_ROWS:,}; got '
+                f'{n:,}. Use features (method="auto") or NearestNeighbours().'
             )
         rows = KeptRows.of(who, blocks, spec.features.seed)
         rows = replace(rows, **vars(rows.every.take(rows.every.order)))  # In random order
@@ -316,15 +313,15 @@ class ExactProcess(ProcessLaw):
         density: float = np.nan,
     ) -> "ExactProcess":
         """Return the law from the factor of each target."""
-        coef = np.stack([each.coef[:, i] for i, each in enumerate(factors)], axis=1)
-        intercept = np.array([each.intercept[i] for i, each in enumerate(factors)])
+        coef = np.stack([factor.coef[:, i] for i, factor in enumerate(factors)], axis=1)
+        intercept = np.array([factor.intercept[i] for i, factor in enumerate(factors)])
         law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
         law.__dict__["factors"] = factors
         return law
 
     @cached_property
     def factors(self) -> list[KernelFactor]:
-        """Factor of each target; model files do not contain the factors."""
+        """Factor of the kernel matrix for each target; model files do not contain it."""
         rows = self.representation
         problem = kernel_rows(self.chosen.kernel, rows, self.spec.fit_intercept)
         return factor_all(problem, self.evidence.alpha / rows.unit)
@@ -346,7 +343,7 @@ class ExactProcess(ProcessLaw):
         return self.between((self.at(X),) * 2, (np.ones(len(prior)),) * 2, prior)
 
     def at(self, X: Array) -> Float[Array, "b n"]:
-        """Return the values that determine f(x), for :meth:`between`: k(x, x_i)."""
+        """Return the kernel values k(x, x_i), for :meth:`between`."""
         kernel, rows = self.means.transformed_rows
         K = kernel(self.chosen.kernel.unwrap(numpy_rows(X))[1], rows)
         return np.asarray(to_numpy(K), np.float64)
@@ -354,11 +351,11 @@ class ExactProcess(ProcessLaw):
     def between(
         self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
     ) -> Float[Array, "b c t"]:
-        """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
+        """Return Cov(Lf, L'f) of linear functionals; see :meth:`KernelFactor.between`."""
         return self._per_target(KernelFactor.between, k, prior, constant)
 
     def _per_target(self, method: Callable[..., Array], *args: Any) -> Array:
-        """Return a² method(factor, *args) of each target, computed once per penalty."""
+        """Return a² method(factor, *args) for each target, computed once per penalty."""
         factors = {factor.alpha: factor for factor in self.factors}
         values = {alpha: method(factor, *args) for alpha, factor in factors.items()}
         parts = [values[factor.alpha] for factor in self.factors]
@@ -367,8 +364,8 @@ class ExactProcess(ProcessLaw):
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).
 
-        f(x) = a f⁰(x) + k(x, X) c + b, where c and b solve the fit to y − a (f⁰(X) + ε), f⁰ and ε
-        drawn from the prior.
+        f(x) = a f⁰(x) + k(x, X) c + b, where f⁰ and ε are draws from the prior, and c and b are the
+        fit to y − a (f⁰(X) + ε).
         """
         rows, amplitude = self.representation, self.evidence.amplitude
         prior = prior_functions(self.chosen.kernel, rows.X, rows.y.shape[1], n, seed)
@@ -402,32 +399,32 @@ class ExactProcess(ProcessLaw):
 def solve_exactly(
     spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows, start: float | None = None
 ) -> ExactProcess:
-    """Return the law of a kernel given rows."""
+    """Return the law given rows, for the chosen kernel; ``start`` is a first guess of σ²/a²."""
     rows = rows if spec.noise is None else replace(rows, unit=1.0)
     problem = kernel_rows(chosen.kernel, rows, spec.fit_intercept)
     alphas, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
     factors = factor_all(problem, alphas)
-    n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
+    n, given, results = len(rows), (spec.noise or None, spec.amplitude), []
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     w = problem.w[-m:]
     for i, factor in enumerate(factors):
         if not problem.power[i] > 0:
-            numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
+            results.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
             continue
         alpha, (errors, slack) = factor.alpha, factor.left_out(m)
         a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
         density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
         noise = alpha * rows.unit * a2 if spec.noise is None else spec.noise
-        numbers.append((noise, a2, log_p, density))
-    noise, amplitude, likelihood, densities = np.array(numbers).T
+        results.append((noise, a2, log_p, density))
+    noise, amplitude, likelihood, densities = np.array(results).T
     best = Evidence(noise, amplitude, alphas * rows.unit, likelihood, outcome)
     return ExactProcess.of(spec, chosen, rows, best, factors, float(densities.sum()))
 
 
 def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Values:
-    """Draw n functions from the prior for t targets, by Fourier features or Nyström features."""
+    """Draw n functions of the prior for t targets, by Fourier features or else Nyström features."""
     functions = []
     for i in range(n):
         ask = Request(X.shape[1], WIDTH, seed, ("prior", str(i)), X)
@@ -447,17 +444,14 @@ def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Valu
 #     f(x) = ȳ + (φ(x) − z̄)·β + b',   β ~ N(β̂, a²λ (G + λI)⁻¹),   b' ~ N(0, a²λ/W),
 #     Var f(x) = a² λ (Σ_j A_j²/(w_j + λ) + 1/W),   A = Vᵀ(φ(x) − z̄).
 #
-# The part that features miss is added:
-#
-#     Var f(x) = a²λ (φ(x) − z̄)ᵀ(G + λI)⁻¹(φ(x) − z̄) + a²λ/W + a² e(x),   e(x) = k(x, x) − |φ(x)|².
-#
-# Without e(x) the variance is too small far from the data, where features vanish or repeat
-# (variance starvation). If ZZᵀ ⪯ K, e is the variance of f outside the span of the features
-# (Rasmussen and Williams 2006, section 8.3.4; Titsias 2009). For other maps, such as Fourier maps,
-# e is the variance outside the span of landmarks among the rows: k(x, x) far from all rows; the
-# variance of f is then at most the prior variance. In both cases e(x)/k(x, x) is raised to a power
-# p ≥ 1 chosen by leave-one-out errors: targets that are smoother than draws of the kernel, or
-# smaller outside the span, have less of this variance near the rows.
+# To this the variance is added that the features miss, a² e(x) with e(x) = k(x, x) − |φ(x)|².
+# Without it the variance is too small far from the data, where features vanish or repeat (variance
+# starvation). If ZZᵀ ⪯ K, e is the prior variance of f outside the span of the features (Rasmussen
+# and Williams 2006, section 8.3.4; Titsias 2009). For other maps, such as Fourier maps, e is the
+# variance outside the span of landmarks among the rows, k(x, x) far from all rows, and Var f is at
+# most the prior variance. In both cases e(x)/k(x, x) is raised to a power p ≥ 1 chosen by
+# leave-one-out errors: targets that are smoother than draws from the prior, or smaller outside the
+# span, have less of this variance near the rows.
 
 SPAN = 1e-6  # A row with a smaller share e(x)/k(x, x) is in the span of the features
 
@@ -467,15 +461,14 @@ class ResidualVariance:
     """e(x): the prior variance outside the span of the features."""
 
     kernel: Kernel
-    # Landmarks whose span is used, if the map is not below its kernel
-    landmarks: NystromMap | None
+    landmarks: NystromMap | None  # Their span is used unless ZZᵀ ⪯ K
 
     def prior(self, X: Array) -> Float[Array, " b"]:
         """Return k(x, x)."""
         return np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
 
     def inside(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
-        """Return features of the span: of the landmarks, or Z."""
+        """Return the features whose span is used: those of the landmarks, or Z."""
         return Z if self.landmarks is None else to_numpy(self.landmarks(numpy_rows(X)))
 
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:
@@ -484,7 +477,7 @@ class ResidualVariance:
         return np.maximum(self.prior(X) - squared_norms(Z), 0.0)
 
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b"]:
-        """Return the covariance that the features miss; its diagonal is e(x)."""
+        """Return the prior covariance outside the span; its diagonal is e(x)."""
         Z = self.inside(X, Z)
         residual = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
         np.fill_diagonal(residual, np.maximum(np.diag(residual), 0.0))
@@ -498,10 +491,10 @@ class ResidualVariance:
 #
 #     f(x) = φ(x)·β + b + a (f⁰(x) − φ(x)·L⁻¹f⁰(S)),      β, b from their posterior.
 #
-# The difference is the part of f⁰ outside the span of the landmarks, independent of β. For a map
-# without landmarks, random rows are used as landmarks, and the difference is scaled to the variance
-# that the map misses. f⁰ is a weighted sum of Fourier features, drawn for each function, so its
-# covariance is exactly k. O(m D (d + n t)), and O(m F d) for each function.
+# The difference in parentheses is the part of f⁰ outside the span of the landmarks, independent of
+# β. For a map without landmarks, random rows are used as landmarks, and the difference is scaled to
+# the variance that the map misses. f⁰ is a weighted sum of Fourier features, drawn again for each
+# function, so that its covariance is exactly k. O(m D (d + n t)), and O(m F d) for each function.
 
 
 def _nystrom(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> NystromMap | None:
@@ -512,9 +505,9 @@ def _nystrom(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> Nyst
 
 # --- From moments to the law: evidence, posterior, and corrections by leave-one-out errors --------
 #
-# The fit counts the part of f that features miss as noise. For a new row the variance of this part
-# is added, so its noise is smaller; leave-one-out errors determine the noise. Rows that are
-# landmarks are excluded, because leaving out the row does not remove the landmark.
+# In the fit, the part of f that features miss counts as noise. In predictions the variance of this
+# part is separate, so the noise of a new y is smaller; leave-one-out errors determine it. Landmarks
+# are excluded, because leaving out their row does not remove the landmark.
 
 
 @dataclass(frozen=True, eq=False)
@@ -523,17 +516,15 @@ class FeatureProcess(ProcessLaw):
 
     spec: GaussianProcessSpec
     representation: FeatureRows
-    # Posterior of β and of the intercept
     values: Float[Array, " r"]  # w
     vectors: Float[Array, "D r"]  # V; omitted directions have w = 0
-    feature_mean: Float[Array, " D"]  # z̄, zero without an intercept
+    feature_mean: Float[Array, " D"]  # z̄; zero without an intercept
     coef: Float[Array, "D t"]  # β̂
     intercept: Float[Array, " t"]  # ȳ − z̄·β̂
-    spread: float  # 1/W, or zero without an intercept
+    spread: float  # 1/W; zero without an intercept
     evidence: Evidence  # λ, a² and σ² of each target
-    # Outside the span of the features
-    unexplained: ResidualVariance
-    noise: Float[Array, " t"]  # Variance of y about f(x)
+    unexplained: ResidualVariance  # e(x)
+    noise: Float[Array, " t"]  # Variance of a new y about f(x)
     exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
     loo_log_density: float = np.nan
 
@@ -551,11 +542,11 @@ class FeatureProcess(ProcessLaw):
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> "FeatureProcess":
-        """Choose parameters, sum all rows, and return the law."""
-        if not spec.features.method.has_features:  # it names another representation
+        """Return the law given all rows, after all open choices."""
+        if not spec.features.method.has_features:  # the method is another representation
             ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
-            asked = spec.features.method, blocks, where, precision, False
-            return FeatureProcess.solve(spec, models.represent(ridge, *asked)[0])
+            options = spec.features.method, blocks, where, precision, False
+            return FeatureProcess.solve(spec, models.represent(ridge, *options)[0])
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         compared = partial(without_copies, spec)
         chosen, _ = choose(spec.features, blocks, search=search, where=where, prepare=compared)
@@ -565,7 +556,7 @@ class FeatureProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:  # type: ignore[override]
-        """Number of rows predicted together; memory for features or draws limits it."""
+        """Number of rows predicted together, limited by the memory for features and draws."""
         return block_rows(max(self.chosen.map.n_features, WIDTH))
 
     def moments(self, X: Array) -> Both:
@@ -580,20 +571,20 @@ class FeatureProcess(ProcessLaw):
         return factors[:, None] * total * factors
 
     def at(self, X: Array) -> Float[Array, "b D"]:
-        """Return the values that determine f(x), for :meth:`between`: φ(x)."""
+        """Return the features φ(x), for :meth:`between`."""
         return self.chosen.double(X)
 
     @property
     def floor(self) -> Float[Array, " t"]:
-        """Noise variance in the fit, a²λ."""
+        """Variance of the noise in the fit, a²λ."""
         return self.evidence.amplitude * self.evidence.alpha
 
     def mean(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return E f(x) from features."""
+        """Return E f(x) from the features of x."""
         return Z @ self.coef + self.intercept
 
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return Var f(x)/(a²λ) without the approximation error, for arrays of any library."""
+        """Return Var f(x)/(a²λ), without the variance that features miss, in any array library."""
         centred, alpha = Z - self.feature_mean, self.evidence.alpha
         A = product(centred, self.vectors) if isinstance(Z, np.ndarray) else centred @ self.vectors
         leverage = (A * A) @ (1 / (self.values[:, None] + alpha))
@@ -607,11 +598,11 @@ class FeatureProcess(ProcessLaw):
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
     ) -> Float[Array, "b c t"]:
-        """Return Cov(Lf, L'f) of each target, of the part on features."""
-        # L and L' are linear functionals, given by L φ and by their values for the constant 1.
+        """Return Cov(Lf, L'f) for each target, without the covariance that features miss."""
+        # The linear functionals L and L' are given by their values for φ and for the constant 1.
         pairs = zip(Z, constant, strict=True)
-        left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
-        A, B = (each @ self.vectors for each in (left, right))
+        left, right = (values - np.outer(one, self.feature_mean) for values, one in pairs)
+        A, B = (values @ self.vectors for values in (left, right))
         parts, ones = [], np.outer(*constant)
         for scale, alpha in zip(self.evidence.amplitude, self.evidence.alpha, strict=True):
             explained = (A * (self.values / (self.values + alpha))) @ B.T
@@ -619,7 +610,7 @@ class FeatureProcess(ProcessLaw):
         return np.stack(parts, axis=2)
 
     def total_variance(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
-        """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
+        """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any array library."""
         total = self._total(leverage, e, k)
         if self.unexplained.landmarks is None:
             return total
@@ -627,7 +618,7 @@ class FeatureProcess(ProcessLaw):
         return np.minimum(total, most)
 
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
-        """Return factors of the deviations of the part outside the span, and of the sum."""
+        """Return factors of the standard deviation outside the span, and of f in total."""
         e, k = self.unexplained.variance(X, Z), self.unexplained.prior(X)
         leverage = self.leverage(Z)
         total, most = self._total(leverage, e, k), self.total_variance(leverage, e, k)
@@ -639,13 +630,13 @@ class FeatureProcess(ProcessLaw):
         return self.floor * leverage + self.evidence.amplitude * outside
 
     def _damping(self, e: Array, k: Array) -> Array:
-        """Return (e(x)/k(x, x))ᵖ⁻¹, e(x) the variance that features miss, p the exponents."""
+        """Return (e(x)/k(x, x))ᵖ⁻¹ with the exponents p."""
         xp = array_namespace(k)
         share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
         return share[:, None] ** (self.exponents - 1.0)
 
     def draw(self, n: int, seed: int) -> Values:
-        """Draw n functions; only on features if these are exact."""
+        """Draw n functions of the posterior; only from features if these are exact."""
         rng, (D, t) = stream(seed, "functions"), self.coef.shape
         normal = rng.standard_normal((D, t, n))  # for joint draws of β and the intercept
         shrinkage = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
@@ -683,7 +674,7 @@ class FeatureProcess(ProcessLaw):
 
     @property
     def _landmarks(self) -> NystromMap | None:
-        """Nyström map: of the landmarks of the fit, or of random rows; None if the map is exact."""
+        """Nyström map of the landmarks, or of random rows; None if the features are exact."""
         chosen, residual, sample = self.chosen, self.unexplained, self.representation.sample
         phi = residual.landmarks or chosen.map
         if isinstance(phi, NystromMap):
@@ -706,7 +697,7 @@ class FeatureProcess(ProcessLaw):
         return sample.take(no_landmarks(phi, sample.X))
 
     def left_out(self, sample: RowSample) -> Both:
-        """Return leave-one-out errors of rows of the fit, and the deviations of y."""
+        """Return leave-one-out errors of training rows, and the standard deviations of their y."""
         errors, rows = self.leave_one_out(sample)
         return errors, np.sqrt(self.total_variance(*rows) + self.noise)
 
@@ -714,10 +705,10 @@ class FeatureProcess(ProcessLaw):
         self, sample: RowSample
     ) -> tuple[Float[Array, "b t"], tuple[Float[Array, "b t"], Float[Array, " b"], Array]]:
         """Return leave-one-out errors, and leverages, e(x) and k(x, x) of these fits: O(b D²)."""
-        # If rounding dominates (y − f̂)/(1 − h), the row is treated as isolated: 1 − h = λ/(λ + k),
-        # the smallest value for rows with φ·φ = k, and the prediction is the mean of other rows.
+        # If rounding dominates (y − f̂)/(1 − h), the row is treated as isolated: its prediction is
+        # the mean of other rows, and 1 − h = λ/(λ + k) is the smallest value for rows with φ·φ = k.
         # Errors ε√k of coordinates change h by up to 2ε √(kD/λ); float32 products change it by
-        # their error of G, divided by λ.
+        # their error in G, divided by λ.
         Z, y, w, alpha = self.at(sample.X), sample.y, sample.w, self.evidence.alpha
         e, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
         single = self.representation.precision == "float32"
@@ -760,11 +751,11 @@ class FeatureProcess(ProcessLaw):
         sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
         sample = law.without_landmarks(sample)
         (errors, parts), w = law.leave_one_out(sample), sample.w
-        # Exponent and share of the noise are chosen if at least 20 rows are outside the span
+        # Choose exponent and share of the noise if at least 20 rows are outside the span
         enough = np.maximum(w / sums.most, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
         exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if enough else (1.0,)
         shares = [*np.logspace(0, -3, 31), 0.0] if enough and spec.noise is None else [1.0]
-        # The pair with the largest density of these errors; a row of weight w counts as w rows.
+        # The pair with the largest density of these errors wins; weight w counts as w rows
         best = np.full(len(law.noise), -np.inf)
         noise, power = law.noise.copy(), law.exponents.copy()
         for p in exponents:
@@ -784,7 +775,7 @@ def chosen_features(
     where: Executor,
     precision: Precision | None = None,
 ) -> FeatureProcess:
-    """Sum features of all rows, again in float64 if needed, and return the law."""
+    """Return the law from sums of the features of all rows, summed again in float64 if needed."""
     ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
     sums = sum_features(ridge, chosen, blocks, where, precision, whitens_sums=False)
     law = FeatureProcess.solve(spec, sums)

@@ -1,8 +1,8 @@
 """Nearest-neighbour Gaussian process: each row is predicted from nearby rows.
 
 With all rows as neighbours it is the exact process. Noise, amplitude and a common factor of the
-lengthscales maximise the pseudo-likelihood of Besag (1975): the mean log density of each row given
-its neighbours. Sundararajan and Keerthi (2001) use it for Gaussian processes.
+lengthscales maximise the mean log density of a row given its neighbours, the pseudo-likelihood of
+Besag (1975), as in Sundararajan and Keerthi (2001) for Gaussian processes.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,12 +47,13 @@ JUDGED = 512  # Largest number of rows whose densities choose noise and lengthsc
 
 # --- Predictions of rows, each given its nearest neighbours ---------------------------------------
 #
-# With K of the m neighbours of a row, k of these with the row, A = K + N, N diagonal,
+# Let K be the kernel matrix of the m neighbours of a row, k the kernel values between these and the
+# row, N the diagonal of noise variances and A = K + N. Then
 #
 #     f = b + kᵀA⁻¹(y − b1),    b = 1ᵀA⁻¹y/s,    s = 1ᵀA⁻¹1,
-#     Var f = k(x, x) − kᵀA⁻¹k + (1 − 1ᵀA⁻¹k)²/s,
+#     Var f = k(x, x) − kᵀA⁻¹k + (1 − 1ᵀA⁻¹k)²/s
 #
-# the last term for a mean b of flat prior (ordinary kriging); without it b = 0.
+# for a mean b with a flat prior (ordinary kriging). Without a mean, b and the last term are zero.
 
 
 def condition(
@@ -63,23 +64,23 @@ def condition(
     noise: Float[Array, "b m"],
     centred: bool,
 ) -> tuple[Float[Array, "b t"], Float[Array, " b"]]:
-    """Return mean and variance of f at rows, at amplitude one, given their neighbours' targets."""
-    # ``noise`` are variances of the noise in y, added to the diagonal of K in place. O(b m³).
+    """Return mean and variance of f at rows for amplitude 1, given the targets of neighbours."""
+    # ``noise`` is the diagonal of N, added to K in place. Takes O(b m³).
     m = k.shape[1]
     K[:, np.arange(m), np.arange(m)] += noise
-    right = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
-    solved = np.linalg.solve(K, right)
-    mean = np.einsum("bm,bmt->bt", k, solved[:, :, 2:])
-    variance = prior - np.einsum("bm,bm->b", k, solved[:, :, 0])
+    sides = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
+    solutions = np.linalg.solve(K, sides)
+    mean = np.einsum("bm,bmt->bt", k, solutions[:, :, 2:])
+    variance = prior - np.einsum("bm,bm->b", k, solutions[:, :, 0])
     if centred:
-        total, left = solved[:, :, 1].sum(axis=1), 1 - solved[:, :, 0].sum(axis=1)
-        mean += (left / total)[:, None] * solved[:, :, 2:].sum(axis=1)
-        variance += left**2 / total
+        total, remainder = solutions[:, :, 1].sum(axis=1), 1 - solutions[:, :, 0].sum(axis=1)
+        mean += (remainder / total)[:, None] * solutions[:, :, 2:].sum(axis=1)
+        variance += remainder**2 / total
     return mean, np.maximum(variance, 0.0)
 
 
 def is_near(kernel: Kernel, d: int) -> bool:
-    """Whether k is stationary; a kernel on the globe, as a function of points in space."""
+    """Whether k is stationary; for a kernel on the globe, as a function of points in space."""
     with suppress(UnsupportedKernel):
         steps, globe = of_steps(kernel)
         known = steps.spectral(d if globe is None else d + 1)
@@ -88,7 +89,7 @@ def is_near(kernel: Kernel, d: int) -> bool:
 
 
 def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
-    """Return the kernel of places in space, and the columns of latitude and longitude."""
+    """Return the kernel of points in space, and the columns of latitude and longitude, if any."""
     globe = next(iter(globe_columns(kernel)), None)
     return kernel if globe is None else kernel_on_points(kernel, globe), globe
 
@@ -98,29 +99,28 @@ class NearestNeighbours(Method):
     """Method of :class:`GaussianProcessRegressor`: predict each row from its nearest neighbours.
 
     Use it for processes that are too rough for features: few columns, little noise, many rows. Mean
-    and standard deviation at x are exact given only the ``neighbours`` rows nearest to x (kriging
-    in a moving neighbourhood; with an intercept ordinary kriging). With all rows as neighbours the
-    process is exact.
+    and standard deviation at x are those given only the rows nearest to x (kriging in a moving
+    neighbourhood; with an intercept ordinary kriging). With all rows as neighbours they are exact.
 
     Parameters
     ----------
     neighbours : int, default 40
-        Number of neighbours; all rows if there are fewer. Errors fall quickly up to 20 or 30; time
-        grows with the cube of the number. Use more for noisy data.
+        Number of neighbours; all rows if there are fewer. Errors fall quickly up to 20 or 30
+        neighbours; time grows with the cube of the number. Use more for noisy data.
 
     Notes
     -----
     The kernel must be stationary, :class:`~bochner.kernels.OnSphere` of latitude and longitude, or
     a product of both on different columns, such as place and time. Neighbours have the smallest
-    Euclidean distance, with each column in units of the kernel's shortest lengthscale along it. A
-    tree finds them, quickly for up to about ten columns. Noise and amplitude maximise the
-    leave-one-out density of 512 rows (at least 64 with more than 64 neighbours); so does a common
-    factor of the lengthscales, for a kernel by name or ``lengthscale="evidence"``.
+    Euclidean distance, with each column in units of the shortest lengthscale of the kernel along
+    it. A tree finds them, quickly for up to about ten columns. Noise and amplitude maximise the
+    leave-one-out density of 512 rows (with more than 64 neighbours of fewer rows, at least 64); so
+    does a common factor of the lengthscales, for a kernel by name or ``lengthscale="evidence"``.
 
-    All rows are kept, in memory and in model files. A fit takes O(n log n) and at most some seconds
-    for the choices; a prediction takes O(m³) per row for m neighbours, 0.2 ms for 40. Predictions
-    have small jumps where the set of neighbours changes. ``partial_fit`` and :func:`merge` choose
-    again from all rows. There are no certificates, covariances, gradients and sampled functions.
+    The model contains all rows. A fit takes O(n log n) and at most some seconds for the choices; a
+    prediction takes O(m³) per row for m neighbours, 0.2 ms for 40. Predictions have small jumps
+    where the set of neighbours changes. ``partial_fit`` and :func:`merge` choose noise, amplitude
+    and lengthscales again. There are no certificates, covariances, gradients and sampled functions.
 
     Sources: Vecchia (1988), *Estimation and model identification for continuous spatial processes*;
     Datta, Banerjee, Finley and Gelfand (2016), *Hierarchical nearest-neighbor Gaussian
@@ -145,7 +145,7 @@ class NearestNeighbours(Method):
 
 def _lacking(what: str, instead: str = "Fit") -> str:
     return (
-        f"method=NearestNeighbours(...) uses other neighbours for each row, and has no {what}. "
+        f"method=NearestNeighbours(...) has its own neighbours for each row, and has no {what}. "
         f"{instead} with a method of features, such as FourierGrid() or Nystrom()."
     )
 
@@ -157,12 +157,11 @@ class NeighbourProcess(ProcessLaw):
     spec: GaussianProcessSpec
     chosen: Choices  # Without a map
     representation: KeptRows
-    # Noise and amplitude; log_likelihood is n times the mean log density of a row
-    evidence: Evidence
+    evidence: Evidence  # log_likelihood is n times the mean log density of a row
 
     lacks: ClassVar[Mapping[str, str]] = {
         **ProcessLaw.lacks,
-        "map_": "a fit on nearest neighbours compares rows with the kernel, and has no features.",
+        "map_": "a fit on nearest neighbours uses kernel values, and has no features.",
         "return_cov": _lacking("covariance of rows", "Ask for return_std=True, or fit"),
         "sample_functions": _lacking("functions"),
         "gradient": _lacking("gradients"),
@@ -176,10 +175,10 @@ class NeighbourProcess(ProcessLaw):
     def fit(
         cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "NeighbourProcess":
-        """Read all rows once, choose the kernel, noise and amplitude."""
-        asked = spec.features
+        """Return the law of all rows, with the chosen kernel, noise and amplitude."""
+        features = spec.features
         why = "method=NearestNeighbours(...) compares each row with nearby rows"
-        require_order(asked.who, why, where, "Leave where out, or use features.")
+        require_order(features.who, why, where, "Leave where out, or use features.")
         return NeighbourProcess.solve(spec, rows_of(spec, blocks))
 
     @cached_property
@@ -217,8 +216,8 @@ class NeighbourProcess(ProcessLaw):
         rows = rows.without_copies(spec)
         if len(rows) < 2:
             raise InvalidInput(
-                f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, "
-                f"to choose noise and amplitude by; got {len(rows)}."
+                f"{spec.features.who}: NearestNeighbours requires at least 2 rows of positive "
+                f"weight, from which noise and amplitude are chosen; got {len(rows)}."
             )
         method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
         given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
@@ -226,8 +225,8 @@ class NeighbourProcess(ProcessLaw):
         start = stationary_kernel(spec.features, sample, *given)
         if not is_near(start.kernel, sample.X.shape[1]):
             raise UnsupportedKernel(
-                "NearestNeighbours requires a stationary kernel, for which near rows say most; "
-                f"got {start.kernel!r}. Nystrom() accepts every kernel."
+                "NearestNeighbours requires a stationary kernel, for which near rows are the most "
+                f"informative; got {start.kernel!r}. Nystrom() accepts every kernel."
             )
         count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
         choice = Choice(None, method, (), f"{method}: as asked; {count}.")
@@ -259,7 +258,7 @@ class NeighbourProcess(ProcessLaw):
         return of_steps(self.chosen.kernel)
 
     def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
-        """Return the points whose distances are used: on the globe points of the sphere."""
+        """Return the points between which distances are computed; for the globe in space."""
         globe = self._steps[1]
         if globe is None:
             return X
@@ -286,11 +285,11 @@ class NeighbourProcess(ProcessLaw):
         m = min(self.neighbours, len(self.representation) - 1)
         nearest = self._tree.query(self._training_places[index] / self._units, m + 1)[1]
         is_self = nearest == index[:, None]
-        is_self[~is_self.any(axis=1), -1] = True  # if more than m rows are at one place
+        is_self[~is_self.any(axis=1), -1] = True  # the row itself is not found among m + 1 copies
         return nearest[~is_self].reshape(len(index), m)
 
     def krige(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
-        """Return mean and variance of f from neighbours; ``alpha`` is σ²/a²."""
+        """Return mean and variance of f at rows with neighbours ``near``; ``alpha`` is σ²/a²."""
         m = near.shape[1]
         size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
         (i, j), at, laws = np.tril_indices(m), self._places(X), []
@@ -318,41 +317,41 @@ class NeighbourProcess(ProcessLaw):
 
 
 def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
-    """Read all blocks, after ``start`` rows."""
+    """Return the rows of all blocks, without copies; ``start`` rows were read before."""
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
     return replace(rows, X=as_rows(rows.X)).without_copies(spec)
 
 
 def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> NeighbourProcess:
     """Return the law with the largest density of sampled rows, given their neighbours."""
-    # Nelder-Mead from the best of several starts, over the log noise and, if the lengthscales are
-    # tuned, the log of their common factor.
+    # Nelder-Mead, from the best of several starts, over the logarithms of the noise and, if they
+    # are tuned, of a common factor of the lengthscales.
     kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
     constant = ~np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
-    nothing = np.full(len(constant), np.nan)
-    unknown = Evidence(nothing, nothing, nothing, nothing, outcome)
+    nan = np.full(len(constant), np.nan)
+    unknown = Evidence(nan, nan, nan, nan, outcome)
     start = NeighbourProcess(spec, chosen, rows, unknown)
-    # With many neighbours a row takes longer: fewer rows are used, at least 64.
-    judges = rows.every.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
-    near, w = start.near_without(judges), rows.w[judges]
-    asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
-    scales = asked and "lengthscale" in kernel.get_params(deep=False)
-    least, tiny = 1e-8, np.finfo(np.float64).tiny  # ``least``: noise as a share of a² k(x, x)
-    given = noise == 0 or (noise is not None and amplitude is not None)
+    # Fewer rows if there are many neighbours, because a row then takes longer
+    sampled = rows.every.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
+    near, w = start.near_without(sampled), rows.w[sampled]
+    is_tuned = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
+    tunes_lengthscales = is_tuned and "lengthscale" in kernel.get_params(deep=False)
+    least, tiny = 1e-8, np.finfo(np.float64).tiny  # least noise, as a share of a² k(x, x)
+    is_given = noise == 0 or (noise is not None and amplitude is not None)
 
     def law_at(at: Float[Array, " p"]) -> NeighbourProcess:
-        """Return the law at a log share of noise in k(x, x), and a log factor of lengthscales."""
+        """Return the law at the log of noise/(a² k(x, x)), and of the factor of lengthscales."""
         law, alpha = start, (noise or 0.0) / (amplitude or 1.0)
-        if scales:
+        if tunes_lengthscales:
             search = replace(chosen.search, kernel=scaled(kernel, _digits(np.exp(at[1:]))))
             law = replace(start, chosen=replace(chosen, search=search))
-        if not given:
+        if not is_given:
             alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
         alpha = max(alpha, least * start.total)
-        mean, variance = law.krige(rows.X[judges], near, alpha * rows.unit)
+        mean, variance = law.krige(rows.X[sampled], near, alpha * rows.unit)
         variance = variance + alpha
-        squares = np.average((rows.y[judges] - mean) ** 2 / variance[:, None], axis=0, weights=w)
+        squares = np.average((rows.y[sampled] - mean) ** 2 / variance[:, None], axis=0, weights=w)
         a2 = np.maximum(squares, tiny)  # for constant targets
         if amplitude is not None:
             a2 = np.full_like(a2, amplitude)
@@ -366,48 +365,48 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
         alphas = np.full_like(a2, alpha * rows.unit)
         return replace(law, evidence=Evidence(variances, a2, alphas, likelihood, outcome))
 
-    judged = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)
-    free = 1 + scales
+    cost = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)
+    free = 1 + tunes_lengthscales
     bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:free]
     noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
-    starts = product(noises[:1] if given else noises, factors[: 1 + 2 * scales])
-    begin = min((np.log(each)[:free] for each in starts), key=judged)
+    starts = product(noises[:1] if is_given else noises, factors[: 1 + 2 * tunes_lengthscales])
+    begin = min((np.log(start_values)[:free] for start_values in starts), key=cost)
     simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
     options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
     options["initial_simplex"] = np.clip(simplex, *bounds.T)
-    return law_at(minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x)
+    return law_at(minimize(cost, begin, method="Nelder-Mead", bounds=bounds, options=options).x)
 
 
 def _digits(values: Array) -> Array:
-    """Return numbers rounded to three digits, so that they are equal on every processor."""
+    """Return values rounded to three digits, so that they are the same on all processors."""
     return np.array([float(f"{value:.3g}") for value in values])
 
 
 # --- Features, or nearest neighbours for rough processes of few columns ---------------------------
 #
-# Both are fitted and compared by leave-one-out errors. Neighbours must be better by a margin,
+# Both are fitted and compared by leave-one-out errors. Neighbours must have errors 5 % smaller,
 # because they have no sampled functions, covariances and gradients.
 
-LEFT_OUT = 2048  # Largest number of compared rows; rows that choose noise are not among them
+LEFT_OUT = 2048  # Largest number of compared rows, without the rows that choose noise
 
 
 def by_features_or_neighbours(
     spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks
 ) -> ProcessLaw:
     """Return the law on features, or on neighbours if its errors are 5 % smaller."""
-    # For more than 8,192 rows of up to four columns that fit in memory. The kernels are that of
-    # the features, this family with new lengthscales for a name, and two rough families for "auto".
-    # Each takes about three seconds.
+    # For more than 8,192 rows of up to four columns that fit in memory. Kernels: that of the
+    # features; for a name also this family with new lengthscales, for "auto" two rough families.
+    # Each kernel takes about three seconds.
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
-    many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
+    is_large = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
     name, near = features.kernel, is_near(law.chosen.kernel, d)
     kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if near else []
     if name == "auto" and features.effort != "low":
         kernels += [(family, spec.lengthscale) for family in ("matern32", "exponential")]
     elif isinstance(name, str) and name != "auto" and near:
         kernels.append((name, spec.lengthscale))
-    if not many or d > 4 or features.learns_metric or not kernels:
+    if not is_large or d > 4 or features.learns_metric or not kernels:
         return law
     rows = rows_of(spec, blocks)
     judges = rows.every.order[JUDGED : JUDGED + LEFT_OUT]
@@ -420,13 +419,13 @@ def by_features_or_neighbours(
 
     order = sums.sample.order[JUDGED : JUDGED + LEFT_OUT]
     before = size(law.left_out(sums.sample)[0][order])
-    tried = []
+    candidates = []
     for kernel, lengthscale in kernels:
-        asked = replace(features, kernel=kernel, method=NearestNeighbours())
-        trial = replace(spec, features=asked, lengthscale=lengthscale)
-        tried.append(NeighbourProcess.solve(trial, rows))
-    sizes = [size(process.left_out(judges)[0]) for process in tried]
-    error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
+        features_of_trial = replace(features, kernel=kernel, method=NearestNeighbours())
+        trial = replace(spec, features=features_of_trial, lengthscale=lengthscale)
+        candidates.append(NeighbourProcess.solve(trial, rows))
+    sizes = [size(process.left_out(judges)[0]) for process in candidates]
+    error, best = min(zip(sizes, candidates, strict=True), key=lambda pair: pair[0])
     if not error < 0.95 * before:
         return law
     method: Any = best.chosen.choice.method
@@ -434,7 +433,7 @@ def by_features_or_neighbours(
         f"{method}: left-out rows are predicted from their {method.neighbours} nearest of "
         f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {before:.3g} by "
         f"{law.chosen.map.n_features:,} features of {law.chosen.choice.method}. "
-        'method="auto" takes features.'
+        'method="auto" uses features.'
     )
     choice = replace(best.chosen.choice, reason=reason)
     return replace(best, chosen=replace(best.chosen, choice=choice))

@@ -4,9 +4,9 @@ Observations are v_o = L_o f + ε_o with linear functionals L_o and ε_o ~ N(0, 
 the mean and covariance of f given the targets y of the fit. Then
 
     E f(x)   = m(x) + c(x, L)ᵀ S⁻¹ (v − L m),   S_op = c(L_o, L_p) + σ_o² δ_op,
-    Var f(x) = c(x, x) − c(x, L)ᵀ S⁻¹ c(x, L):
+    Var f(x) = c(x, x) − c(x, L)ᵀ S⁻¹ c(x, L),
 
-the same as conditioning on y and v at once. Kernel, noise and amplitude are chosen from y alone.
+which equals conditioning on y and v at once. Kernel, noise and amplitude are chosen from y only.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,16 +33,16 @@ from bochner.selection.choices import Choices, Function
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
-# Each is a linear functional L of f, and jointly normal with f: covariances are L applied to the
+# Linear functionals L of f are jointly normal with f. Their covariances are L applied to the
 # arguments of the kernel (Solak et al. 2003, eq. 2 and 3), or to features: ∂φ/∂x_j and ∫φ.
 
-MOST_PLACES = 8192  # Quadrature points in total: their kernel matrix takes 512 MB
-AT_ONCE = 16  # Columns of kernel values per call of the derivative
+MOST_PLACES = 8192  # Largest number of quadrature points: their kernel matrix takes 512 MB
+AT_ONCE = 16  # Columns of kernel values per call of ``pullback``
 
 
 @dataclass(frozen=True, eq=False)
 class Derivatives(NamedArguments):
-    """Observed slopes: values of ∂f/∂x_j at places, each with normal noise.
+    """Observed slopes: values of ∂f/∂x_j at points, each with normal noise.
 
     Parameters
     ----------
@@ -87,16 +87,16 @@ class Derivatives(NamedArguments):
         """Number d of columns."""
         return self.X.shape[1]
 
-    _of_one = 0.0  # L of the constant 1
+    _of_one = 0.0  # L applied to the constant 1
 
     def _of_kernel(self, kernel: Kernel, Y: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "m c"]:
-        """Return ∂k(z, y)/∂z_j of all pairs of places and rows."""
-        values, one_by_one = np.empty((len(self.X), len(Y))), np.eye(AT_ONCE)
+        """Return ∂k(z, y)/∂z_j for all pairs of points z and rows y."""
+        values, identity = np.empty((len(self.X), len(Y))), np.eye(AT_ONCE)
         for start in range(0, len(Y), AT_ONCE):
             part = np.ascontiguousarray(Y[start : start + AT_ONCE])
             m = len(part)
-            each = np.tile(one_by_one[:m, :m], (len(self.X), 1))
-            G = kernel.pullback(np.repeat(self.X, m, axis=0), part, each)
+            cotangents = np.tile(identity[:m, :m], (len(self.X), 1))
+            G = kernel.pullback(np.repeat(self.X, m, axis=0), part, cotangents)
             values[:, start : start + m] = G[:, self.column].reshape(len(self.X), m)
         return values
 
@@ -119,14 +119,14 @@ class BlockAverages(NamedArguments):
     Parameters
     ----------
     lower, upper : (m, d)
-        Corners of the boxes, lower ≤ upper. A box has no extent along columns with lower = upper.
+        Corners of the boxes, lower ≤ upper. Along columns with lower = upper f is not averaged.
     values : (m,) or (m, t)
         Averages, in units of y. Divide an integral by the volume of its box.
     noise : float or (m,), default 0.0
         Variance of the noise in each value; 0: values are exact.
     points : int, default 8
-        Gauss-Legendre points along each column with lower < upper; at most 8,192 points for all
-        boxes together.
+        Number of Gauss-Legendre points along each column with lower < upper; at most 8,192 points
+        for all boxes together.
 
     Examples
     --------
@@ -161,8 +161,8 @@ class BlockAverages(NamedArguments):
         if len(self.lower) * places > MOST_PLACES:
             raise InvalidInput(
                 f"BlockAverages: all boxes together must have at most {MOST_PLACES:,} quadrature "
-                f"points; got {len(self.lower)} boxes of {places:,}. Pass fewer points, "
-                "or lower equal to upper in columns that do not matter."
+                f"points; got {len(self.lower)} boxes of {places:,}. Pass a smaller points, or "
+                "lower equal to upper in columns along which f does not change."
             )
 
     @property
@@ -191,8 +191,8 @@ class BlockAverages(NamedArguments):
 
     def _average(self, values: Array) -> Array:
         """Return the average over each box, from values at the quadrature points."""
-        each = values.reshape(len(self.lower), -1, *values.shape[1:])
-        return np.einsum("q,mq...->m...", self._rule[1], each)
+        values_of_box = values.reshape(len(self.lower), -1, *values.shape[1:])
+        return np.einsum("q,mq...->m...", self._rule[1], values_of_box)
 
     def _of_kernel(self, kernel: Kernel, Y: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "m c"]:
         return self._average(np.asarray(kernel(self.places, Y)))
@@ -210,24 +210,24 @@ Observation = Derivatives | BlockAverages
 def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.ndarray, " q"]]:
     """Return Gauss-Legendre nodes of the unit cube, ``points`` per column; weights sum to one."""
     x, w = np.polynomial.legendre.leggauss(points)
-    each = np.indices((points,) * d).reshape(d, points**d).T
-    return ((x + 1) / 2)[each], (w / 2)[each].prod(axis=1)
+    indices = np.indices((points,) * d).reshape(d, points**d).T
+    return ((x + 1) / 2)[indices], (w / 2)[indices].prod(axis=1)
 
 
 def _check_values(observation: Any, m: int) -> None:
-    """Convert and check values, (m, t), and variances, (m,)."""
+    """Check values and noise of an observation, and store them as (m, t) and (m,)."""
     who = type(observation).__name__
     values = np.asarray(to_numpy(as_array(observation.values, who, "values")), np.float64)
     noise = np.asarray(observation.noise, np.float64)
     if m == 0 or values.ndim not in (1, 2) or len(values) != m or not np.isfinite(values).all():
         raise InvalidInput(
-            f"{who}: values must be a finite number for each of the {m} places or boxes; got "
+            f"{who}: values must be a finite number for each of the {m} points or boxes; got "
             f"shape {values.shape}."
         )
     if noise.shape not in ((), (m,)) or not (np.isfinite(noise) & (noise >= 0)).all():
         raise InvalidInput(
-            f"{who}: noise must be a variance, zero or above, or one for each value; got "
-            f"{observation.noise!r}."
+            f"{who}: noise must be a variance, zero or above, or an array of one for each value; "
+            f"got {observation.noise!r}."
         )
     object.__setattr__(observation, "values", values.reshape(m, -1))
     object.__setattr__(observation, "noise", np.broadcast_to(noise, (m,)).copy())
@@ -237,8 +237,8 @@ def apply_twice(
     first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "m c"]:
     """Return the kernel with ``first`` applied to one argument and ``second`` to the other."""
-    # Second derivatives are differences, over ``steps``, of first derivatives in closed form:
-    # rounding is divided by a step and not by its square.
+    # Second derivatives are differences, over ``steps``, of first derivatives in closed form, so
+    # that rounding is divided by a step and not by its square
     if isinstance(first, BlockAverages) and isinstance(second, Derivatives):
         return apply_twice(second, first, kernel, steps).T
     return second._of_function(lambda P: first._of_kernel(kernel, P).T, steps).T
@@ -248,8 +248,7 @@ def apply_twice(
 class ObservedProcess(ProcessLaw):
     """A law of f conditioned on derivatives or averages."""
 
-    # Given the values, which choose kernel, noise and amplitude
-    base: ExactProcess | FeatureProcess
+    base: ExactProcess | FeatureProcess  # The law given y, which chooses kernel, noise, amplitude
     observations: tuple[Observation, ...]
 
     spec = property(attrgetter("base.spec"))
@@ -262,12 +261,12 @@ class ObservedProcess(ProcessLaw):
 
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
-        """Attributes it does not have, with reasons."""
+        """Attributes that the law does not have, with reasons."""
         subject = "a process with derivatives or block averages"
         return {
             **self.base.lacks,
             "predictive_": f"{subject} has no law of coefficients of features.",
-            "merge": f"{subject} is not merged.",
+            "merge": f"{subject} cannot be merged.",
         }
 
     @property
@@ -277,17 +276,17 @@ class ObservedProcess(ProcessLaw):
     @cached_property
     def _factors(self) -> list[Float[Array, "o o"]]:
         """Cholesky factor L of S = L Lᵀ for each target, S the covariance of the observations."""
-        noise = np.concatenate([each.noise for each in self.observations])
+        noise = np.concatenate([o.noise for o in self.observations])
         prior: tuple[Array, ...] = ()
         if isinstance(self.base, ExactProcess):
-            every, given = self.observations, (self.chosen.kernel, self._steps)
-            twice = np.block([[apply_twice(a, b, *given) for b in every] for a in every])
+            obs, options = self.observations, (self.chosen.kernel, self._steps)
+            twice = np.block([[apply_twice(a, b, *options) for b in obs] for a in obs])
             prior = ((twice + twice.T) / 2,)
-        both = (self._functionals,) * 2, (self._constant,) * 2
-        covariance = self.base.between(*both, *prior)
+        functionals = (self._functionals,) * 2, (self._constant,) * 2
+        covariance = self.base.between(*functionals, *prior)
         factors = []
         for S in np.moveaxis(covariance, 2, 0).copy():
-            # 1e-10 of the largest variance keeps S regular for repeated observations.
+            # 1e-10 of the largest variance keeps S regular if observations are repeated
             S[np.diag_indices(len(S))] += noise + 1e-10 * S.diagonal().max()
             factors.append(cho_factor(S, True, check_finite=False)[0])
         return factors
@@ -300,7 +299,7 @@ class ObservedProcess(ProcessLaw):
     @cached_property
     def coef(self) -> Float[Array, "o t"]:
         """S⁻¹ (v − L m)."""
-        values = np.concatenate([each.values for each in self.observations])
+        values = np.concatenate([observation.values for observation in self.observations])
         mean = self._functionals @ self.base.coef + np.outer(self._constant, self.base.intercept)
         return self._solve(values - mean)
 
@@ -339,12 +338,12 @@ class ObservedProcess(ProcessLaw):
         """Draw functions of the posterior by Matheron's rule, from draws of the base process."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
-        prior = [each._of_function(f, 100 * self._steps) for each in self.observations]
-        values = np.concatenate([each.values for each in self.observations])[:, :, None]
-        noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
+        prior = [o._of_function(f, 100 * self._steps) for o in self.observations]
+        values = np.concatenate([o.values for o in self.observations])[:, :, None]
+        noise = np.sqrt(np.concatenate([o.noise for o in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
-        left = values + noise[:, None, None] * rough - np.concatenate(prior).reshape(-1, t, n)
-        coef = np.stack([self._solve(left[:, :, k]) for k in range(n)], axis=2)
+        residuals = values + noise[:, None, None] * rough - np.concatenate(prior).reshape(-1, t, n)
+        coef = np.stack([self._solve(residuals[:, :, k]) for k in range(n)], axis=2)
 
         def conditioned(X: Array) -> Float[Array, "b t n"]:
             rows = as_rows(X)
@@ -353,40 +352,40 @@ class ObservedProcess(ProcessLaw):
         return conditioned
 
     def scores(self) -> Both | None:
-        # With fewer values intervals use fits without folds (fold_scores)
+        # With fewer rows intervals use cross-validation (fold_scores)
         return None if len(self.representation.sample) < 3072 else self.base.scores()
 
     def refit(self, rows: RowSample) -> "ObservedProcess":
         return ObservedProcess(self.base.refit(rows), self.observations)
 
-    # --- Covariances with the functionals, given the values. A functional L is represented by
-    # L k(·, X) for the exact kernel, by L φ for features, and by L 1.
+    # --- Covariances with the functionals, given y. A functional L is represented by L k(·, X) for
+    # the exact kernel, by L φ for features, and by L 1.
 
     @cached_property
     def _steps(self) -> Float[Array, " d"]:
-        """Difference step per column: 1e-5 of the length over which f changes."""
+        """Step of differences along each column: 1e-5 of the length over which f changes."""
         kernel, X = self.chosen.kernel, as_rows(self.representation.sample.X)
         spread = X.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         steps = np.empty(len(spread))
         for j, s in enumerate(spread):
-            moved = X[:1].copy()
-            moved[:, j] += 1e-3 * s
-            K = np.asarray(kernel(np.vstack([X[:1], moved])))
+            shifted = X[:1].copy()
+            shifted[:, j] += 1e-3 * s
+            K = np.asarray(kernel(np.vstack([X[:1], shifted])))
             change = float(K[0, 0] + K[1, 1] - 2 * K[0, 1]) / max(float(K[0, 0]), 1e-300)
             steps[j] = 1e-5 * np.clip(1e-3 / np.sqrt(max(change, 1e-18)), 1e-3, 1e3) * s
         return steps
 
     @cached_property
     def _constant(self) -> Float[Array, " o"]:
-        """Values of the functionals of the constant 1."""
+        """Values of the functionals for the constant 1."""
         return np.concatenate([np.full(len(o.values), o._of_one) for o in self.observations])
 
     @cached_property
     def _functionals(self) -> Float[Array, "o n"]:
         if isinstance(self.base, ExactProcess):
             return self._of_kernel(as_rows(self.representation.X))
-        return np.concatenate([each._of_features(self.chosen) for each in self.observations])
+        return np.concatenate([o._of_features(self.chosen) for o in self.observations])
 
     def _of_kernel(self, X: Float[Array, "b d"]) -> Float[Array, "o b"]:
         return np.concatenate([o._of_kernel(self.chosen.kernel, X) for o in self.observations])
@@ -400,25 +399,25 @@ class ObservedProcess(ProcessLaw):
 
 
 def observe(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:
-    """Return a law with these observations instead of earlier ones."""
+    """Return the law given these observations, which replace earlier observations."""
     if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(
             f"{who}.observe: the fit must use the exact kernel or features; got a fit on a "
             "Fourier grid or on nearest neighbours. Fit with another method."
         )
     d, t = law.chosen.map.n_inputs, len(law.noise)
-    for each in observations:
-        if not isinstance(each, Derivatives | BlockAverages):
+    for item in observations:
+        if not isinstance(item, Derivatives | BlockAverages):
             raise InvalidType(
-                f"{who}.observe: observations must be Derivatives or BlockAverages; got {each!r}."
+                f"{who}.observe: observations must be Derivatives or BlockAverages; got {item!r}."
             )
-        if each.n_columns != d or each.values.shape[1] != t:
+        if item.n_columns != d or item.values.shape[1] != t:
             raise InvalidInput(
-                f"{who}.observe: {type(each).__name__} must have the {d} columns and {t} targets "
-                f"of the fit; got {each.n_columns} and {each.values.shape[1]}."
+                f"{who}.observe: {type(item).__name__} must have the {d} columns and {t} targets "
+                f"of the fit; got {item.n_columns} and {item.values.shape[1]}."
             )
     if not observations:
-        raise InvalidInput(f"{who}.observe: pass Derivatives or BlockAverages; got none.")
+        raise InvalidInput(f"{who}.observe: Derivatives or BlockAverages are required; got none.")
     process = ObservedProcess(law, observations)
     process.coef  # noqa: B018  raises here if the kernel has no derivatives
     return process

@@ -64,8 +64,7 @@ class ProcessFit(FitSummary):
 
     inputs: Inputs
     law: ProcessLaw
-    # Scores for calibrated intervals; None until they are first needed
-    errors: ErrorLaw | None = None
+    errors: ErrorLaw | None = None  # Law of errors of new rows; None until it is computed
 
     chosen = property(attrgetter("law.chosen"))
     target_shape = property(attrgetter("law.representation.target_shape"))
@@ -94,7 +93,7 @@ class ProcessFit(FitSummary):
 
 
 def fit_of(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
-    """Return the fit; warn if the outcome needs attention."""
+    """Return the fit; warn if the outcome is a problem, with the remedy."""
     outcome = law.evidence.outcome
     if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
         warn_user(str(outcome))
@@ -106,39 +105,38 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     """Gaussian process regression: exact for few rows, with features for many.
 
     y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). With features, f is φ(x)·β + b plus an independent
-    process for the part of k that they miss: far from the data the standard deviation is that of
-    the prior.
+    process for the part of k that the features miss: far from the data the standard deviation is
+    that of the prior.
 
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
-        - "auto": the best candidate on held-out rows, as in :class:`bochner.KernelRidge`.
-        - a name: this family; its lengthscale is chosen from a sample of the rows.
-        - a kernel: used without changes, times the amplitude; numbers given as "auto" maximise the
-          evidence, see :class:`bochner.kernels.Free`.
+        - "auto": the kernel of smallest held-out error, as in :class:`bochner.KernelRidge`.
+        - a name: this family; its lengthscale is chosen on a sample of the rows.
+        - a kernel: used without changes, times the amplitude; hyperparameters that are "auto"
+          maximise the marginal likelihood, see :class:`bochner.kernels.Free`.
     method : Method, str or None, default None
         - None: "exact" up to 8192 rows (fewer for several targets), unless ``n_features`` or
-          ``precision`` ask for features. For more rows "auto", or :class:`NearestNeighbours` for up
-          to four columns if its leave-one-out error is 5 % smaller (``choice_.reason`` has both).
-          Nearest neighbours have no ``sample_functions``, ``gradient`` and ``return_cov``.
-        - "exact": the exact kernel, by one Cholesky factor of the matrix of at most 20,000 rows.
-        - "auto" or a method: features, see :func:`bochner.draw`. "auto" takes
-          :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
-          :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
+          ``precision`` is set. For more rows "auto", or for up to four columns
+          :class:`NearestNeighbours` if its leave-one-out error is 5 % smaller (``choice_.reason``
+          has both errors); it has no ``sample_functions``, ``gradient`` and ``return_cov``.
+        - "exact": the exact kernel, by a Cholesky factor of the matrix of at most 20,000 rows.
+        - "auto" or a method: features, see :func:`bochner.draw`. As in :class:`bochner.KernelRidge`
+          "auto" may use :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics`.
     %(n_features or exact)s
     noise : "auto", "evidence" or float, default "auto"
         - a number: σ², a variance in units of y².
         - "evidence": maximise the marginal likelihood [1]_.
-        - "auto": as "evidence". With the exact kernel and a chosen amplitude, σ²/a² must also have
-          a leave-one-out error at most about 1 % above the smallest.
+        - "auto": as "evidence". With the exact kernel and a chosen amplitude, the leave-one-out
+          error at σ²/a² must also be at most about 1 % above the smallest.
     amplitude : "auto", "evidence" or float, default "auto"
-        a², the factor of the kernel, chosen as ``noise`` is.
+        a², the factor of the kernel, with the options of ``noise``.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
-        - "loo": a kernel name gets the lengthscale of least leave-one-out error; a kernel is not
+        - "loo": for a name, the lengthscale of smallest leave-one-out error; a kernel is not
           changed.
         - "evidence": maximise the marginal likelihood of the exact process on at most 1024 rows,
-          for names and kernels: one lengthscale per column if the gain is large enough; in sums and
-          products all numbers, or those given as "auto". ``kernel="auto"`` is Matérn 3/2.
+          for names ("auto" is Matérn 3/2) and kernels: one lengthscale per column if the gain is
+          large enough; in sums and products all hyperparameters, or only those that are "auto".
         - "auto": for a name, the result with the larger ``loo_log_density_``; otherwise "loo". With
           ``kernel="auto"`` each candidate has tuned lengthscales.
     fit_intercept : bool, default True
@@ -153,8 +151,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     -----
     With the exact kernel: time O(n³/3) and some seconds for the choices, memory O(n²), and O(n²)
     for each predicted standard deviation. With features: time O(n (c(φ) + D²) + D³), memory O(D²)
-    and one block. The first calibrated interval takes five or ten more fits for up to 5,119 rows
-    (3,071 with the exact kernel). The mean equals :class:`KernelRidge` with alpha = σ²/a².
+    and a block. The first call of ``predict_interval`` takes five or ten more fits for up to 5,119
+    rows (3,071 with the exact kernel). The mean is that of :class:`KernelRidge` with alpha = σ²/a².
 
     References
     ----------
@@ -183,19 +181,19 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> ProcessFit:
         any_features = self.n_features is None and self.precision == "auto"
-        asked = representation.as_method(self.method), blocks, where, precision, any_features
+        options = representation.as_method(self.method), blocks, where, precision, any_features
         spec = self._spec()
         spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
-        return fit_of(inputs, models.process(spec, *asked))
+        return fit_of(inputs, models.process(spec, *options))
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         self._rows_with("partial_fit", type(self).__name__)
         law, spec = self._law.of_values, self._current_spec()
         if isinstance(law, ExactProcess):  # the new rows are added to moments of features
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
-            asked = replace(law.spec, features=features, lengthscale="loo")
+            original = replace(law.spec, features=features, lengthscale="loo")
             before = law.as_blocks(law.representation)
-            law = FeatureProcess.fit(asked, before, precision="float64")
+            law = FeatureProcess.fit(original, before, precision="float64")
         return fit_of(inputs, law.with_rows_of(spec, blocks))
 
     def _spec(self) -> GaussianProcessSpec:
@@ -204,16 +202,16 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         method = representation.as_method(self.method)
         if isinstance(method, ExactKernel) and method.preconditioner is not None:
             raise InvalidInput(
-                f"{who}: the matrix of all rows is factored, which takes no "
-                f"preconditioner; got {method!r}. Pass ExactKernel()."
+                f"{who}: method=ExactKernel() takes no preconditioner, because the matrix of all "
+                f"rows is factored; got {method!r}. Pass ExactKernel()."
             )
         local = isinstance(method, LocalKernel)  # which a process refuses
         features = self._feature_spec("local" if local else representation.as_features(method))
         by = one_of(self.lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
         if by == "evidence" and features.learns_metric:
             raise InvalidInput(
-                f'{who}: lengthscale="evidence" and metric="learned" both say how columns are '
-                "scaled; set one of them."
+                f'{who}: lengthscale="evidence" and metric="learned" both scale the columns; set '
+                "one of them."
             )
         variances = as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
         criterion = "evidence" if "evidence" in (self.noise, self.amplitude) else "auto"
@@ -236,13 +234,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         Parameters
         ----------
         *observations : Derivatives or BlockAverages
-            With the encoded columns (``schema_``). Pass all observations in one call: a later call
+            Observations, in the encoded columns (``schema_``). Pass all in one call: a later call
             replaces them; ``fit``, ``partial_fit`` and ``solve_again`` remove them.
 
         Returns
         -------
         self
-            Means, deviations, covariances, functions and intervals are conditioned on y and the
+            Predictions, sampled functions and intervals are then conditioned on y and the
             observations, exactly with the exact kernel. Kernel, noise and amplitude do not change.
 
         Raises
@@ -255,8 +253,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
         Notes
         -----
-        For o observations O(o n²) with the exact kernel; through features O(o D²) for averages,
-        and D evaluations of φ for derivatives. Then O(o³), and O(o (n + o)) per predicted row.
+        Takes for o observations O(o n² + o³) with the exact kernel and O(o D² + o³) with features,
+        for derivatives also D evaluations of φ; and O(o (n + o)) per predicted row.
         Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
         systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
         """
@@ -284,14 +282,16 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return_cov : bool, default False
             Also return the covariance of f at all pairs of rows; at most 20,000 rows.
         include_noise : bool, default False
-            With ``return_std``: return the predictive standard deviation of a new y, √(std² +
+            With ``return_std``: return the standard deviation of a new y, √(std² +
             ``noise_variance_``), as GPflow's ``predict_y`` does.
 
         Returns
         -------
         mean : (m,) or (m, t)
         std : (m,) or (m, t)
+            With ``return_std``.
         cov : (m, m) or (m, m, t)
+            With ``return_cov``.
         """
         if return_std and return_cov:
             raise InvalidInput("predict: set return_std or return_cov, not both.")
@@ -314,7 +314,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         for block in blocks.with_rows(law.block_rows):
             mean, variance = law.moments(block.X)
             deviation = np.sqrt(variance + law.noise if include_noise else variance)
-            parts.append([self._reshape(each, block.X) for each in (mean, deviation)])
+            parts.append([self._reshape(values, block.X) for values in (mean, deviation)])
         return tuple(concat(list(part)) for part in zip(*parts, strict=True))
 
     def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
@@ -325,16 +325,16 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return_std : bool, default False
             Also return the standard deviation of f.
         **axes : (m_j,)
-            Coordinates along each column, by the names of the columns; if these have no names, any
-            names in the order of the columns.
+            Coordinates along each column, by its name. If columns have no names: any names, in the
+            order of the columns.
 
         Returns
         -------
         mean : (m_1, ..., m_d) or (m_1, ..., m_d, t)
-            An ``xarray.DataArray`` with these coordinates if xarray is installed, else a NumPy
+            An ``xarray.DataArray`` with these coordinates if xarray is installed, otherwise a NumPy
             array.
         std : same type and shape
-            If ``return_std``.
+            With ``return_std``.
 
         Raises
         ------
@@ -343,23 +343,23 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """
         who, names, d = type(self).__name__, self._inputs.names, self.n_features_in_
         if len(axes) != d or (names is not None and set(axes) != set(names)):
-            asked = "" if names is None else f", named {', '.join(names)}"
+            names_required = "" if names is None else f", named {', '.join(names)}"
             raise InvalidInput(
                 f"{who}.predict_grid: there must be one array of coordinates for each of the {d} "
-                f"columns{asked}; got {', '.join(axes) or 'none'}. Pass "
+                f"columns{names_required}; got {', '.join(axes) or 'none'}. Pass "
                 f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
             )
         axes = {name: np.asarray(axes[name], dtype=np.float64) for name in names or axes}
         for name, axis in axes.items():
             if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all():
                 raise InvalidInput(
-                    f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at "
-                    f"least; got shape {axis.shape}. Pass np.linspace(...), say."
+                    f"{who}.predict_grid: {name} must be a vector of at least one finite number; "
+                    f"got shape {axis.shape}. Pass for example np.linspace(0, 1, 100)."
                 )
         shape = tuple(len(axis) for axis in axes.values())
         require_room(
             8 * (d + 3) * math.prod(shape),
-            f"{who}.predict_grid: {math.prod(shape):,} places take",
+            f"{who}.predict_grid: {math.prod(shape):,} points take",
             "Pass fewer.",
         )
         rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, d)
@@ -370,17 +370,19 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         if find_spec("xarray") is not None:
             array: Any = import_module("xarray").DataArray
             dims = [*axes, *["target"] * (maps[0].ndim - d)]
-            of = zip(maps, ("mean", "std"), strict=False)
-            maps = tuple(array(part, coords=axes, dims=dims, name=name) for part, name in of)
+            named_parts = zip(maps, ("mean", "std"), strict=False)
+            maps = tuple(
+                array(part, coords=axes, dims=dims, name=name) for part, name in named_parts
+            )
         return maps if return_std else maps[0]
 
     def plot_map(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
-        """Plot the mean over the range of the rows, for one or two columns; return the axes.
+        """Plot the mean of a process of one or two columns, over the range of the rows.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Default: a new figure.
+            Default: a new figure. The axes are returned.
         places : int, default 200
             Number of points along each column.
         **axes : (m_j,)
@@ -394,7 +396,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation").ax_
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
-        """Return the mean and the standard deviation of f as a dict of arrays."""
+        """Return the mean ("prediction") and standard deviation ("deviation") of f in a dict."""
         mean, deviation = self.predict(X, return_std=True)
         return {"prediction": to_numpy(mean), "deviation": to_numpy(deviation)}
 
@@ -404,7 +406,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return mean, deviation
 
     def _error_law(self) -> ErrorLaw:
-        """Return the law of leave-one-out errors of rows not used for tuning, or of fold errors."""
+        """Return the law of leave-one-out errors of rows not used to tune, or of fold errors."""
         scores = self._law.scores()
         if scores is not None:
             errors, deviation = scores
@@ -412,7 +414,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return fold_scores(self._law.refit, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
-        """Return log N(y; mean, std² + ``noise_variance_``) of each row, (m,) or (m, t)."""
+        """Return log N(y; mean, std² + ``noise_variance_``) for each row, (m,) or (m, t)."""
         fit, parts = self._fitted, []
         blocks, _ = self._read(X, y, first=False)
         representation.require_alike(type(self).__name__, blocks, fit.target_shape)
@@ -427,7 +429,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     ) -> Callable[[Tabular], Float[Array, "m *t n"]]:
         """Draw n functions of the posterior; return a callable X -> (m, n) or (m, t, n).
 
-        The callable is cheap, and returns the same values for the same rows in every call.
+        The callable returns the same values for the same rows in every call.
         """
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
@@ -454,7 +456,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     map_ = learned("chosen.choice.map", "Feature map φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
         "law.loo_log_density",
-        "Mean leave-one-out log density of sampled rows that are not landmarks.",
+        "Mean leave-one-out log density of a sample of rows, summed over targets.",
     )
     evidence_ = learned(
         "law.evidence", "An Evidence: noise, amplitude, log likelihood and outcome of each target."
@@ -462,7 +464,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     @property
     def predictive_(self) -> ProcessLaw:
-        """Posterior law of f(x): law of the coefficients, and of the part that features miss."""
+        """Posterior law of f: of the coefficients, and of the part of f that features miss."""
         return self._law.require("predictive_")
 
     def _rows_with(self, name: str, who: str = "") -> Any:
@@ -470,8 +472,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     noise_variance_ = learned(
         "law.noise",
-        "σ², the variance of a new y about f(x). ``evidence_`` also counts the part that the "
-        "features miss as noise; this σ² does not.",
+        "σ², the variance of a new y about f(x). The noise in ``evidence_`` includes the part of f "
+        "that features miss; this σ² does not.",
         by_target=True,
     )
     amplitude_ = learned(
@@ -483,8 +485,5 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     @property
     def log_marginal_likelihood_value_(self) -> float:
-        """Log p(y) of the process on the features, summed over targets.
-
-        With an intercept: the restricted likelihood, of contrasts of y.
-        """
+        """Log marginal likelihood, summed over targets; restricted if there is an intercept."""
         return float(self.evidence_.log_likelihood.sum())

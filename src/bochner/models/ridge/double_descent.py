@@ -32,7 +32,7 @@ SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class DoubleDescent(TableResult):
-    """Errors and norms of ridge regression on D random features; printed as a table.
+    """Errors and norms of ridge regression on D random features; prints as a table.
 
     Attributes
     ----------
@@ -46,16 +46,15 @@ class DoubleDescent(TableResult):
     alphas : (a,)
         Penalties; 0 is the least-squares solution of least norm.
     train_error, test_error : (a, p)
-        Mean squared error, summed over targets. Labels are coded by zeros and ones, one column per
-        class.
+        Mean squared error, summed over targets; labels are one column of zeros and ones per class.
     norm : (a, p)
-        ‖β‖.
+        Norm ‖β‖ of the coefficients.
     train_wrong, test_wrong : (a, p) or None
-        Error rate; None if the target is numeric.
+        Error rate of classification; None if the target is numeric.
 
     See Also
     --------
-    double_descent : Computes these results.
+    double_descent : Compute these results.
     """
 
     kernel: Kernel
@@ -71,19 +70,19 @@ class DoubleDescent(TableResult):
 
     @property
     def peak(self) -> int:
-        """Width at which the test error with the smallest penalty is largest."""
+        """Width D of largest test error, with the smallest penalty."""
         return int(self.widths[np.argmax(self.test_error[np.argmin(self.alphas)])])
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
         columns = {"train error": self.train_error, "test error": self.test_error}
         columns["norm"] = self.norm
         if self.test_wrong is not None:
-            columns["test wrong"] = self.test_wrong
+            columns["test error rate"] = self.test_wrong
         lines: list[tuple[str, ...]] = [("alpha", "D", "D/n", *columns)]
         for i, alpha in enumerate(self.alphas):
             for j, D in enumerate(self.widths):
-                numbers = D / self.n_rows, *(values[i, j] for values in columns.values())
-                lines.append((f"{alpha:.4g}", f"{D:,}", *(f"{v:.4g}" for v in numbers)))
+                cells = D / self.n_rows, *(values[i, j] for values in columns.values())
+                lines.append((f"{alpha:.4g}", f"{D:,}", *(f"{v:.4g}" for v in cells)))
         return f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows", lines, ""
 
     def plot(self, axes: Any = None) -> Any:
@@ -95,7 +94,7 @@ class DoubleDescent(TableResult):
             Axes for errors and for norms. Default: a new figure.
         """
         axes = axes_for("DoubleDescent", axes, size=(8, 3.6), across=2)
-        # Training errors of interpolating fits are rounding errors: do not plot them.
+        # Training errors of interpolating fits are rounding errors, which are not plotted
         floor = 1e-12 * self.train_error.max(axis=1, keepdims=True)
         train = np.where(self.train_error > floor, self.train_error, np.nan)
         for i, alpha in enumerate(self.alphas):
@@ -123,7 +122,7 @@ def double_descent(
     task: str = "auto",
     random_state: Seed = None,
 ) -> DoubleDescent:
-    """Fit ridge regression on D random features, for D from far below to far above n.
+    """Return the errors of ridge regression on D random features, for D far below to far above n.
 
     Without a penalty this is least squares if D < n, and the interpolating solution of least ‖β‖ if
     D > n. With increasing D the test error falls, rises to a peak at D = n, where ‖β‖ is largest,
@@ -132,22 +131,24 @@ def double_descent(
     Parameters
     ----------
     X, X_test : (n, d), (m, d)
+        Training rows, and test rows.
     y, y_test : (n,), (m,)
-        Numbers, from which the training mean is subtracted; or labels, coded by zeros and ones,
-        one column per class.
+        Numbers, from which the training mean is subtracted; or labels, which become a column of
+        zeros and ones per class.
     kernel : Kernel or str, default "laplace"
-        With a name, the lengthscale is the median distance between rows. Features of a smooth
-        kernel in few columns hardly fit noise: the second descent then needs a far larger D.
-    features : "fourier", "relu", Method or its name, default "fourier"
-        "fourier": independent frequencies with random phases, for any D. "relu": a layer of random
-        rectified linear units with biases; the kernel is then ``ArcCosine(1)``.
+        A name: this family; its lengthscale is the median distance between rows. Features of a
+        smooth kernel in few columns hardly fit noise: the second descent needs a far larger D.
+    features : Method or str, default "fourier"
+        - "fourier": independent frequencies with random phases, for any D.
+        - "relu": a layer of random rectified linear units with biases; the kernel is ArcCosine(1).
+        - a method, or another name of :func:`bochner.draw`.
     widths : sequence of int, optional
         Numbers of features D. Default: 0.05 n to 10 n, dense near n.
-    alpha : float or sequence of float, default (0,)
+    alpha : float or sequence of float, default (0.0,)
         Penalties, 0 or above.
-    task : {"auto", "regression", "classification"}
-        "auto": text, booleans, and at most 50 distinct integers are labels.
-    random_state : int, Generator, RandomState or None
+    task : {"auto", "regression", "classification"}, default "auto"
+        "auto": text, booleans, and integers of at most 50 distinct values are labels.
+    random_state : int, Generator, RandomState or None, default None
 
     Returns
     -------
@@ -156,12 +157,12 @@ def double_descent(
     Raises
     ------
     InvalidInput
-        If rows or targets do not match, a value is not allowed, or numbers are not finite.
+        If rows or targets do not match, an argument is invalid, or numbers are not finite.
 
     Notes
     -----
-    One singular value decomposition per width serves all penalties. Singular values below
-    max(n, D)·2⁻⁵² times the largest count as zero. Takes O(n D min(n, D)) time per width.
+    Takes one singular value decomposition per width, O(n D min(n, D)). Singular values below
+    max(n, D)·2⁻⁵² times the largest count as zero.
 
     Examples
     --------
@@ -176,8 +177,8 @@ def double_descent(
     who, seed = "double_descent", seed_of(random_state)
     alphas = np.array([nonnegative(a, who, "alpha") for a in np.atleast_1d(alpha)])
     if not len(alphas) or (widths is not None and not len(widths)):
-        name = "widths must have one D" if len(alphas) else "alpha must have one penalty"
-        raise InvalidInput(f"{who}: {name} or more; got none.")
+        name = "widths" if len(alphas) else "alpha"
+        raise InvalidInput(f"{who}: {name} must have at least one number; got none.")
     one_of(task, who, "task", ("auto", "regression", "classification"))
     y, y_test, labels = _code(y, y_test, task)
     (X, Y), (X_test, Y_test) = _check(X, y), _check(X_test, y_test)
@@ -224,7 +225,7 @@ def double_descent(
 
 
 def _code(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
-    """Return y and y_test, labels coded by zeros and ones, and whether they are labels."""
+    """Return y and y_test, labels as a column of zeros and ones per class; and whether labels."""
     y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
     kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
     few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
@@ -233,9 +234,9 @@ def _code(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
     classes = np.unique(y)
     unknown = np.setdiff1d(y_test, classes)
     if len(classes) < 2 or len(unknown):
-        problem = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
+        problem = f"{unknown[:3].tolist()} in y_test" if len(unknown) else "one class"
         raise InvalidInput(
-            "double_descent: y must have two or more classes, and y_test no other classes; "
+            "double_descent: y must have at least two classes, and y_test no other classes; got "
             f"{problem}."
         )
     return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True

@@ -43,9 +43,9 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     def _fit(
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> "models.RidgeFit":
-        spec, asked = self._spec(), (blocks, where, precision, self.n_features is None)
+        spec, options = self._spec(), (blocks, where, precision, self.n_features is None)
         spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
-        rows = models.represent(spec, representation.as_method(self.method), *asked)
+        rows = models.represent(spec, representation.as_method(self.method), *options)
         return models.warn(inputs, spec, *rows)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
@@ -53,7 +53,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         return models.with_rows_of(self._fitted, self._spec(), blocks)
 
     def solve_again(self) -> Self:
-        """Solve again from the stored moments and sample, with the current penalty."""
+        """Solve again from the stored moments and sample, with the current ``alpha``."""
         self._rows_with("solve_again", type(self).__name__)
         spec = self._spec()
         self.fit_ = models.warn(self._inputs, spec, *self._fitted.representation.solve(spec))
@@ -71,21 +71,21 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def coef_(self) -> Any:
-        """β, (D,) or (t, D); for classes (K, D), or (1, D) for two classes."""
+        """Coefficients β of the features, (D,) or (t, D); (K, D) of classes, (1, D) of two."""
         self._rows_with("coef_")
         return self._by_target(self.solution_.coef.T)
 
     intercept_ = learned(
         "solution.intercept",
-        "b, a number or (t,); for classes (K,), or (1,) for two classes.",
+        "Intercept b, a number or (t,); (K,) of classes, (1,) of two.",
         by_target=True,
     )
 
     solution_ = learned(
-        "solution", "A Solution: coefficients, outcome, and criteria of each alpha."
+        "solution", "A Solution: coefficients, outcome, and the criteria of each compared alpha."
     )
 
-    alpha_ = learned("solution.alpha", "The penalty, or one per target.")
+    alpha_ = learned("solution.alpha", "The penalty, or an array of a penalty per target.")
 
     @property
     def X_fit_(self) -> Any:
@@ -94,14 +94,14 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def certificate_(self) -> Certificate:
-        """Certificate: errors of φ(x)·φ(y) on a sample of the training rows; computed once."""
+        """Certificate: errors of φ(x)·φ(y) as k(x, y) on a sample of the training rows."""
         self._rows_with("certificate_")
         return self._fitted.certificate
 
     def certify(self, X: Tabular) -> Certificate:
-        """Return the certificate of this map, kernel and penalty on other rows.
+        """Return the certificate of the map and kernel on n other rows.
 
-        The penalty is alpha·n/(rows of the fit) for n rows.
+        The penalty is ``alpha_`` times n, divided by the number of training rows.
         """
         return self.certify_blocks(self._rows_to_predict(X))
 
@@ -122,54 +122,57 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
-        - "auto": the kernel of smallest held-out error, of kernels with one lengthscale, one per
-          column (by evidence, in several families) or a learned metric, and sums; see ``search_``.
+        - "auto": the kernel of smallest held-out error among kernels with one lengthscale, one per
+          column or a learned metric, in several families, and sums; see ``search_``.
         - "gaussian", "laplace", "exponential", "matern12", "matern32", "matern52", "cauchy",
           "rational_quadratic" or "linear": this family; its lengthscale is chosen by the
           leave-one-out errors of a sample of rows.
-        - a kernel: used without changes; numbers that are "auto" are tuned by leave-one-out errors,
-          see :class:`bochner.kernels.Free`.
+        - a kernel: used without changes; hyperparameters that are "auto" are tuned by leave-one-out
+          errors, see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
-        Effort of the search with ``kernel="auto"``. "low": a Gaussian kernel with one lengthscale,
-        or lengthscales proportional to the columns' deviations; above 2048 rows local fits with
-        leaves of 1024. "medium": 2 to 3 CPU seconds for any n. "high": 17 CPU seconds.
+        - "low": with ``kernel="auto"`` a Gaussian kernel with one lengthscale, or lengthscales
+          proportional to the standard deviations of the columns; above 2048 rows local fits with
+          leaves of 1024.
+        - "medium": a search of 2 to 3 CPU seconds for any n. "high": of 17 CPU seconds.
     method : Method, str or None, default None
         - None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
-          ``precision`` ask for features or ``alpha`` is 0. For more rows "local" with
-          ``kernel="auto"``, if they are in this process and take at most a gigabyte; otherwise
-          "auto". A Fourier grid replaces either if few modes suffice.
+          ``precision`` is set or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, if
+          they are in this process and take at most a gigabyte; otherwise "auto". Both may use a
+          Fourier grid, as "auto" does.
         - "auto": features of the best method on a sample of rows; see :func:`bochner.draw` and
-          ``choice_``. Without ``n_features``, for up to three columns or a kernel on the globe:
-          :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics`, if 2047 modes (n/4
-          for 131,072 rows or more) reach the tolerance.
-        - "exact": the exact kernel (:class:`bochner.ExactKernel`). All rows are kept. The time
-          grows like n³ up to 8192 rows (2000 rows: a second), then like n² (100,000 rows: minutes),
-          with a penalty chosen on the features of the preconditioner.
-        - "local": the exact kernel in groups of neighbouring rows, and landmarks for the rest
-          (:class:`bochner.LocalKernel`). All rows are kept; the time grows like n.
+          ``choice_``. Above 8192 rows, for up to three columns or a kernel on the globe:
+          :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics`, if finufft is
+          installed, ``n_features`` and ``precision`` are not set, ``alpha`` is not 0, and 2047
+          modes (n/4 for 131,072 rows or more) have an error of at most 3 % of k(x, x).
+        - "exact": the exact kernel (:class:`bochner.ExactKernel`). The model contains all rows.
+          The time grows as n³ up to 8192 rows (2000 rows: a second), then as n² (100,000 rows:
+          minutes), with a penalty chosen on the features of the preconditioner.
+        - "local": the exact kernel in groups of neighbouring rows, and landmarks for other pairs
+          (:class:`bochner.LocalKernel`). The model contains all rows; the time grows as n.
     n_features : int, float, "auto" or None, default None
         - None: 1024 features, if features are used; 2048 for 65,536 rows or more.
-        - D, a number of features; the error falls with D. Above 10,000, with more than 8192 rows,
-          the fit takes some tens of passes of O(n D) each, without a D × D matrix. With "exact" it
-          is the width of the preconditioner.
+        - D, a number of features; the error falls with D. Above 10,000 the fit takes some tens of
+          passes of O(n D) each if there are more than 8192 rows. With "exact" D is the width of the
+          preconditioner.
         - a number below one: the least D with spectral distance ε at most this number, at alpha or
           a predicted penalty; "auto" is 0.1. See :func:`bochner.required_features`.
     metric : None or "learned", default None
         "learned": first scale and rotate the columns by the average outer product of the gradients
         of a few fits on a sample of rows (recursive feature machines).
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
-        - "loo": leave-one-out error. With features: of at most 8192 random rows, multiplied by the
-          ratio of the mean squared residuals of all rows and of these. Kernel matrix: of at most
-          2048 random rows; if ‖f‖ is large, the evidence decides among errors up to 1 % larger.
-        - "gcv": generalised cross-validation. "evidence": marginal likelihood.
-        - a number, or one for each target; 0 is the solution of least norm.
+        - "loo": the penalty of smallest leave-one-out error. With features: error of at most 8192
+          random rows, corrected by the ratio of the mean squared residuals of all rows and of these
+          rows. With a kernel matrix: error of at most 2048 random rows; if f is large or hardly
+          better than a constant, the evidence decides among errors up to 1 % larger.
+        - "gcv": by generalised cross-validation. "evidence": by the marginal likelihood.
+        - a number, or one for each target; 0: the solution of least norm.
     alpha_per_target : bool, default False
         Whether each target has its own penalty; ``alpha_`` is then (t,).
     precision : {"auto", "float32", "float64"}, default "auto"
-        "auto": float64 for small fits; otherwise float32 features and products, and float64 sums
-        and solution, with products again in float64 if float32 would limit the accuracy.
-        "float32": no second pass; ``solution_.outcome`` reports if one is needed.
-        "float64": float64 throughout.
+        - "auto": float64 for small fits; otherwise float32 features and products, with sums and
+          solution in float64. If float32 limits the accuracy, products are computed again in
+          float64, in a second pass.
+        - "float32": as "auto", without the second pass. "float64": float64 throughout.
 
     See Also
     --------
@@ -181,9 +184,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     With features, time is O(n (c(φ) + D²) + D³), c(φ) the cost of φ(x), and memory O(D²) and one
     block of rows, for any n.
 
-    **alpha = 0.** The least-squares coefficients of least norm, which interpolate if D ≥ n. ``fit``
-    uses a QR factorisation in float64, and drops directions whose singular values are below
-    max(n, D)·2⁻⁵² times the largest; after ``partial_fit``, those below √D·1.5e-8.
+    **alpha = 0** gives the least-squares coefficients of least norm, which interpolate if D ≥ n.
+    ``fit`` uses a QR factorisation in float64 and drops directions with singular values below
+    max(n, D)·2⁻⁵² times the largest; after ``partial_fit``, below √D·1.5e-8 times the largest.
 
     Examples
     --------
@@ -205,10 +208,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
-        """Coefficients of the rows ``X_fit_``, (n,) or (n, t).
+        """Coefficients of the rows ``X_fit_``, (n,) or (n, t), of an exact or local fit.
 
-        Only fits with ``method="exact"`` or ``"local"`` have it. These have no ``coef_``,
-        ``moments_`` and ``certificate_``.
+        These fits have no ``coef_``, ``moments_`` and ``certificate_``.
         """
         self._rows_with("dual_coef_")
         return self._by_target(self.solution_.coef.T).T
@@ -218,17 +220,19 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     """Classification by kernel ridge regression of ±1.
 
-    Each class is a target, +1 on its rows and −1 on others (two classes: one target). All targets
-    are fitted as by :class:`KernelRidge` with one factorisation, and the class of the largest value
-    is predicted. The accuracy is mostly that of a support vector machine. Probabilities are
-    calibrated on leave-one-out decision values of some thousand rows.
+    Each class is a target, +1 on its rows and −1 on other rows (two classes: one target). All
+    targets are fitted as by :class:`KernelRidge`, with one factorisation, and the class of the
+    largest value is predicted. The accuracy is about that of a support vector machine.
+    Probabilities are calibrated on leave-one-out decision values of some thousand rows.
 
     Parameters
     ----------
-    kernel, method, n_features : default "auto", None, None
-        As in :class:`KernelRidge`, but "exact" up to 12,288 rows.
+    %(kernel or auto)s
+    method : Method, str or None, default None
+        As in :class:`KernelRidge`, but None is "exact" up to 12,288 rows.
+    %(n_features or exact)s
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or the criterion for it, computed from squared errors of ±1. With the exact
+        The penalty, or the criterion that chooses it from squared errors of ±1. With the exact
         kernel "loo" then minimises the leave-one-out log loss of calibrated probabilities.
     alpha_per_target : bool, default False
         Whether each class has its own penalty.
@@ -261,11 +265,11 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
         """Return blocks with targets ±1, (b, K) or (b, 1), and weights divided by a unit."""
-        # A sample weight above one means copies of a row, and one copy is left out; a class weight
-        # does not. In units of the largest class weight, whole rows are left out.
+        # Leave-one-out errors count a weight above one as copies, and leave out one copy. A class
+        # weight is no number of copies: weights are divided by the largest class weight.
         blocks, inputs = super()._read(*rows, **options)
         unit, codes = 1.0, np.arange(len(inputs.classes))
-        # All calls of partial_fit use one unit
+        # All calls of partial_fit have the same unit
         same = not ("classes" in options and self.class_weight == "balanced")
         if self.class_weight is not None and isinstance(self.alpha, str) and same:
             unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
@@ -294,7 +298,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     @property
     def calibration_(self) -> Calibration:
-        """Map from decision values to probabilities, from leave-one-out values; computed once."""
+        """Map from decision values to probabilities, fitted to leave-one-out decision values."""
         calibration = self._fitted.calibration
         if calibration is None:
             raise InvalidInput(

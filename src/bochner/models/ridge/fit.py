@@ -55,7 +55,7 @@ class RidgeFit(FitSummary):
 
     @property
     def error(self) -> tuple[float | None, float | None]:
-        """Root of the leave-one-out (or GCV) mean squared error, and R²; None if unknown."""
+        """Leave-one-out (or GCV) root mean squared error, and its R²; None if unknown."""
         path = self.solution.path
         squared = self.on_path(path.loo if self.solution.criterion == "loo" else path.gcv)
         if squared is None:
@@ -64,7 +64,7 @@ class RidgeFit(FitSummary):
         return squared**0.5, 1 - squared / variance if variance > 0 else None
 
     def on_path(self, values: Array) -> float | None:
-        """Return ``values`` of the path at the penalty of the fit; None if unknown or infinite."""
+        """Return the entry of ``values`` at the penalty of the fit; None if unknown or infinite."""
         solution = self.solution
         if np.size(solution.alpha) > 1:
             return None
@@ -98,13 +98,13 @@ class RidgeFit(FitSummary):
 def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
-    """Return a fit on features; ``precision`` of the sums. Default: chosen automatically."""
+    """Return a fit on features; ``precision`` is that of the sums, None: chosen."""
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
     return warn(inputs, spec, *solve_features(spec, chosen, blocks, precision=precision))
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
-    """Return a fit to the earlier rows and these rows; a fit by kernel values gets features."""
+    """Return the fit to earlier and these rows; exact and local fits change to features."""
     rows = fit.representation
     if isinstance(rows, MatrixRows | LeafRows):
         y = rows.y.reshape(len(rows.y), *fit.target_shape)
@@ -115,7 +115,7 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
 
 
 def warn(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:
-    """Return the fit; warn if the outcome is a problem, with the remedy as text."""
+    """Return the fit; warn if the outcome is a problem, with the remedy."""
     if solution.outcome in WARNED:
         warn_user(str(solution.outcome))
     return RidgeFit(inputs, spec, rows, solution)

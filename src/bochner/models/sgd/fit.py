@@ -1,7 +1,7 @@
 """Stochastic gradient descent: choice of a strategy, and epochs of steps over rows.
 
-A strategy uses exact features, kernel values, or approximate features; they are computed in each
-step, or once and cached. The choice counts operations, so it is the same on every machine.
+A strategy uses exact features, kernel values or approximate features, computed in each step, or
+once and cached. The choice counts operations, so it is the same on every machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -58,18 +58,18 @@ EXACT, DUAL, CACHED = STRATEGIES[:2], STRATEGIES[2:4], STRATEGIES[1::2]
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """Cost of a strategy, without the memory of X, which all six strategies need."""
+    """Cost of a strategy; memory excludes X."""
 
     name: str
-    width: int = 0  # Numbers per row that a step reads: D or n
+    width: int = 0  # Number of features D, or n kernel values, per row of a step
     operations: float = np.nan
     bytes: float = np.nan
-    refused: str = ""  # Reason why it cannot be run; empty if it can
+    refused: str = ""  # Reason why it cannot be run; "" if it can
 
 
 @dataclass(frozen=True)
 class StrategyPlan(TableResult):
-    """Cost of the six strategies for one kernel and table; printed as a table."""
+    """Cost of the six strategies for a kernel and a table; prints as a table."""
 
     task: str  # Number of rows, columns, outputs and epochs, in words
     memory: int  # Largest memory of a strategy in bytes: half of the free memory
@@ -77,10 +77,10 @@ class StrategyPlan(TableResult):
 
     @property
     def best(self) -> str:
-        """The strategy with the fewest operations that fits in memory, else with the least memory.
+        """Name of the strategy with the fewest operations that fits in memory; else least memory.
 
-        A strategy with the exact kernel is preferred if it takes at most 1.5 times as many, or at
-        most 10⁹ (0.25 s) more.
+        A strategy with the exact kernel is preferred if it takes at most 1.5 times the fewest
+        operations, or at most 10⁹ (0.25 s) more.
         """
         valid = [row for row in self.rows if not row.refused]
         fit = [row for row in valid if row.bytes <= self.memory]
@@ -109,7 +109,7 @@ def block_rows(width: int, batch_size: int) -> int:
     return batch_size * max(1, min(batches, 4096 // batch_size))
 
 
-USUAL_EPOCHS = 20  # Number of epochs that a plan assumes if the loss decides
+USUAL_EPOCHS = 20  # Number of epochs that a plan assumes if ``tol`` ends the descent
 
 
 @dataclass(frozen=True)
@@ -138,15 +138,15 @@ class SgdSpec:
     who = property(attrgetter("features.who"))  # Class name of the estimator, for messages
 
     @staticmethod
-    def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
+    def of(who: str, losses: tuple[str, ...], parameters: dict[str, Any]) -> "SgdSpec":
         """Return the checked parameters of the estimator ``who``."""
-        checks.one_of(asked["loss"], who, "loss", losses)
-        width = checks.integer(asked["n_features"], who, "n_features", 1)
-        features = asked["kernel"], asked["method"], width, asked["random_state"]
-        eta = asked["eta0"]
+        checks.one_of(parameters["loss"], who, "loss", losses)
+        width = checks.integer(parameters["n_features"], who, "n_features", 1)
+        features = parameters["kernel"], parameters["method"], width, parameters["random_state"]
+        eta = parameters["eta0"]
         rate = None if isinstance(eta, str) and eta == "auto" else checks.positive(eta, who, "eta0")
-        asked = asked | {"average": int(asked["average"]), "eta0": rate}
-        spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *features)})
+        parameters = parameters | {"average": int(parameters["average"]), "eta0": rate}
+        spec = spec_of(SgdSpec, who, parameters | {"features": FeatureSpec.of(who, *features)})
         if spec.learning_rate == "optimal" and spec.alpha == 0:
             raise InvalidInput(
                 f"{who}: learning_rate='optimal' requires alpha above zero, as its rates are "
@@ -170,14 +170,14 @@ class SgdFit(FitSummary):
     strategy: str
     size: float  # mean of k(x, x), for the learning rates
     target_shape: tuple[int, ...]  # shape of one row of y: () or (t,)
-    walk: sgd.Walk  # coefficients, and their means
-    plan: StrategyPlan | None = None  # plan of strategy="auto"
-    support: Float[Array, "m d"] | None = None  # rows that coefficients belong to
-    rows: int = 0  # number of rows of all steps
-    weight: float = 0.0  # weight of these rows
+    walk: sgd.Walk  # coefficients, and their means over steps
+    plan: StrategyPlan | None = None  # with strategy="auto"
+    support: Float[Array, "m d"] | None = None  # rows to which coefficients belong
+    rows: int = 0  # number of rows of all calls
+    weight: float = 0.0  # sum of the weights of these rows
     epochs: int = 0  # total number of epochs, which determines the order of rows
-    losses: tuple[float, ...] = ()  # per epoch of the last fit, computed before each step
-    scores: tuple[float, ...] = ()  # per epoch of the last fit, on held-out rows
+    losses: tuple[float, ...] = ()  # mean loss of each epoch of the last fit, before each step
+    scores: tuple[float, ...] = ()  # score of each epoch of the last fit, on held-out rows
     errors: ErrorLaw | None = None  # law of errors of new rows, if calibrated
 
     @property
@@ -209,7 +209,7 @@ class SgdFit(FitSummary):
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
 
 
-#: Function from row indices to features, or to kernel values, which coefficients multiply.
+#: Function from row indices to features or kernel values.
 Reader = Callable[[Any], Float[Array, "c m"]]
 
 Window = tuple[Reader, Array, Array]  # Reader of rows, targets, weights
@@ -223,7 +223,7 @@ def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None
 
 
 def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
-    """Return the fit after one step per batch of these rows, from an earlier fit or from zero."""
+    """Return the fit after one epoch over these rows, from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
     one_epoch = replace(fit, spec=replace(spec, max_iter=1, tol=None))
@@ -242,8 +242,8 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
             f"{spec.who}.fit_blocks: early_stopping=True keeps held-out rows in memory. Pass "
             "early_stopping=False, or use fit(X, y)."
         )
-    why, remedy = "takes steps in sequence", "Omit where=, or use KernelRidge or SVC."
-    require_order(spec.who, why, where, remedy)
+    reason, remedy = "takes steps in sequence", "Omit where=, or use KernelRidge or SVC."
+    require_order(spec.who, reason, where, remedy)
     block = next(iter(blocks))
     require_targets(spec.who, block.y)
     w = np.concatenate([w for _, w in where.sum(TARGETS, blocks)])
@@ -278,7 +278,7 @@ def _of_weight(block: Block) -> Piece:
 
 
 def _gather(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
-    """Return all rows of positive weight of blocks."""
+    """Return all rows of positive weight."""
     [block] = blocks.with_rows(count_rows(blocks))
     if has_targets:
         require_targets(spec.who, block.y)
@@ -305,7 +305,7 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
 
 
 def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
-    """Return a reader of features, or of kernel values with ``support``, cached if so planned."""
+    """Return a reader of features, or of kernel values with ``support``; cached by the strategy."""
     chosen = fit.chosen
 
     def values(rows: slice | Array) -> Float[Array, "c m"]:
@@ -321,15 +321,15 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
 
 
 def _over_rows(fit: SgdFit, rows: Piece, held_out: Piece | None = None) -> SgdFit:
-    """Return the fit after epochs over rows in memory; the mean weight of all rows is 1."""
-    seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
+    """Return the fit after epochs over rows in memory; weights are divided by their mean."""
+    n_rows, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     # Rows that have coefficients, followed by the rows of this fit
-    every = [Piece(X) for X in (fit.support, rows.X) if X is not None]
-    support = join(every).X if fit.is_dual else None
+    pieces = [Piece(X) for X in (fit.support, rows.X) if X is not None]
+    support = join(pieces).X if fit.is_dual else None
     width = fit.chosen.map.n_features if support is None else support.shape[0]
-    window = _reader(fit, rows.X, width, support), fit.targets(rows.y), rows.w * (seen / weight)
+    window = _reader(fit, rows.X, width, support), fit.targets(rows.y), rows.w * (n_rows / weight)
     judge = _judge(fit, held_out, width, support)
-    fit = replace(_walk(fit, lambda: (window,), width, judge), weight=weight, rows=seen)
+    fit = replace(_walk(fit, lambda: (window,), width, judge), weight=weight, rows=n_rows)
     return _on_support(fit, support) if fit.is_dual else fit
 
 
@@ -340,26 +340,26 @@ def _walk(
     judge: Callable[[sgd.Walk], float] | None = None,
 ) -> SgdFit:
     """Return the fit after epochs over windows, until the loss (or score) no longer improves."""
-    spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
+    spec, cached_windows, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
     walk = fit.walk.of_width(width, bool(spec.average))
     loss, schedule = sgd.as_loss(spec.loss, spec.epsilon, spec.quantile), spec.schedule(fit.size)
-    how = loss, schedule, spec.fit_intercept, spec.average, spec.batch_size
+    options = loss, schedule, spec.fit_intercept, spec.average, spec.batch_size
     best, idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
         number, cached = fit.epochs + len(losses), list[Window]()
         total = weight = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            for i, (read, y, w) in enumerate(kept or windows()):
+            for i, (read, y, w) in enumerate(cached_windows or windows()):
                 n, size = len(w), block_rows(width, spec.batch_size)
                 random = stream(fit.chosen.seed, "order", number, i)
                 order = random.permutation(n) if spec.shuffle else np.arange(n)
                 for index in map(order.__getitem__, slices(n, size)):
                     diagonal = width - n + index if fit.is_dual else None
                     rows = read(index), y[index], w[index]
-                    walk, lost, mass = sgd.descend(walk, *how, rows, diagonal)
-                    total, weight = total + lost, weight + mass
+                    walk, loss_of_batch, mass = sgd.descend(walk, *options, rows, diagonal)
+                    total, weight = total + loss_of_batch, weight + mass
                 cached += [(read, y, w)] if fit.strategy in CACHED else []
-        kept = cached
+        cached_windows = cached
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
                 f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
@@ -381,14 +381,14 @@ def _walk(
     if not stopped:
         checks.warn_user(
             f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
-            "max_iter or tol, or pass tol=None to run max_iter epochs."
+            "max_iter or tol, or pass tol=None to always run max_iter epochs."
         )
     epochs = fit.epochs + len(losses)
     return replace(fit, walk=walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores))
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
-    """Return the fit with the rows of nonzero coefficients; those of equal rows are added."""
+    """Return the fit with the rows of nonzero coefficients; equal rows have their sum."""
     coef, mean = fit.walk.coef, fit.walk.mean_coef
     if fit.support is not None and not is_sparse(rows):
         distinct, which = np.unique(rows, axis=0, return_inverse=True)
@@ -419,8 +419,8 @@ def _judge(
         if fit.inputs.classes is not None:
             return float(np.average(decide(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
-        left, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
-        return float(np.mean(1 - left / np.where(total > 0, total, 1.0)))
+        residual, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
+        return float(np.mean(1 - residual / np.where(total > 0, total, 1.0)))
 
     return score
 
@@ -437,7 +437,7 @@ def _start(
     in_pieces: bool = False,
     where: Executor = LOCAL,
 ) -> SgdFit:
-    """Return the fit to continue: ``before`` with the new spec, or a fit without steps."""
+    """Return the fit to continue: ``before`` with the new spec, or a fit before its first step."""
     if before is not None:
         require_alike(spec.who, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
@@ -457,13 +457,13 @@ def _start(
 def _begin(
     spec: SgdSpec, blocks: Blocks, rows: Piece, inputs: Inputs, where: Executor = LOCAL
 ) -> tuple[SgdFit, RowSample | None]:
-    """Return a fit without steps, with the chosen kernel, and the sample for the choice if any."""
-    asked, sample = spec.features, None
+    """Return a fit before its first step, with its kernel, and the sample that chose it, if any."""
+    features, sample = spec.features, None
     draws = spec.strategy not in (*EXACT, *DUAL)
-    open_kernel = not isinstance(asked.kernel, Kernel) or has_free(asked.kernel)
-    if open_kernel or (draws and asked.needs_rows):
+    open_kernel = not isinstance(features.kernel, Kernel) or has_free(features.kernel)
+    if open_kernel or (draws and features.needs_rows):
         n_classes = 0 if inputs.classes is None else len(inputs.classes)
-        sample = draw_rows(blocks, asked.seed, n_classes, where)
+        sample = draw_rows(blocks, features.seed, n_classes, where)
     search = _search(spec, sample)
     first = part(rows, slice(1024))
     size = float(np.average(to_numpy(search.kernel.diag(first.X)), weights=first.w))
@@ -475,12 +475,12 @@ def _begin(
         t = 1 if len(inputs.classes) == 2 else len(inputs.classes)
     none, b = np.zeros((0, t)), np.zeros(t)
     walk = sgd.Walk(none, b, none, b, rate=spec.schedule(size).eta0)
-    chosen = Choices(asked.seed, search, choice, precision)
+    chosen = Choices(features.seed, search, choice, precision)
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
 
 def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
-    """Return a fit without steps for the strategy ``name``."""
+    """Return a fit before its first step, for the strategy ``name``."""
     chosen, n_inputs = fit.chosen, fit.inputs.n_columns
     if name in EXACT:
         try:
@@ -496,8 +496,8 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
         choice = Choice(phi, Explicit(), (), "The exact features of the kernel.")
         chosen = replace(chosen, choice=choice)
     elif name not in DUAL:
-        asked = fit.spec.features
-        choice = choose_map(asked, chosen.kernel, n_inputs, sample, None, None, True)
+        features = fit.spec.features
+        choice = choose_map(features, chosen.kernel, n_inputs, sample, None, None, True)
         chosen = replace(chosen, choice=choice)
     return replace(fit, strategy=name, chosen=chosen)
 
@@ -514,7 +514,7 @@ def _plan(
         try:
             option = _with_strategy(fit, name, sample)
         except UnsupportedKernel as refused:
-            costs += [StrategyCost(each, refused=str(refused)) for each in (name, cached)]
+            costs += [StrategyCost(strategy, refused=str(refused)) for strategy in (name, cached)]
             continue
         options |= {name: option, cached: replace(option, strategy=cached)}
         width = n if option.is_dual else option.chosen.map.n_features
@@ -529,15 +529,15 @@ def _plan(
 
 
 def _search(spec: SgdSpec, sample: RowSample | None) -> Tuning:
-    """Choose the lengthscale of a kernel by name, at a penalty per row that steps can resolve."""
-    # T steps resolve eigenvalues of K/n above 1/(ηT), η ≈ ½, like a penalty of this size.
-    asked = spec.features
-    if isinstance(asked.kernel, Kernel):
-        return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
+    """Return the kernel, of a name at the best lengthscale for a penalty that steps resolve."""
+    # T steps with η ≈ ½ resolve eigenvalues of K/n above 1/(ηT), as a penalty of this size does
+    params = spec.features
+    if isinstance(params.kernel, Kernel):
+        return by_left_out(params.kernel, sample, params.seed, share=spec.alpha)
     rows = nonempty(sample)
-    distinct = len(np.unique(row_marks(rows.X, asked.seed)))  # copies do not count
+    distinct = len(np.unique(row_marks(rows.X, params.seed)))  # copies do not count
     share = max(spec.alpha, 2 / max(1.0, USUAL_EPOCHS * distinct / spec.batch_size))
-    return choose_kernel(asked.kernel, rows, asked.seed, share, None, asked.effort or "medium")
+    return choose_kernel(params.kernel, rows, params.seed, share, None, params.effort or "medium")
 
 
 @parameters
@@ -564,15 +564,15 @@ class SgdEstimator(Differentiable):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    def _spec(self, before: SgdFit | None = None, **instead: Any) -> SgdSpec:
-        """Return the checked parameters; continued fits keep their seed."""
+    def _spec(self, before: SgdFit | None = None, **changes: Any) -> SgdSpec:
+        """Return the checked parameters, with the seed of the fit ``before`` if it continues."""
         if before is not None:
-            instead["random_state"] = before.chosen.seed
-        asked = vars(self) | instead
-        return SgdSpec.of(type(self).__name__, self._losses, asked)
+            changes["random_state"] = before.chosen.seed
+        parameters = vars(self) | changes
+        return SgdSpec.of(type(self).__name__, self._losses, parameters)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
-        """Fit to rows in memory; with ``warm_start`` continue from the last fit."""
+        """Return the fit to rows in memory; with ``warm_start`` it continues the last fit."""
         before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
         blocks, inputs = self._read(X, y, sample_weight, first=before is None)
         return self._run(partial(fit_sgd, self._spec(before)), blocks, inputs, before)
@@ -596,7 +596,7 @@ class SgdEstimator(Differentiable):
         ----------
         X : (n, d)
         y : (n,) or (n, t), optional
-            Without targets, one output is assumed.
+            Without y, one output is assumed.
 
         Returns
         -------
@@ -605,10 +605,10 @@ class SgdEstimator(Differentiable):
 
         Notes
         -----
-        A feature or kernel value takes c = 30 + d/4 operations. With t targets and T = n·epochs,
-        features on the fly take T D (c + 4 t) operations, and cached features n D c + 4 T D t, with
-        n D numbers in memory. Kernel values on the fly take T n (c + 4 t) operations, and the
-        cached Gram matrix n² c + 4 T n t, with n² numbers in memory.
+        A feature or kernel value takes c = 30 + d/4 operations. Let T = n·epochs, and t the number
+        of outputs. Features on the fly take T D (c + 4 t) operations; cached features take n D c +
+        4 T D t, and n D numbers in memory. Kernel values on the fly take T n (c + 4 t); the cached
+        kernel matrix takes n² c + 4 T n t, and n² numbers in memory.
         """
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
@@ -616,7 +616,7 @@ class SgdEstimator(Differentiable):
         return _plan(*_begin(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
     def _fit_on(self, *, rows: bool) -> SgdFit:
-        """Return a fit with coefficients of rows (``rows=True``) or features; otherwise raise."""
+        """Return the fit; raise an error unless its coefficients are those of rows, or features."""
         fit = self._fitted
         if fit.is_dual != rows:
             owner = "rows: dual_coef_ of support_vectors_" if fit.is_dual else "features: coef_"
@@ -631,18 +631,18 @@ class SgdEstimator(Differentiable):
 
     plan_ = learned(
         "plan",
-        'A StrategyPlan: the costs by which "auto" chose.',
+        'A StrategyPlan: the costs from which "auto" chose the strategy.',
         'plan_: only fit with strategy="auto" makes a plan.',
     )
 
     @property
     def map_(self) -> FeatureMap:
-        """The map φ of a strategy with features."""
+        """Feature map φ, of a strategy with features."""
         return self._fit_on(rows=False).chosen.map
 
     @property
     def support_vectors_(self) -> Float[Array, "m d"]:
-        """Rows with coefficients (m, d), of a strategy with kernel values."""
+        """Rows to which ``dual_coef_`` belongs, (m, d), of a strategy with kernel values."""
         return self._fit_on(rows=True).support
 
     @property
@@ -662,9 +662,9 @@ class SgdEstimator(Differentiable):
 
     strategy_ = learned("strategy", "The strategy of the fit.")
     loss_curve_ = learned(
-        "losses", "Mean loss per epoch of the last fit, computed before each step."
+        "losses", "Mean loss of each epoch of the last fit, computed before each step."
     )
-    validation_scores_ = learned("scores", "Score on held-out rows per epoch of the last fit.")
+    validation_scores_ = learned("scores", "Score on held-out rows after each epoch.")
     t_ = learned("walk.steps", "Total number of steps.")
 
     @property
@@ -677,53 +677,20 @@ class SgdEstimator(Differentiable):
 class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     """Linear classification on a kernel's features by stochastic gradient descent.
 
-    Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
+    Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖β‖² over f = φ(x)·β + b, y = ±1, for each class
     against the others, by steps on batches of rows in random order.
 
     Parameters
     ----------
-    kernel : Kernel or str, default "gaussian"
-        A kernel, used without changes; or the name of a family, whose lengthscale is chosen from
-        the rows.
-    loss : str, default "hinge"
-        "hinge", "squared_hinge", "log_loss", "modified_huber" or "perceptron", with the scale of
-        scikit-learn.
-    strategy : str, default "auto"
-        - "exact_on_the_fly", "exact_cached": steps on the exact features of a kernel with finitely
-          many features (Linear, Polynomial, their sums and products).
-        - "kernel_on_the_fly", "gram_cached": steps on kernel values and coefficients of rows.
-        - "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
-        - "auto": the strategy with the fewest operations that fits in memory, see :meth:`plan`.
-
-        Both strategies of a line give the same model up to rounding; so do the first four if they
-        are possible.
-    method, n_features : default "auto", 1024
-        Method and number of approximate features; see :func:`bochner.draw`.
-    alpha : float, default 1e-4
-        Penalty, relative to the mean loss.
-    batch_size : int, default 32
-        Rows per step.
-    learning_rate : str, default "optimal"
-        "optimal", "constant", "invscaling" (eta0/step^power_t) or "adaptive" (eta0, divided by 5
-        whenever the loss no longer falls).
-    eta0 : float or "auto", default "auto"
-        "auto": 1/(L (mean k(x, x) + 1)), L the largest curvature of the loss (1 for nonsmooth
-        losses).
+    %(kernel of rows)s
+    loss : {"hinge", "squared_hinge", "log_loss", "modified_huber", "perceptron"}, default "hinge"
+        Loss ℓ, with the scale of scikit-learn.
+    learning_rate : {"optimal", "constant", "invscaling", "adaptive"}, default "optimal"
+        Step size at step s: "optimal": 1/(alpha (t0 + s)), t0 by Bottou (2012); "constant": eta0;
+        "invscaling": eta0/s^power_t; "adaptive": eta0, divided by 5 when the loss stops falling.
     power_t : float, default 0.5
-    average : bool or int, default False
-        Whether to predict with mean coefficients over all steps; an integer is the first step.
-    max_iter : int, default 1000
-        Largest number of epochs.
-    tol : float or None, default 1e-3
-        Stop if the mean loss of an epoch (with early_stopping: minus the score) is not lower than
-        its minimum by tol for n_iter_no_change epochs. None: max_iter epochs.
-    early_stopping : bool, default False
-        Whether to stop by the accuracy on held-out rows.
-    validation_fraction, n_iter_no_change : default 0.1, 5
-    shuffle : bool, default True
-        Whether the order of rows is random in each epoch; it depends on seed and epoch only.
-    warm_start : bool, default False
-        Whether ``fit`` continues from the last fit, with its kernel, map and strategy.
+        Exponent of "invscaling".
+    %(descent)s
 
     See Also
     --------
@@ -735,9 +702,9 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     Probabilities are 1/(1 + e^{−f}) with the logistic loss, and (min(max(f, −1), 1) + 1)/2 with the
     modified Huber loss (Zhang 2004), divided by their sum over the classes.
 
-    Time and memory: see :meth:`plan`. With ``partial_fit``, features need O(D) memory for any
-    number of rows; coefficients of rows grow with their number. ``fit_blocks`` with more than 8192
-    rows uses features, and shuffles within windows of 8192 rows: shuffle sorted rows beforehand.
+    Time and memory: see :meth:`plan`. With ``partial_fit`` features take O(D) memory for any number
+    of rows; with kernel values memory grows with the number of rows. With more than 8192 rows
+    ``fit_blocks`` uses features, and shuffles in windows of 8192 rows: shuffle sorted rows first.
 
     Examples
     --------
@@ -767,7 +734,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         X, y, sample_weight
             As for :meth:`fit`.
         classes : (K,), optional
-            All classes of the stream. Required in the first call unless its rows have all classes.
+            All labels of all calls. Required in the first call unless its y has all labels.
 
         Notes
         -----
@@ -807,24 +774,25 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 class KernelSGDRegressor(WithIntervals, SgdEstimator):
     """Linear regression on a kernel's features by stochastic gradient descent.
 
-    Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖f‖² over f = φ(x)·β + b, by steps on batches of
+    Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖β‖² over f = φ(x)·β + b, by steps on batches of
     rows in random order; several targets share the steps.
 
     Parameters
     ----------
-    kernel, strategy, method, n_features, alpha, fit_intercept, batch_size, average, max_iter, tol,
-    early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start
-        See :class:`KernelSGDClassifier`; the score on held-out rows is R².
+    %(kernel of rows)s
     loss : str, default "squared_error"
         "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
         "squared_epsilon_insensitive" or "quantile".
-    learning_rate, eta0, power_t : default "invscaling", "auto", 0.25
-        Step size, as in :class:`KernelSGDClassifier`; "invscaling" is eta0/step^power_t.
     epsilon : float, default 0.1
         "huber": |y − f| above which the slope is constant. Insensitive losses: |y − f| up to which
         the loss is zero.
     quantile : float, default 0.5
         Level of the "quantile" loss, between 0 and 1.
+    learning_rate : {"optimal", "constant", "invscaling", "adaptive"}, default "invscaling"
+        Step size, as in :class:`KernelSGDClassifier`; "invscaling" is eta0/s^power_t at step s.
+    power_t : float, default 0.25
+        Exponent of "invscaling".
+    %(descent)s
 
     See Also
     --------

@@ -29,7 +29,7 @@ from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.passes import LOCAL, Executor, draw_rows
 
-#: Moments of the features of both sides, side by side, for each half of the rows; None if empty.
+#: Moments of the features of X and Y, as columns of one matrix, of each half of the rows.
 Halves = tuple[Moments | None, Moments | None]
 
 
@@ -41,12 +41,12 @@ class Correlations(FitSummary):
     chosen: Choices
     chosen_y: Choices
     halves: Halves
-    rows: int  # rows that were read
+    rows: int  # number of rows read
     alpha: float
-    path: tuple[tuple[float, float], ...]  # penalties and held-out correlations
+    path: tuple[tuple[float, float], ...]  # penalties and their held-out correlations
     directions: Directions
     correlations: Float[Array, " q"]
-    x_mean: Float[Array, " D"]  # means of features
+    x_mean: Float[Array, " D"]  # means of the features
     y_mean: Float[Array, " D"]
 
     def _results(self) -> dict[str, Any]:
@@ -58,14 +58,14 @@ class Correlations(FitSummary):
         return self.chosen.linear(self.directions.a, -(self.x_mean @ self.directions.a))
 
     def require_partners(self, columns: int) -> None:
-        """Raise an error if Y has another number of columns than in the fit."""
+        """Raise an error unless Y has as many columns as in the fit."""
         if columns != (d := self.chosen_y.map.n_inputs):
             raise InvalidInput(f"KernelCCA: Y must have the {d} columns of the fit; got {columns}.")
 
 
 @dataclass(frozen=True, eq=False)
 class CorrelationsOf:
-    """Summand of the moments of [φ(X), φ(Y)], for each half of the rows."""
+    """Summand of the moments of [φ(X), ψ(Y)], for each half of the rows."""
 
     x: Choices
     y: Choices
@@ -79,7 +79,7 @@ class CorrelationsOf:
         Y = columns_of(block.y)
         Zx, Zy = self.x.rounded.features(block.X), to_numpy(self.y.rounded.features(Y))
         Z = array_namespace(Zx).concat([Zx, from_numpy(Zy, like=Zx)], axis=1)
-        # The half depends on the values of a row and its partner
+        # The half of a row depends on its values x and y, so that copies are in one half
         marks = row_marks(block.X, self.x.seed) + row_marks(Y, self.x.seed)
         first, w = marks >> np.uint64(63) == 0, weights_of(block)
         halves = [Block(Z, None, w * half, block.start) for half in (first, ~first)]
@@ -109,7 +109,7 @@ def solve(
     halves: Halves,
     rows: int,
 ) -> Correlations:
-    """Return the fit from sums; if ``alpha`` is None, it is chosen on held-out rows."""
+    """Return the fit from sums of the rows; ``alpha=None``: choose it on held-out rows."""
     moments, width = add(*halves), sides[0].map.n_features
     if moments is None:
         raise InvalidInput(
@@ -134,11 +134,11 @@ def solve(
 def _penalty(
     count: int, sides: Sides, halves: Halves, width: int
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """Return the chosen penalty, and all penalties with their held-out correlations."""
+    """Return the penalty of largest held-out correlation, and the path of all penalties."""
     alphas, (a, b) = sides.penalties(), halves
     if a is None or b is None:
         return float(alphas[len(alphas) // 2]), ()
-    scores = np.zeros(len(alphas))  # correlations of one half along directions of the other
+    scores = np.zeros(len(alphas))  # correlations of each half along directions of the other half
     for train, test in ((a, b), (b, a)):
         half, share = Sides.of(train, width), train.weight / sides.weight
         for i, alpha in enumerate(alphas):
@@ -150,7 +150,7 @@ def _penalty(
 
 
 def columns_of(Y: Any) -> Any:
-    """Return Y as a matrix: a vector is one column."""
+    """Return Y as a matrix; a vector becomes a column."""
     Y = np.asarray(Y) if isinstance(Y, list | tuple) else Y
     return Y.reshape((-1, 1)) if Y.ndim == 1 else Y
 
@@ -162,24 +162,24 @@ def _partners(blocks: Blocks) -> int:
 
 @estimator
 class KernelCCA(FeatureParameters, KernelTransformer):
-    """Kernel canonical correlation analysis: most correlated directions of two tables.
+    """Kernel canonical correlation analysis: the most correlated directions of two tables.
 
-    Maximises a·C_xy b subject to a·(C_xx + alpha I)a = b·(C_yy + alpha I)b = 1, where C are the
-    centred products Σ wᵢ (·)(·)ᵀ of the features φ(xᵢ) and ψ(yᵢ), computed in one pass.
+    Maximises a·C_xy b subject to a·(C_xx + alpha I)a = b·(C_yy + alpha I)b = 1. The matrices C are
+    weighted sums of products of the centred features φ(xᵢ) and ψ(yᵢ), from one pass over the rows.
 
     Parameters
     ----------
     n_components : int, default 2
         Number of pairs of directions.
     kernel : Kernel or str, default "gaussian"
-        Kernel of X. A name is a family, with the median distance as lengthscale.
+        Kernel of X. A name: this family; its lengthscale is the median distance between rows.
     kernel_y : Kernel, str or None, default None
-        Kernel of Y. None: as for X, but with its own lengthscale if it is a name.
+        Kernel of Y. None: as for X; for a name the lengthscale is the median distance in Y.
     n_features : int, default 512
-        Number of features of each side.
+        Number of features for X, and for Y.
     alpha : float or "cv", default "cv"
-        Penalty. Without a penalty, many features correlate perfectly for any data. "cv" chooses
-        the penalty whose directions, fitted to one half of the rows, correlate most on the other.
+        Penalty; without it, many features correlate perfectly for any data. "cv": the penalty for
+        which the directions of one half of the rows correlate most on the other half.
 
     See Also
     --------
@@ -188,8 +188,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²). The half of a row depends only on its values and the
-    seed, so copies of a row are in one half. Source: Bach and Jordan (2002); with random features,
+    Time O(n (c(φ) + D²) + D³), memory O(D²). Sources: Bach and Jordan (2002); with random features,
     Lopez-Paz et al. (2014).
 
     Examples
@@ -211,14 +210,14 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     _: KW_ONLY
     alpha: float | str = "cv"
 
-    def _numbers(self) -> tuple[int, float | None]:
-        """Return the checked number of components and penalty; None if the penalty is chosen."""
+    def _options(self) -> tuple[int, float | None]:
+        """Return the checked number of components, and the penalty, None if it is "cv"."""
         count = integer(self.n_components, "KernelCCA", "n_components", 1)
         return count, None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
-        # Each map is drawn from the rows of its side only.
-        numbers, features, partners = self._numbers(), self._width_spec(), _partners(blocks)
+        # The map of X is drawn from X only, that of Y from Y only.
+        options, features, partners = self._options(), self._width_spec(), _partners(blocks)
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         features_y = replace(features, kernel=kernel_y)
         rows = x = y = None
@@ -231,7 +230,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         chosen_y = choose_quickly(features_y, partners, y)
         sides = chosen, replace(chosen_y, precision=chosen.precision)
         halves = CorrelationsOf(*sides).sum_halves(blocks, where)
-        return solve(*numbers, inputs, sides, halves, count_rows(blocks))
+        return solve(*options, inputs, sides, halves, count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to the fit, and solve again; the first call draws the maps."""
@@ -242,18 +241,18 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
         first, second = map(add, fit.halves, CorrelationsOf(*sides).sum_halves(blocks))
-        return solve(*self._numbers(), fit.inputs, sides, (first, second), rows)
+        return solve(*self._options(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments."""
         fit = self._fitted
         sides = fit.chosen, fit.chosen_y
-        self.fit_ = solve(*self._numbers(), fit.inputs, sides, fit.halves, fit.rows)
+        self.fit_ = solve(*self._options(), fit.inputs, sides, fit.halves, fit.rows)
         return self
 
     @by_partition
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
-        """Return scores (φ(x) − mean)·a, (n, q), float64, a the directions; with Y also its own."""
+        """Return the scores (φ(x) − mean)·a, (n, q) float64; with Y also (ψ(y) − mean)·b."""
         fit, scores = self._fitted, super().transform(X)
         if y is None:
             return scores
@@ -263,7 +262,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         return scores, from_numpy(y_scores(Y), like=Y)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
-        """Return the mean correlation of the pairs of scores on these rows."""
+        """Return the mean correlation, over components, of the scores of X and Y on these rows."""
         x_scores, y_scores = (to_numpy(s) for s in self.transform(X, y))
         if len(x_scores) != len(y_scores):
             raise InvalidInput(
@@ -276,22 +275,24 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         moments = Moments.of(np.hstack([x_scores, y_scores]), np.zeros((len(x_scores), 0)), w)
         return float(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))).mean())
 
-    kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
+    kernel_y_ = learned("chosen_y.kernel", "The kernel of Y, with all hyperparameters.")
     map_y_ = learned("chosen_y.map", "Feature map ψ of Y.")
     correlations_ = learned(
         "correlations",
-        "Correlations of the scores of the training rows, (q,), as ``singular_values_``.",
+        "Correlations of the scores of X and Y on the training rows, (q,), one per component.",
     )
     singular_values_ = learned(
         "directions.values",
-        "Maxima a·C_xy b, decreasing, (q,); the penalty makes them smaller than the correlations.",
+        "Maxima a·C_xy b, decreasing, (q,); the penalty makes them smaller than correlations.",
     )
-    x_weights_ = learned("directions.a", "a, (D, q); scores of the training rows have variance 1.")
-    y_weights_ = learned("directions.b", "b, (D, q), scaled in the same way.")
-    x_mean_ = learned("x_mean", "Mean of the features of X.")
-    y_mean_ = learned("y_mean", "Mean of the features of Y.")
-    alpha_ = learned("alpha", "The penalty used.")
-    path_ = learned("path", "Pairs of a penalty and its mean correlation on held-out rows.")
+    x_weights_ = learned(
+        "directions.a", "Directions a, (D, q), with training scores of variance 1."
+    )
+    y_weights_ = learned("directions.b", "Directions b, (D, q), scaled in the same way.")
+    x_mean_ = learned("x_mean", "Mean of the features of X, (D,).")
+    y_mean_ = learned("y_mean", "Mean of the features of Y, (D,).")
+    alpha_ = learned("alpha", "The penalty of the fit.")
+    path_ = learned("path", "Pairs of a penalty and its mean held-out correlation.")
     rows_seen_ = learned("rows", "Number of rows read.")
     _n_features_out = learned("correlations.size", "Number of columns of ``transform``.")
 

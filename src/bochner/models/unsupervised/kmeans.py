@@ -38,27 +38,26 @@ class KernelCost(HtmlResult):
     """Cost of a clustering in features, and bounds of its cost with the exact kernel.
 
     The cost with the exact kernel is tr(K − PKP), the sum of squared distances to the means of the
-    clusters, with P the projection onto the clusters. It is larger than the cost in features by
-    tr E − tr PE, E = K − Z Zᵀ. If Z Zᵀ ⪯ K the difference is in [0, tr E]; otherwise
+    clusters, with the projection P onto the clusters. It is larger than the cost in features by
+    tr E − tr PE, where E = K − Z Zᵀ. If Z Zᵀ ⪯ K this difference is in [0, tr E]; otherwise
     |tr PE| ≤ √k ‖E‖_F for all clusterings into k clusters (projection-cost preservation: Cohen et
-    al. (2015)). The cost is over all rows, with weights; :func:`bochner.certify_costs` bounds the
-    costs of all clusterings, on a sample.
+    al. (2015)). Costs are weighted sums over all rows. :func:`bochner.certify_costs` bounds the
+    costs of all clusterings of a sample.
     """
 
-    features: float  # Σ w |φ(x) − mean|²
+    features: float  # Cost in features, Σ w |φ(x) − mean|²
     # Bounds of the cost with the exact kernel
     low: float
     high: float
-    # Largest excess cost, with the exact kernel, of the best clustering in features
-    hidden: float
+    hidden: float  # Bound of the excess cost, with the exact kernel, of the best one in features
     confidence: float  # Of low, high and hidden; 1 if they are certain
-    weight: float  # Σ w, the number of rows: divide by it for the mean squared distance
+    weight: float  # Σ w; costs divided by it are mean squared distances
     n_clusters: int
     n_features: int
     below_kernel: bool  # Whether Z Zᵀ ⪯ K
 
     def __str__(self) -> str:
-        """Return the costs in three sentences."""
+        """Return the costs per row in three sentences."""
         n = self.weight or 1.0
         level = "certain" if self.confidence == 1 else f"{100 * self.confidence:.3g} % confidence"
         reason = "because Z Zᵀ ⪯ K; " if self.below_kernel else ""
@@ -77,8 +76,8 @@ class Clustering(FitSummary):
 
     inputs: Inputs
     chosen: Choices
-    weights: Float[Array, " k"]  # Σ w of the rows assigned to each centre so far
-    clusters: Clusters  # centres, and the rows of the last fit or call
+    weights: Float[Array, " k"]  # Σ w of the rows assigned to each centre in all calls
+    clusters: Clusters  # centres, and the assigned rows of the last call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
     sample: RowSample  # a sample of these rows
 
@@ -90,7 +89,7 @@ class Clustering(FitSummary):
         Z = self.chosen.double(X)
         norms = squared_norms(Z)[:, None]
         squares = distances(Z, self.clusters.centres) + norms
-        # Smaller differences of squares are rounding, which depends on the processor.
+        # Smaller differences of squares are rounding errors, which depend on the processor
         squares[squares < 16 * np.finfo(np.float64).eps * norms] = 0.0
         return np.sqrt(squares)
 
@@ -114,7 +113,7 @@ class Clustering(FitSummary):
             hidden = max(left_out, 0.0)
             low, high = cost, cost + hidden
         else:
-            rows = self.sample.lowest(2048)  # for the difference of K and Z Zᵀ
+            rows = self.sample.lowest(2048)  # to estimate ‖K − Z Zᵀ‖_F
             roots = np.sqrt(rows.w)
             E = sample(chosen.rounded, rows.X, chosen.kernel)[1] * roots[:, None] * roots
             m, squares = len(E), row_sums(E, n)
@@ -134,7 +133,7 @@ class Clustering(FitSummary):
 def with_rows(
     inputs: Inputs, chosen: Choices, centres: Array, weights: Array, blocks: Blocks
 ) -> Clustering:
-    """Return the clustering with centres moved by each block, and rows assigned in another pass."""
+    """Return the clustering after a step of the centres per block, with the rows assigned anew."""
     features = Features(chosen.map, blocks, chosen.precision)
     sums: Any = Summands((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
     total: Any = None
@@ -149,9 +148,9 @@ def with_rows(
 class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransformer):
     """k-means in the feature space of a kernel.
 
-    Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres c, with features φ(x)·φ(y) ≈ k(x, y). This is
-    kernel k-means without a kernel matrix, for any number of rows. ``transform`` returns the
-    distances |φ(x) − c| to all centres.
+    Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres, where c(i) is the nearest centre of row i and
+    φ(x)·φ(y) ≈ k(x, y). This is kernel k-means without a kernel matrix, for any number of rows.
+    ``transform`` returns the distances |φ(x) − c| to all centres c.
 
     Parameters
     ----------
@@ -162,11 +161,11 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     n_features : int, default 512
         Number D of features.
     n_init : int, default 3
-        Number of starts by k-means++ on a random sample; the best one is continued on all rows.
+        Number of starts by k-means++ on a random sample; the best start is continued on all rows.
     max_iter : int, default 300
         Largest number of passes over all rows.
     tol : float, default 1e-5
-        Stop if a pass reduces the cost by less than this share of the cost.
+        Stop when a pass reduces the cost by less than this share of it.
 
     See Also
     --------
@@ -175,10 +174,10 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
 
     Notes
     -----
-    Lloyd's algorithm. Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D if
-    features are kept. Starting centres are chosen on ``max(2048, 20 k)`` random rows and improved
-    on 8192 rows, so very small clusters can be missed. Source: Dhillon, Guan and Kulis (2004);
-    with random features, Chitta, Jin and Jain (2012).
+    Lloyd's algorithm takes O(n c(φ) + p n D k) for p passes, and memory O(D k) and a block, or n D
+    if features are cached. Starting centres are chosen on ``max(2048, 20 k)`` random rows and
+    improved on at most 8192 rows, so very small clusters can be missed. Sources: Dhillon, Guan and
+    Kulis (2004); with random features, Chitta, Jin and Jain (2012).
 
     Examples
     --------
@@ -202,7 +201,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     def _start(
         self, blocks: Blocks, where: Executor = LOCAL
     ) -> tuple[Choices, RowSample, Float[Array, "k D"]]:
-        """Choose parameters, and return centres by k-means++ and Lloyd's algorithm on a sample."""
+        """Return kernel and map, a sample, and centres by k-means++ and Lloyd's algorithm on it."""
         from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
 
         k, spec = self.n_clusters, self._width_spec()
@@ -234,13 +233,13 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
                 f"KernelKMeans: n_clusters={k}, but the sampled rows have only {k - len(empty)} "
                 "distinct features; the other clusters are empty. Use fewer clusters."
             )
-            centres[empty] = Z[empty % len(starts)]  # centres of scikit-learn may be anywhere
+            centres[empty] = Z[empty % len(starts)]  # scikit-learn's centres can be anywhere
         points = FeatureBlock(to_numpy(chosen.rounded.features(rows.X)), w=rows.w)
         end = run_lloyd(points, assign(points, centres), self.max_iter, self.tol)
         return chosen, rows, end.means
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
-        # Start on a sample of rows, and continue on all
+        # Start on a sample, and continue on all rows
         chosen, rows, centres = self._start(blocks, where)
         features = Features(chosen.map, blocks, chosen.precision, where=where)
         summand = CentroidsOf(centres)
@@ -256,8 +255,8 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Move the centres towards the means of these rows, for streams.
 
-        The first call draws the map and the starting centres from its rows; it needs at least as
-        many rows as clusters. Each centre is the mean of all rows assigned to it so far.
+        The first call draws the map and the starting centres, from at least ``n_clusters`` rows.
+        Each centre is the mean of all rows assigned to it so far.
         """
         return self._add_rows(X, None, sample_weight)
 
@@ -304,11 +303,11 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     inertia_ = learned("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of these rows.")
     n_iter_ = learned("clusters.passes", "Number of passes over all rows.")
     converged_ = learned("clusters.converged", "Whether the cost converged within ``tol``.")
-    weights_seen_ = learned("weights", "Σ w of the rows assigned to each centre so far, (k,).")
-    sample_ = learned("sample", "Sample of rows for the objective.")
+    weights_seen_ = learned("weights", "Σ w of all rows assigned to each centre so far, (k,).")
+    sample_ = learned("sample", "Sample of these rows, for ``objective_``.")
     objective_ = learned(
         "objective",
-        "Cost of the clusters with the exact kernel, and its bounds; computed at first use. "
-        "``print`` shows it as text.",
+        "A KernelCost: cost of the clusters in features, and its bounds with the exact kernel; "
+        "computed at first use.",
     )
     _n_features_out = learned("weights.size", "Number of columns of ``transform``.")

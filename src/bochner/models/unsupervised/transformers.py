@@ -1,7 +1,4 @@
-"""Transformers: features of rows, and their principal components; the base of all transformers.
-
-Maps are chosen from the rows only.
-"""
+"""Transformers: features of rows and their principal components; base class of all transformers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -49,27 +46,27 @@ from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, draw_rows, sam
 def choose_by_rows(
     spec: FeatureSpec, blocks: Blocks, where: Executor
 ) -> tuple[Choices, RowSample | None]:
-    """Return parameters chosen without targets, and the sample of rows if they depend on it."""
+    """Return the choices made without targets, and the sample of rows if they depend on it."""
     rows = draw_rows(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
-    # Without a penalty the rounding of float32 has little effect
+    # Without a penalty, rounding in float32 has little effect
     single = n is None or n * chosen.map.n_features**2 > SMALL
     single = single if spec.precision == "auto" else spec.precision == "float32"
     return replace(chosen, precision="float32" if single else "float64"), rows
 
 
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Choices:
-    """Choose parameters from a sample; with many rows and columns "auto" compares fast methods."""
+    """Return the choices from a sample; with many rows and columns "auto" compares fast methods."""
     if rows is None:
         return draw_given(spec, n_columns)
     if spec.method == Auto():
-        # With few rows, all distinct rows may become landmarks
+        # With few rows all distinct rows may be landmarks, so that the map is exact
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
         if d >= 128 and not few and not is_sparse(rows.X):
-            # Drawing these maps takes as long as a fit, or longer; Fourier(Structured()) replaces
-            # Fourier()
+            # These maps take at least as long to draw as a fit; Fourier(Structured()) is compared
+            # instead of Fourier()
             slow = MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom()
-            # Cluster centres represent the leading directions of K better than pivots; two
+            # Cluster centres approximate the leading directions of K better than pivots; two
             # iterations from random rows are as good as ten from k-means++
             centres = Nystrom(KMeans(iterations=2, seeds="random"))
             candidates = (method for method in contenders(d) if method not in slow)
@@ -88,7 +85,7 @@ def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    """Base of estimators whose ``transform`` returns new columns."""
+    """Base class of estimators whose ``transform`` returns new columns."""
 
     n_features: Any
     method: Any
@@ -108,7 +105,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             yield from_numpy(columns, like=X)
 
     def _width_spec(self) -> FeatureSpec:
-        """Return the checked specification of features; their number must be an integer."""
+        """Return the checked parameters of features; their number must be an integer."""
         integer(self.n_features, "bochner", "n_features", 1)
         return self._feature_spec(self.method)
 
@@ -120,7 +117,7 @@ class FeaturesFit(FitSummary):
     inputs: Inputs
     chosen: Choices
 
-    def values(self) -> FeatureMap:  # in the precision and the array library of X
+    def values(self) -> FeatureMap:  # in the precision and array library of X
         return self.chosen.map
 
 
@@ -128,16 +125,17 @@ class FeaturesFit(FitSummary):
 class KernelFeatures(KernelTransformer):
     """Transform rows to features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method.
 
-    Features are float32 for float32 rows, else float64.
+    Features are float32 for float32 rows, otherwise float64.
 
     Parameters
     ----------
     kernel : Kernel or str, default "gaussian"
-        A kernel is used without changes. A name is a family, with the median distance of a sample
-        of rows as lengthscale, or with ``y`` the lengthscale of least leave-one-out error.
+        - a name: this family; its lengthscale is the median distance between rows of a sample, or
+          with ``y`` the lengthscale of smallest leave-one-out error.
+        - a kernel: used without changes.
     n_features : int, float or "auto", default 1024
-        Number D of features. A number below one: the largest spectral distance ε at a ridge penalty
-        of k(x, x)/1000 per row, see :func:`bochner.required_features`; "auto" is 0.1.
+        Number D of features. Below one: the largest ε at a ridge penalty of k(x, x)/1000 per row,
+        see :func:`bochner.required_features`; "auto" is 0.1.
 
     See Also
     --------
@@ -167,7 +165,7 @@ class KernelFeatures(KernelTransformer):
     def fit(  # type: ignore[override]
         self, X: Tabular, y: Array | None = None
     ) -> Self:
-        """Choose parameters and draw the map; a named kernel takes its lengthscale by ``y``."""
+        """Choose open parameters and draw the map; numbers y help to choose a lengthscale."""
         return super().fit(X, y)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
@@ -195,12 +193,12 @@ class PcaSpec:
 
     features: FeatureSpec
     n_components: int | None
-    inverse: RidgeSpec | None  # from scores to rows; None without an inverse transform
+    inverse: RidgeSpec | None  # regression from scores to rows; None without an inverse transform
 
 
 @dataclass(frozen=True, eq=False)
 class PcaSums:
-    """Sums of a pass over the rows, to which further rows are added."""
+    """Sums over the rows, to which the sums over further rows are added."""
 
     moments: Moments
     diagonal: float  # Σ w k(x, x)
@@ -225,7 +223,7 @@ class PrincipalComponents(FitSummary):
     sums: PcaSums
     eigenvalues: Float[Array, " q"]
     eigenvectors: Float[Array, "D q"]
-    inverse: "models.RidgeFit | None" = None  # from scores to rows
+    inverse: "models.RidgeFit | None" = None  # regression from scores to rows
 
     def _results(self) -> dict[str, Any]:
         words = f"{as_text(100 * self.shares)}; per component, of the variance of the kernel"
@@ -249,8 +247,8 @@ class PrincipalComponents(FitSummary):
         return self.chosen.linear(vectors, -centre)
 
     def merge_all(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
-        summed = reduce(PcaSums.merge, [fit.sums for fit in fits])
-        return solve(self.spec, self.inputs, self.chosen, summed)
+        sums = reduce(PcaSums.merge, [fit.sums for fit in fits])
+        return solve(self.spec, self.inputs, self.chosen, sums)
 
 
 def add_up(
@@ -265,9 +263,9 @@ def add_up(
     return PcaSums(moments, diagonal, totals[2] if samples else None, count_rows(blocks))
 
 
-def solve(spec: PcaSpec, inputs: Inputs, chosen: Choices, summed: PcaSums) -> PrincipalComponents:
+def solve(spec: PcaSpec, inputs: Inputs, chosen: Choices, sums: PcaSums) -> PrincipalComponents:
     """Return the principal components from the moments, and fit the inverse transform."""
-    values, vectors = _leading(summed.moments.gram, spec.n_components)
+    values, vectors = _leading(sums.moments.gram, spec.n_components)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     D, double = chosen.map.n_features, chosen.precision == "float64"
     rounding = float(np.finfo(np.float64).eps) * D if double else 1e-6  # share of the largest
@@ -276,18 +274,18 @@ def solve(spec: PcaSpec, inputs: Inputs, chosen: Choices, summed: PcaSums) -> Pr
         q = min(rank, count)
         if count > rank:
             warn_user(
-                f"KernelPCA: n_components={count}, but {summed.moments.rows} rows in {D} features "
+                f"KernelPCA: n_components={count}, but {sums.moments.rows} rows in {D} features "
                 f"have {rank} components above rounding; these are kept. Use more features, or "
                 "fewer components."
             )
     largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
     signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
     vectors = np.ascontiguousarray(vectors[:, :q] * signs)
-    fit = PrincipalComponents(inputs, spec, chosen, summed, values[:q], vectors)
-    if spec.inverse is None or summed.sample is None:
+    fit = PrincipalComponents(inputs, spec, chosen, sums, values[:q], vectors)
+    if spec.inverse is None or sums.sample is None:
         return fit
     inverse = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
-    X, w = summed.sample.X, summed.sample.w
+    X, w = sums.sample.X, sums.sample.w
     rows = Blocks.from_arrays(fit.values()(X), to_numpy(X), w)
     return replace(fit, inverse=models.fit_features(inverse, rows, Inputs(rows.n_columns)))
 
@@ -296,13 +294,12 @@ def _leading(
     gram: Float[Array, "D D"], count: int | None
 ) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
     """Return the leading eigenvalues, increasing, and their vectors."""
-    # Few of many eigenvalues by ARPACK, unless close ones make it as slow as a decomposition.
     D = len(gram)
-    if count is None or 4 * count > D:  # a part takes no less time
+    if count is None or 4 * count > D:  # all eigenvalues take no longer
         return eigh(gram, driver="evd", check_finite=False)
-    if 40 * count <= D and D >= 256:  # a third of the time of a decomposition, or less
+    if 40 * count <= D and D >= 256:  # takes at most a third of the time of a decomposition
         start = np.random.default_rng(D).standard_normal(D)
-        with suppress(ArpackError):  # the subspace of a restart takes some twenty products
+        with suppress(ArpackError):  # not converged, as eigenvalues are close
             # Restarted Lanczos iterations (ARPACK: Lehoucq, Sorensen and Yang 1998)
             return eigsh(gram, count, v0=start, maxiter=D // 32)
     return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
@@ -322,26 +319,26 @@ def _has_inverse(model: "KernelPCA") -> bool:
 class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
-    Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y). They give the
-    components of the centred kernel matrix, as in :class:`sklearn.decomposition.KernelPCA`, for any
-    number of rows. The score of a row is (z − z̄)·v.
+    Components are eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ with z = φ(x) and φ(x)·φ(y) ≈ k(x, y);
+    the score of a row is (z − z̄)·v. These are the components of the centred kernel matrix, as in
+    :class:`sklearn.decomposition.KernelPCA`, for any number of rows.
 
     Parameters
     ----------
     n_components : int or None, default None
-        Number of components; None keeps all components with eigenvalues above rounding.
+        Number of components. None: all components with eigenvalues above rounding.
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
-        Number of features. If it is at least the number of distinct rows, "auto" is exact.
+        Number of features. With at most as many distinct rows method "auto" is exact.
     fit_inverse_transform : bool, default False
         Whether to fit :meth:`inverse_transform`: kernel ridge regression from scores to rows, on a
-        random sample of the rows (8192 at most), which the model then contains.
+        random sample of at most 8192 rows, which the model then contains.
     inverse_kernel : Kernel or str, default "gaussian"
-        Kernel of the scores in that regression; with a name, its lengthscale has the smallest
+        Kernel of this regression; a name: this family, with the lengthscale of smallest
         leave-one-out error.
-    alpha : float or str, default "loo"
-        Penalty of that regression, as in :class:`bochner.KernelRidge`.
+    alpha : float or {"loo", "gcv", "evidence"}, default "loo"
+        Penalty of this regression, as in :class:`bochner.KernelRidge`.
 
     See Also
     --------
@@ -350,9 +347,9 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and one block. Features of maps below their kernel
-    (Nyström, Mercer) have eigenvalues that are at most the eigenvalues of the kernel. Source:
-    Schölkopf, Smola and Müller (1998); with random features, Lopez-Paz et al. (2014).
+    Time O(n (c(φ) + D²) + D³), memory O(D²) and a block. With Nyström and Mercer features,
+    eigenvalues are at most those of the kernel matrix. Sources: Schölkopf, Smola and Müller (1998);
+    with random features, Lopez-Paz et al. (2014).
 
     Examples
     --------
@@ -390,10 +387,9 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         return solve(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
 
     def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
-        """Add rows to those seen so far, and decompose again.
+        """Add rows to the fit, and decompose again; the first call chooses parameters and map.
 
-        The first call draws the map and chooses parameters from its rows. All calls together equal
-        one ``fit`` with the same map.
+        The result equals one ``fit`` to all rows with the same map.
         """
         return self._add_rows(X, None, sample_weight)
 
@@ -410,10 +406,9 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     @available_if(_has_inverse)
     def inverse_transform(self, X: Float[Array, "n q"]) -> Float[Array, "n d"]:
-        """Return rows whose scores are near these: pre-images, (n, d).
+        """Return pre-images, rows whose scores are near X, (n, d), by kernel ridge regression.
 
-        Kernel ridge regression from scores to rows. Encoded columns of text are numbers between
-        zero and one.
+        Encoded columns of text are numbers between zero and one.
 
         Raises
         ------
@@ -424,32 +419,32 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     eigenvalues_ = learned(
         "eigenvalues",
-        "Eigenvalues of the centred kernel matrix of the features, decreasing, (q,); the sums of "
-        "squares of the scores of the training rows.",
+        "Eigenvalues of the centred kernel matrix of the features, decreasing, (q,): the sums of "
+        "the squared scores of the training rows.",
     )
     eigenvectors_ = learned(
         "eigenvectors",
-        "v, (D, q). The largest entry of each vector is positive, so that signs do not depend on "
+        "Eigenvectors v, (D, q). The largest entry of each is positive: signs do not depend on "
         "the order of the rows.",
     )
     moments_ = learned("sums.moments", "Moments of the features of all rows.")
-    sample_ = learned("sums.sample", "Rows from which the inverse transform was fitted.")
+    sample_ = learned("sums.sample", "Rows to which the inverse transform was fitted.")
     rows_seen_ = learned("sums.rows", "Number of rows read.")
-    trace_ = learned("trace", "Trace of the centred kernel matrix, Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².")
+    trace_ = learned("trace", "Trace of the centred kernel matrix, Σ wᵢ (k(xᵢ, xᵢ) − |z̄|²).")
     _n_features_out = learned("eigenvalues.size", "Number of columns of ``transform``.")
 
     explained_variance_ratio_ = learned(
         "shares",
-        "Shares of the trace of the centred kernel matrix, (q,). It is the exact kernel, so the "
-        "variance that features miss counts as unexplained.",
+        "Eigenvalues divided by the trace of the centred exact kernel matrix, (q,): variance that "
+        "features miss counts as unexplained.",
     )
 
     _inverse = learned("inverse", "", "inverse_ requires fit_inverse_transform=True.")
 
     @property
     def inverse_(self) -> Any:
-        """Inverse transform, from scores to rows: a :class:`bochner.KernelRidge`."""
-        from bochner.models.ridge.estimators import KernelRidge  # noqa: PLC0415  few ask for it
+        """The inverse transform from scores to rows, a fitted :class:`bochner.KernelRidge`."""
+        from bochner.models.ridge.estimators import KernelRidge  # noqa: PLC0415  rarely needed
 
         fit = self._inverse
         spec = fit.spec.features
