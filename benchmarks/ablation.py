@@ -57,7 +57,7 @@ RULES: dict[str, Replaced] = {
     "smaller penalties of classes": {f"{RACE}.Race._lower_penalty": lambda _: Race._evaluate_at},
     "log loss chooses the penalty": {f"{ROWS}.solve_kernel": _of_squares},
     "penalty settled with more rows": {
-        "solvers.ridge.kernel_path._settle": lambda _: lambda *given, **_: given[1]
+        "solvers.ridge.kernel_path.settle": lambda _: lambda *given, **_: given[1]
     },
     "second turn": _effort(rounds=1),
     "more rows": _without("more rows", ROUGH[1]),

@@ -16,8 +16,9 @@ from bochner.kernels import Exponential, Gaussian, Linear
 from bochner.models.representations.exact import matrix_of
 from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose, left_out_path
-from bochner.solvers.ridge.kernel_path import downhill, least_along, solve_kernel
+from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.problem import evidence, evidence_slope, gcv
+from bochner.solvers.ridge.search import downhill, least_along
 from bochner.solvers.ridge.solution import Outcome, pool
 from bochner.sums.moments import Moments
 

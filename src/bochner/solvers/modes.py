@@ -16,14 +16,12 @@ slope in log α. The slope in a parameter θ of the weights v of the modes follo
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.linalg import eigh_tridiagonal
-from scipy.optimize import minimize_scalar
 
 from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Float
@@ -38,7 +36,7 @@ from bochner.solvers.gram import (
     unpad,
 )
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
-from bochner.solvers.ridge.search import downhill, likeliest_alpha
+from bochner.solvers.ridge.search import likeliest_alpha
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 
 PROBES = 8  # Number of random right-hand sides
@@ -206,20 +204,6 @@ def _best(
     first = problem.scale * 1e-3 if start is None else start
     alpha, outcome = likeliest_alpha(problem, at, (noise, amplitude), bounds, first, LEVEL)
     return at(alpha), outcome
-
-
-def scan(problem: ModeProblem, value: Callable[[ModeState], float]) -> list[ModeState]:
-    """Return the states, α ascending, of a search for least ``value``: decades, then Brent."""
-    states: dict[float, ModeState] = {}
-
-    def value_at(decades: float) -> float:
-        if decades not in states:
-            states[decades] = problem.at(problem.scale * 10.0**decades)
-        return value(states[decades])
-
-    at = downhill(value_at, -1, (math.log10(LEAST) + 1e-9, -1), worth=-1e-9)
-    minimize_scalar(value_at, bounds=(at - 1, at + 1), options={"xatol": 0.1 / math.log(10.0)})
-    return [states[key] for key in sorted(states)]
 
 
 # --- The posterior -------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Rows as sums of Fourier modes or spherical harmonics, without features."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -32,8 +33,9 @@ from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.gram import full_of
-from bochner.solvers.modes import ModeProblem, ModeState, scan
+from bochner.solvers.modes import LEAST, ModeProblem, ModeState
 from bochner.solvers.ridge.problem import evidence, gcv
+from bochner.solvers.ridge.search import settle
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, given_alpha, pool
 from bochner.sums.fourier import ModeSums, as_complex, corners_of, modes_of, nufft
 from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, nonempty, sample_of
@@ -331,12 +333,22 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
 
     def best(target: int | None) -> float:
         one = problem if target is None else problem.target(target)
-        path = scan(one, lambda state: _value(state, str(alpha)))
-        paths.append(path)
-        at = int(np.argmin([_value(state, str(alpha)) for state in path]))
-        ends = {0: Outcome.EDGE_LOW, len(path) - 1: Outcome.EDGE_HIGH}
-        outcomes.append(ends.get(at, Outcome.SOLVED))
-        return path[at].alpha
+        states: dict[float, ModeState] = {}
+
+        def value(penalty: float) -> float:
+            if penalty not in states:
+                states[penalty] = one.at(penalty)
+            return _value(states[penalty], str(alpha))
+
+        start = 0.1 * one.scale
+        limits = (math.log(LEAST * one.scale), math.log(start)), math.log(10.0) / 4, 48
+        value(settle(value, start, *limits, worth=-1e-9, sizes=(4, 2, 1)))  # adds the last state
+        path = sorted(states)
+        paths.append([states[penalty] for penalty in path])
+        best = min(path, key=value)
+        ends = {path[0]: Outcome.EDGE_LOW, path[-1]: Outcome.EDGE_HIGH}
+        outcomes.append(ends.get(best, Outcome.SOLVED))
+        return best
 
     constant = problem.scale * 1e-3
     chosen, criterion = choose_alpha(problem.power, alpha, spec.per_target, best, constant)

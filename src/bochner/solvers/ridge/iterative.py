@@ -25,7 +25,7 @@ mean r² of all rows and of the sample, as in :mod:`~.eigen`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
-from bochner.solvers.ridge.search import least_of_parabola
+from bochner.solvers.ridge.search import settle
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, choose_alpha, pool
 
 PROBES = 4  # Number of random vectors for traces
@@ -50,6 +50,7 @@ FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of 
 MOST_STEPS = 300  # Largest number of passes
 
 STEP = 10**0.5  # Factor from one penalty of the path to the next
+MOST_PENALTIES, WORTH = 14, 0.005  # Most steps; share by which each must lower the error
 LEAST, MOST = 1e-10, 1e2  # Range of penalties, relative to the largest eigenvalue of G
 
 
@@ -280,55 +281,36 @@ def solve_wide(
 def _choose_penalty(
     problem: WideProblem, space: GrowingSubspace, alpha: Float[Array, " t"] | str, per_target: bool
 ) -> tuple[list[WideState], Float[Array, " a"], float]:
-    """Return the path (or []), one penalty or one per target, and the tolerance."""
-    if not np.any(problem.power > 0):
-        given = 1e-3 * problem.sample.top if isinstance(alpha, str) else alpha
-        return [], np.atleast_1d(given), COARSEST
+    """Return the path (or []), one penalty or one per target, and the tolerance.
+
+    The path starts four steps above the first guess: large penalties take few passes, and small
+    penalties start from their solutions.
+    """
+    power, top = problem.power, problem.sample.top
+    if not np.any(power > 0):
+        return [], np.atleast_1d(1e-3 * top if isinstance(alpha, str) else alpha), COARSEST
     first, dimension, tolerance = guess(problem)
     if not isinstance(alpha, str):
         return [], np.asarray(alpha), tolerance
-    at = lambda alpha: state_at(problem, space, alpha, dimension, ROUGHLY * tolerance)
-    states, values = _path(problem, at, first, alpha, per_target)
-    alphas = np.array([state.alpha for state in states])
-    curves = np.column_stack([values, pool(values, problem.power)])  # last: pooled over targets
-    best = lambda target: least_of_parabola(alphas, curves[:, -1 if target is None else target])
-    options: Any = alpha, per_target, best, best(None)
-    return states, choose_alpha(problem.power, *options)[0], tolerance
+    states: dict[float, WideState] = {}
 
+    def error(penalty: float, target: int | None) -> float:
+        if penalty not in states:
+            states[penalty] = state_at(problem, space, penalty, dimension, ROUGHLY * tolerance)
+        errors = states[penalty].loo if alpha == "loo" else gcv(problem, states[penalty])
+        return float(pool(errors[None], power)[0] if target is None else errors[target])
 
-def _path(
-    problem: WideProblem,
-    at: Callable[[float], WideState],
-    first: float,
-    criterion: str,
-    per_target: bool,
-) -> tuple[list[WideState], Float[Array, "p t"]]:
-    """Return the states of a path of penalties, α ascending, and the errors of each target.
-
-    The path starts four steps above the first penalty and continues while errors fall. Large
-    penalties take few passes, and small penalties start from their solutions.
-    """
-    power = problem.power
-    low, high = LEAST * problem.sample.top, MOST * problem.sample.top
-    start = float(np.clip(first * STEP**4, STEP * low, high / STEP))
-    states = [at(start), at(start / STEP)][::-1]
-    for round_ in range(15):
-        values = np.stack([s.loo if criterion == "loo" else gcv(problem, s) for s in states])
-        curves = values.T[power > 0] if per_target else [pool(values, power)]
-        smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
-        at_end = any(curve.argmin() == len(states) - 1 for curve in curves)
-        if round_ < 14 and any(map(falling, curves)) and smaller >= low:
-            states = [at(smaller), *states]
-        elif round_ < 14 and at_end and larger <= high:
-            states = [*states, at(larger)]
-        else:
-            break
-    return states, values
+    start = float(np.clip(first * STEP**4, STEP * LEAST * top, MOST * top / STEP))
+    limits = (np.log(LEAST * top), np.log(MOST * top)), np.log(STEP), MOST_PENALTIES, WORTH
+    best = lambda target: settle(partial(error, target=target), start, *limits)
+    options: Any = alpha, per_target, best, start
+    chosen, _ = choose_alpha(power, *options)
+    return [states[key] for key in sorted(states)], chosen, tolerance
 
 
 def falling(errors: Float[Array, " p"]) -> bool:
-    """Whether the smallest error is at the smallest penalty, 0.5 % below the next error."""
-    return bool(errors.argmin() == 0 and errors[0] < 0.995 * errors[1])
+    """Whether the smallest error is at the smallest penalty, far enough below the next error."""
+    return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
 
 
 def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:

@@ -6,7 +6,8 @@ inverse each. An eigendecomposition serves all, but takes as long as 5.6 (512 to
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -16,7 +17,7 @@ from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import REFINED, TINY, KernelFactor, KernelRows, SolvedRows
 from bochner.solvers.ridge.eigen import deviation_of
 from bochner.solvers.ridge.problem import freedom
-from bochner.solvers.ridge.search import downhill, least_along, least_of_parabola, likeliest_alpha
+from bochner.solvers.ridge.search import least_along, likeliest_alpha, settle
 from bochner.solvers.ridge.solution import (
     Alpha,
     EvidenceOutcome,
@@ -214,14 +215,15 @@ def solve_kernel(
         has_all_rows = len(dense.w) == len(rows.w)
         if loss is not None or not has_all_rows:
             last = PENALTY_ROWS if loss is None else min(LOSS_ROWS, len(dense.w))
-            at = _settle(lambda a: error(dense, a, last), at, penalties.bounds)
+            at = settle(lambda a: error(dense, a, last), at, penalties.bounds, FINER, MOST_STEPS)
         if (loss is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
             # On all rows only multiples of the penalty are compared, without interpolation
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
             # On all rows, a quarter of the penalty must lower the loss by 0.2 %.
             step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
             bounds = least, np.log(at)
-            at = _settle(lambda a: error(rows, a, known), at, bounds, step, worth, between=False)
+            limits: Any = bounds, step, MOST_STEPS, worth, False
+            at = settle(lambda a: error(rows, a, known), at, *limits)
         chosen = np.array([at])
         penalties.at(at)
     solution = _solution(penalties, chosen, criterion, before)
@@ -233,30 +235,6 @@ def solve_kernel(
     slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
     slack[-known:] = solved.slack
     return replace(solution, coef=solved.coef, intercept=solved.intercept, slack=slack)
-
-
-def _settle(
-    loss: Callable[[float], float],
-    alpha: float,
-    bounds: tuple[float, float],
-    step: float = FINER,
-    worth: float = 0.0,
-    between: bool = True,
-) -> float:
-    """Return the penalty of smallest loss, downhill from ``alpha``, within bounds of log α.
-
-    Each step must lower the loss by the share ``worth``. ``between``: interpolate by a parabola.
-    """
-    at = lambda steps: alpha * float(np.exp(step * steps))
-    loss_at = cache(lambda steps: loss(at(steps)))
-    low, high = (np.clip((end - np.log(alpha)) / step, -MOST_STEPS, MOST_STEPS) for end in bounds)
-    best = downhill(loss_at, 0, (low, high), worth=worth)
-    if between and low <= best - 1 and best + 1 <= high:
-        near = best - 1, best, best + 1
-        alphas, losses = (np.array([value(place) for place in near]) for value in (at, loss_at))
-        if np.all(np.isfinite(losses)):
-            return least_of_parabola(alphas, losses)
-    return at(best)
 
 
 def _solution(

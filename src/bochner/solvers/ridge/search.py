@@ -1,6 +1,7 @@
 """Minimisation of a criterion over the penalty: by its slope, in steps, or by a parabola."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,32 @@ def downhill(
             if best != before:
                 break
     return best
+
+
+def settle(
+    value: Callable[[float], float],
+    alpha: float,
+    bounds: tuple[float, float],
+    step: float,
+    most: int,
+    worth: float = 0.0,
+    between: bool = True,
+    sizes: Sequence[int] = (1,),
+) -> float:
+    """Return the penalty of smallest value, downhill from ``alpha``, within bounds of log α.
+
+    :func:`downhill` takes at most ``most`` steps of log α. ``between``: a parabola interpolates.
+    """
+    at = lambda steps: alpha * float(np.exp(step * steps))
+    value_at = cache(lambda steps: value(at(steps)))
+    low, high = (np.clip((end - np.log(alpha)) / step, -most, most) for end in bounds)
+    best = downhill(value_at, 0, (low, high), sizes, worth)
+    if between and low <= best - 1 and best + 1 <= high:
+        near = best - 1, best, best + 1
+        alphas, values = (np.array([each(place) for place in near]) for each in (at, value_at))
+        if np.all(np.isfinite(values)):
+            return least_of_parabola(alphas, values)
+    return at(best)
 
 
 def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
