@@ -190,7 +190,8 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
 
 def slices(n: int, step: int) -> Iterator[slice]:
     """Yield slices of n rows, ``step`` at a time."""
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
 
 
 def concat(parts: Sequence[Array]) -> Array:

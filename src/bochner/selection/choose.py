@@ -187,7 +187,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
 def choose_family(spec: FeatureSpec, sample: RowSample) -> Tuning:
     """Find the kernel of a name; for "auto" the best stationary kernel."""
     args = sample, spec.seed, None, None, spec.effort or "medium"
-    return choose_kernel(str(spec.kernel), *args, accepts=lambda k: isinstance(k, Stationary))
+    return choose_kernel(str(spec.kernel), *args, kind=Stationary)
 
 
 def choose_kernel(
@@ -198,17 +198,17 @@ def choose_kernel(
     method: Method | None,
     effort: str,
     *,
-    accepts: Callable[[Kernel], bool] = lambda _: True,
+    kind: Any = Kernel,
     **options: Any,
 ) -> Tuning:
-    """Return the kernel of a name; for "auto" the best that ``method`` and ``accepts`` accept."""
+    """Return the kernel of a name; for "auto" the best one of ``kind`` that ``method`` supports."""
     level = as_effort(effort, "The choice of a kernel")
     if name == "auto" and level is not None:
         X, sparse = sample.X, is_sparse(sample.X)
         _require_support(method, X, seed)
 
         def serves(kernel: Kernel) -> bool:
-            accepted = accepts(kernel) and (not sparse or accepts_sparse(kernel))
+            accepted = isinstance(kernel, kind) and (not sparse or accepts_sparse(kernel))
             return accepted and _refusal(method, X, seed, kernel) is None
 
         small = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
@@ -233,9 +233,9 @@ def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exce
 
 def _require_support(method: Method | None, X: Array, seed: int) -> None:
     """Raise UnsupportedKernel if the method supports no starting kernel of the search."""
-    refusals = [_refusal(method, X, seed, start) for start in (Gaussian(), Matern(1.5))]
-    if refusals[0] and refusals[1]:
-        raise refusals[0]
+    refusal = _refusal(method, X, seed, Gaussian())
+    if refusal and _refusal(method, X, seed, Matern(1.5)):
+        raise refusal
 
 
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:

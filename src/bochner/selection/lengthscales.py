@@ -75,6 +75,7 @@ class ProcessRows:
     noise: float | None = None
     amplitude: float | None = None
     firsts: dict[int, "ProcessRows"] = field(init=False, default_factory=dict)  # By number
+    medians: dict[bytes, float] = field(init=False, default_factory=dict)  # By units
 
     @staticmethod
     def of(
@@ -121,10 +122,12 @@ class ProcessRows:
     def spread(self) -> Float[Array, " d"]:
         return deviations(self.X, self.w)
 
-    @cached_property
-    def median(self) -> float:
-        """The median distance in units of the columns' deviations."""
-        return median_distance(self.X, self.w, (self.spread,), 0, max_pairs=4096)
+    def median(self, units: Float[Array, " d"]) -> float:
+        """Return the median distance of rows with these units of the columns."""
+        key = units.tobytes()
+        if key not in self.medians:
+            self.medians[key] = median_distance(self.X, self.w, (units,), 0, max_pairs=4096)
+        return self.medians[key]
 
 
 class Objective:
@@ -299,7 +302,7 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **fix
     search = MatrixSearch.of(rows, EVIDENCE, centred, **fixed)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    end = search.tune_factor(on_unit_sphere(start))
+    end = search.finish(lowest(search.first_points(on_unit_sphere(start))), 12, 4)
     return as_tuning(EVIDENCE, with_lengthscale(start, end.rounded), end, 1)
 
 
@@ -322,10 +325,6 @@ class MatrixSearch:
         if X.shape[0] * X.shape[1] <= 1 << 20:  # for one lengthscale per column
             X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
-
-    def tune_factor(self, start: Kernel) -> Evaluation:
-        """Optimise one factor of all lengthscales."""
-        return self.finish(lowest(self.first_points(start)), 12, 4)
 
     def first_points(
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
@@ -431,8 +430,8 @@ class OnProcess(Objective):
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
         if self.width == 1:
             units = np.broadcast_to(scales, rows.X.shape[1])
-            return np.array([np.log(median_distance(rows.X, rows.w, (units,), 0, max_pairs=4096))])
-        return np.log(rows.median) + np.log(rows.spread) - np.log(scales)
+            return np.array([np.log(rows.median(units))])
+        return np.log(rows.median(rows.spread)) + np.log(rows.spread) - np.log(scales)
 
     def ranges(self, x: Array) -> Float[Array, "p 2"]:
         low = self.centres + (np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1]))

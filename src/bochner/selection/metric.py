@@ -98,7 +98,9 @@ def metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...]
 
 
 def _typical(s: Float[Array, "m m"]) -> float:
-    return float(np.median(s[s > 0])) if np.any(s > 0) else 1.0
+    pairs = s[np.tri(len(s), k=-1, dtype=bool)]
+    pairs = pairs[pairs > 0]
+    return float(np.median(pairs)) if len(pairs) else 1.0
 
 
 def entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:

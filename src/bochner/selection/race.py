@@ -28,13 +28,7 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.held_out import (
-    nested_errors,
-    reduction,
-    relative_losses,
-    split_rows,
-    targets_that_vary,
-)
+from bochner.selection import held_out
 from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, cap_scales, lowest
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, metric_rounds
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
@@ -114,8 +108,8 @@ class Race:
     def of(sample: RowSample, seed: int, effort: Effort, **options: Any) -> "Race | None":
         """Hold out a quarter of the rows; None if the rows for tuning do not vary, in X or y."""
         sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
-        train, test = split_rows(sample, seed)
-        varies = targets_that_vary(train.lowest(effort.rows))
+        train, test = held_out.split_rows(sample, seed)
+        varies = held_out.targets_that_vary(train.lowest(effort.rows))
         if not np.any(varies):
             return None
         if not options.get("of_classes"):
@@ -136,8 +130,10 @@ class Race:
                 finalists = self._finalists(trials, rows)
             elif stage == "sums":
                 evaluate = self._evaluate_at
-            able = [c for c in candidates if self.facts.issuperset(c.needs)]
-            makes = [c.make(self, trials, finalists, c.family) for c in able]
+            makes = []
+            for c in candidates:
+                if self.facts.issuperset(c.needs):
+                    makes.append(c.make(self, trials, finalists, c.family))
             ends = stage == "metrics" and self._is_brief
             limit = 1.05 * _rank(trials)[0].error if ends else np.inf
             finalists += self._run_all(makes, rows, evaluate, limit)
@@ -237,7 +233,7 @@ class Race:
         rows = search.rows
         scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, max_pairs=4096)]
         if np.ptp(rows.spread) > 0.05 * rows.spread.max():
-            scales.append(tuple((rows.median * rows.spread).tolist()))
+            scales.append(tuple((rows.median(rows.spread) * rows.spread).tolist()))
         for scale in map(rounded, scales):
             kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
             if kernel is not None:
@@ -253,7 +249,7 @@ class Race:
             return
         search = self.search(self._criterion)
         rows = search.rows
-        start = family.replace(lengthscale=tuple((rows.median * rows.spread).tolist()))
+        start = family.replace(lengthscale=tuple((rows.median(rows.spread) * rows.spread).tolist()))
         # Few columns need fewer evaluations; classes (shuttle, pendigits) need more
         steps = 24 if self.of_classes else min(24, 8 + rows.X.shape[1] // 4)
         end = search.finish(search.tune_columns(start, search.first_points(start)), steps, 0)
@@ -323,7 +319,7 @@ class Race:
             limit = 1.04 * self._of_columns(trials)[0].error
             rough = self._of_columns(trials, type(family))
             differs = ranked[0] not in self._of_columns(stage, type(family))
-            ranked = [trial for trial in rough if differs and trial.error < limit]
+            ranked = rough if differs and rough and rough[0].error < limit else []
         if ranked:
             start = ranked[0].candidate
             search = self.search(self._criterion, self._rows_near(start.kernel))
@@ -332,11 +328,12 @@ class Race:
             end = search.rescale(first, start.alpha, steps, ard=True)
             yield self.candidate(f"{start.name}, {MORE_ROWS}", end, start.n_tuned)
 
-    def _rougher(self, _: Trials, finalists: Trials, family: Any) -> Iterator[TunedKernel]:
-        """Yield a rough family with the lengthscales tuned with more rows."""
-        tuned = [t.base for t in finalists if t.base.name.endswith(MORE_ROWS)][:1]
-        if tuned and not isinstance(tuned[0].kernel, type(family)):
-            yield self._rescale(family, tuned[0], LOO)
+    def _rougher(self, trials: Trials, finalists: Trials, *_: Any) -> Iterator[TunedKernel]:
+        """Yield the Laplace kernel with the lengthscales tuned with more rows."""
+        for trial in finalists:
+            if trial.base.name.endswith(MORE_ROWS):
+                yield self._rescale(Laplace(), trial.base, LOO)
+                return
 
     def _sums(self, trials: Trials, finalists: Trials, *_: Any) -> Iterator[TunedKernel]:
         """Yield the sum of two or three kernels whose mean prediction has the least error."""
@@ -345,7 +342,7 @@ class Race:
         least, best = np.inf, list[Trial]()
         for parts in (*combinations(others, 1), *combinations(others, 2)):
             fitted = np.mean([t.fitted for t in (first, *parts)], axis=0)
-            losses = relative_losses(self.train, self.test, fitted, self.of_classes)
+            losses = held_out.relative_losses(self.train, self.test, fitted, self.of_classes)
             if losses.sum() < least:
                 least, best = losses.sum(), [first, *parts]
         if best:
@@ -356,11 +353,13 @@ class Race:
         alphas, shares = np.array([t.candidate.alpha for t in parts]), [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > 4 * min(alphas):
             shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
-        terms = [share * t.candidate.kernel for share, t in zip(shares, parts, strict=True)]
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
-        name = " + ".join([t.candidate.name for t in parts])
-        n_tuned = sum([t.candidate.n_tuned for t in parts])
-        return TunedKernel(name, reduce(operator.add, terms), alpha, n_tuned)
+        terms, names, n_tuned = list[Kernel](), list[str](), 0
+        for share, trial in zip(shares, parts, strict=True):
+            terms.append(share * trial.candidate.kernel)
+            names.append(trial.candidate.name)
+            n_tuned += trial.candidate.n_tuned
+        return TunedKernel(" + ".join(names), reduce(operator.add, terms), alpha, n_tuned)
 
     # --- parts of candidates ---------------------------------------------------------------------
 
@@ -436,7 +435,7 @@ class Race:
         except LinAlgError:
             return self._trial(candidate, K_test, None)
         value = _deviance(problem, fit)
-        return self._trial(candidate, K_test, fit, lambda: value)
+        return self._trial(candidate, K_test, fit, partial(float, value))
 
     def _trial(
         self, candidate: TunedKernel, K_test: Array, fit: Any, deviance: Any = lambda: np.inf
@@ -445,7 +444,7 @@ class Race:
         if fit is None:
             return Trial(candidate, np.full(len(self.test), np.inf), np.inf, deviance)
         fitted = K_test @ fit.coef + fit.intercept
-        losses = relative_losses(self.train, self.test, fitted, self.of_classes)
+        losses = held_out.relative_losses(self.train, self.test, fitted, self.of_classes)
         error = float(losses.sum() / self.test.w.sum())
         return Trial(candidate, losses, error, deviance, fitted, K_test.shape[1])
 
@@ -456,7 +455,7 @@ class Race:
         # With one column, and for a linear kernel, the evidence of few rows is reliable
         reliable = self.train.X.shape[1] == 1 or other.candidate.name == LINEAR
         chance = 0.5 if self.of_classes else 3.0 if reliable else 1.0
-        return reduction(trial, other, WORTH, chance)
+        return held_out.reduction(trial, other, WORTH, chance)
 
     def _preference(self, trial: Trial) -> float:
         """Return half of AIC (Akaike 1974), for classes its first term; least is preferred."""
@@ -476,7 +475,7 @@ class Race:
             values = trial.error, *gain_and_required, trial is best, measure, c.name, trial.rows
             last = records.setdefault(c.name, KernelComparison(c.n_tuned, c.kernel, *values, 0.0))
             records[c.name] = replace(last, seconds=last.seconds + trial.seconds)
-        losses = nested_errors([trial.losses for trial in order])
+        losses = held_out.nested_errors([trial.losses for trial in order])
         return Tuning(
             best.candidate.kernel,
             best.candidate.alpha / float(w.sum()),
@@ -500,8 +499,7 @@ CANDIDATES = (
     Proposal("linear kernel", "linear", Race._linear, ("few columns", "numbers")),
     Proposal(MORE_ROWS, MORE_ROWS, Race._more_rows),
     Proposal("rough kernels with more rows", MORE_ROWS, Race._more_rows, (), Exponential()),
-    Proposal("rough kernels with more rows", "rougher", Race._rougher, (), Exponential()),
-    Proposal("rough kernels with more rows", "rougher", Race._rougher, (), Laplace()),
+    Proposal("rough kernels with more rows", "rougher", Race._rougher),
     Proposal("sums", "sums", Race._sums),
 )
 
@@ -522,7 +520,8 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     if race is None:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
-    start = race.candidate("start", search.tune_factor(kernel), 1)
+    end = search.finish(lowest(search.first_points(kernel)), 12, 4)
+    start = race.candidate("start", end, 1)
     learned = metric_rounds(start.kernel, start.alpha, search, rounds=4)
     trials = race._run_all([iter([start]), learned], race.first_rows, race._tune_penalty)
     tuning = race.choose(trials, [], search.rows.w)

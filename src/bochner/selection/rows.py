@@ -122,7 +122,8 @@ def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> t
     The distance of a Laplace kernel is a sum over columns, which is longer by about √d.
     """
     lengths = np.asarray(scales)
-    l1, l2 = (median_distance(X, w, (lengths,), seed, order, 4096) for order in (1, 2))
+    l1 = median_distance(X, w, (lengths,), seed, 1, 4096)
+    l2 = median_distance(X, w, (lengths,), seed, 2, 4096)
     return tuple((lengths * l1 / l2).tolist())
 
 

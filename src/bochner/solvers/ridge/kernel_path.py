@@ -92,7 +92,7 @@ class Penalties:
             targets = self.rows.power > 0 if target is None else target
             return float(value[targets].sum()), float(slope[targets].sum())
         if target is None:
-            value, slope = (pool(a[None], self.rows.power) for a in (value, slope))
+            value, slope = pool(value[None], self.rows.power), pool(slope[None], self.rows.power)
             target = 0
         least = max(float(value[target]), TINY)
         return float(np.log(least)), float(slope[target]) / least
@@ -137,21 +137,17 @@ class Penalties:
         squares = self._squares(near, target)
         most = squares.sum() + 0.02 * squares[: int(0.99 * len(squares))].sum()
         far = middle = self.best("evidence", near, target)
-        above = self._above_noise(far, target) if self.noise_is_constant else np.inf
-        if -np.inf < above <= ABOVE_NOISE:
+        power, nu = self.rows.power, max(freedom(self.rows), 1.0)
+        power = power[power > 0] if target is None else power[[target]]
+        of_noise = float((1 + np.log(2 * np.pi * power / nu)).sum())
+        above = 0.5 * nu * (of_noise - self.slope("evidence", target, far)[0])
+        if self.noise_is_constant and -np.inf < above <= ABOVE_NOISE:
             return float(np.exp(self.bounds[1]))
         for _ in range(5):
             small = self._squares(middle, target).sum() <= most
             near, far = (middle, far) if small else (near, middle)
             middle = float(np.sqrt(near * far))
         return near
-
-    def _above_noise(self, alpha: float, target: int | None) -> float:
-        """Return the log evidence minus that of noise about a constant, of one target or of all."""
-        rows, nu = self.rows, max(freedom(self.rows), 1.0)
-        targets = rows.power > 0 if target is None else [target]
-        of_noise = 1 + np.log(2 * np.pi * rows.power[targets] / nu)
-        return 0.5 * nu * (float(of_noise.sum()) - self.slope("evidence", target, alpha)[0])
 
     def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
         """Return squared leave-one-out errors, ascending; infinite if the matrix is singular."""

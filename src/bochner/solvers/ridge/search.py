@@ -27,18 +27,19 @@ def least_along(
     """
     x = float(np.clip(start, low, high))
     here = function(x)
-    best, count = (here[0], x), 1
+    best, tried = (here[0], x), [x]
     # The step to the minimum for a curvature of 0.1
     step = float(np.clip(abs(here[1]) / 0.1, np.log(2.0), np.log(10.0)))
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
-    while count < 14 and (abs(here[1]) > level or True not in ends):
+    while len(tried) < 14 and (abs(here[1]) > level or True not in ends):
         if len(ends) == 2:
             x = _minimum(*ends[False], *ends[True])
         else:
             x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
-        if x in (known[0] for known in ends.values()):
+        if x in tried:
             break
-        here, count = function(x), count + 1
+        here = function(x)
+        tried.append(x)
         ends[here[1] > 0] = x, here
         best = min(best, (here[0], x))
         if len(ends) == 2 and abs(ends[True][0] - ends[False][0]) < 0.05:
