@@ -1,5 +1,6 @@
 """The documentation is whole, its examples run, and its walk-through of a first change works."""
 
+import inspect
 import os
 import re
 import runpy
@@ -106,6 +107,16 @@ def test_the_reference_lists_every_public_name_and_each_once():
     shown = [id(value(name)) for name in listed()]
     assert len(shown) == len(set(shown))
     assert [w for w in wanted if id(w) not in shown] == []
+
+
+def test_described_parameters_are_arguments():
+    for name in listed():
+        doc = inspect.getdoc(value(name)) or ""
+        part = re.search(r"\nParameters\n-+\n(.*?)(\n\n[A-Z][\w ]+\n---|$)", doc, re.DOTALL)
+        heads = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : ", part[1] if part else "", re.MULTILINE)
+        described = {parameter.lstrip("*") for head in heads for parameter in head.split(", ")}
+        if described:
+            assert described <= set(inspect.signature(value(name)).parameters), name
 
 
 # ---- every example runs, and every picture that a page shows is made by one

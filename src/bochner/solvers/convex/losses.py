@@ -540,7 +540,7 @@ class CustomLoss(UserLoss):
 
     Parameters
     ----------
-    value, slope, curvature : callable
+    value_of, slope_of, curvature_of : callable
         The loss, and its first and second derivative in f. They get float64 arrays of one shape
         and return arrays of that shape.
     name : str, default "custom"
@@ -600,7 +600,7 @@ class JointLoss(UserLoss):
 
     Parameters
     ----------
-    value, slope, hessian : callable
+    value_of, slope_of, hessian_of : callable
         Functions of float64 arrays y and f of shape (n, t). They return the loss of each row, (n,),
         its gradient in f, (n, t), and its Hessian, (n, t, t), positive semi-definite.
     name : str, default "custom"
