@@ -113,7 +113,9 @@ def test_described_parameters_are_arguments():
     for name in listed():
         doc = inspect.getdoc(value(name)) or ""
         part = re.search(r"\nParameters\n-+\n(.*?)(\n\n[A-Z][\w ]+\n---|$)", doc, re.DOTALL)
-        heads = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : ", part[1] if part else "", re.MULTILINE)
+        heads = re.findall(
+            r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : ", part[1] if part else "", re.MULTILINE
+        )
         described = {parameter.lstrip("*") for head in heads for parameter in head.split(", ")}
         if described:
             assert described <= set(inspect.signature(value(name)).parameters), name
