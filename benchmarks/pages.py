@@ -240,9 +240,18 @@ def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) ->
             picture = (
                 f"![{alt_text(rows)}](pictures/{PICTURE.name})\n\n" if name == "accuracy" else ""
             )
-            note = "Measured {date} at {commit}: {machine}.".format(**rows[-1])
-            page = replaced(page, name, f"\n{picture}{made(rows)}\n\n{note}\n")
+            page = replaced(page, name, f"\n{picture}{made(rows)}\n\n{_measured(rows)}\n")
     return page
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """Return date, commit and machine; learners that were measured at another commit are named."""
+    last, other = rows[-1], {}
+    for row in rows:
+        if row["commit"] != last["commit"]:
+            other.setdefault((row["date"], row["commit"]), {})[row["who"]] = None
+    named = "".join(f"; {', '.join(who)} {d} at {c}" for (d, c), who in other.items())
+    return "Measured {date} at {commit}".format(**last) + f"{named}: {last['machine']}."
 
 
 def replaced(page: str, name: str, body: str) -> str:

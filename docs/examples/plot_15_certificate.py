@@ -3,7 +3,7 @@ Certificates: how many features are enough
 ==========================================
 
 ε is the spectral distance between features and kernel at the penalty of the fit. If it is below 1,
-it bounds the risk. ``n_features="auto"`` takes the smallest number of features that reaches a
+it bounds the risk. ``n_features="auto"`` searches for a number of features that reaches a
 tolerance.
 """
 
@@ -31,7 +31,8 @@ panel.legend()
 plt.show()
 
 # %%
-# The smallest number of Nyström features with ε of at most 0.1, the grey line.
+# A search by doubling and bisection for a number of Nyström features with ε of at most 0.1, the
+# grey line. It ends after two bisections, so the number may be a fifth too large.
 width = bo.required_features(kernel, "nystrom", X, alpha=alpha, random_state=0)
 print(width)
 
