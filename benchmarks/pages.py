@@ -246,7 +246,7 @@ def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) ->
 
 def _measured(rows: Sequence[Row]) -> str:
     """Return date, commit and machine; learners that were measured at another commit are named."""
-    last, other = rows[-1], {}
+    last, other = max(rows, key=lambda row: str(row["date"])), {}
     for row in rows:
         if row["commit"] != last["commit"]:
             other.setdefault((row["date"], row["commit"]), {})[row["who"]] = None
