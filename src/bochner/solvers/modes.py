@@ -186,24 +186,21 @@ def maximise_mode_evidence(
     problem: ModeProblem, noise: float | None, amplitude: float | None, start: float | None = None
 ) -> tuple[Evidence, list[ModeState]]:
     """Return the maximum of the evidence of each target, near ``start``, and the states there."""
-    parts = [problem.target(i) for i in range(len(problem.power))]
-    states, outcomes = zip(*[_best(part, noise, amplitude, start) for part in parts], strict=True)
-    alpha = np.array([state.alpha for state in states])
-    given = noise, amplitude
-    a2 = np.array([float(amplitude_at(state.problem, state, *given)[0]) for state in states])
-    if noise is None and amplitude is None:
-        a2 *= problem.power > 0
-    values = np.array([float(evidence(state.problem, state, *given)[0]) for state in states])
-    return Evidence(a2 * alpha, a2, alpha, values, EvidenceOutcome.worst(outcomes)), list(states)
-
-
-def _best(
-    problem: ModeProblem, noise: float | None, amplitude: float | None, start: float | None
-) -> tuple[ModeState, EvidenceOutcome]:
-    at, bounds = cache(problem.at), (problem.scale * LEAST, problem.scale * MOST)
+    law, bounds = (noise, amplitude), (problem.scale * LEAST, problem.scale * MOST)
     first = problem.scale * 1e-3 if start is None else start
-    alpha, outcome = likeliest_alpha(problem, at, (noise, amplitude), bounds, first, LEVEL)
-    return at(alpha), outcome
+    states, outcomes, numbers = list[ModeState](), list[EvidenceOutcome](), []
+    for part in map(problem.target, range(len(problem.power))):
+        at = cache(part.at)
+        alpha, outcome = likeliest_alpha(part, at, law, bounds, first, LEVEL)
+        a2, log_p = (float(f(part, at(alpha), *law)[0]) for f in (amplitude_at, evidence))
+        if law == (None, None) and not part.power[0] > 0:
+            a2 = 0.0
+        states.append(at(alpha))
+        outcomes.append(outcome)
+        numbers.append((a2 * alpha, a2, alpha, log_p))
+    noises, amplitudes, alphas, values = np.array(numbers).T
+    worst = EvidenceOutcome.worst(outcomes)
+    return Evidence(noises, amplitudes, alphas, values, worst), states
 
 
 # --- The posterior -------------------------------------------------------------------------------

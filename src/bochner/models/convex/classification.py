@@ -33,7 +33,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather, row_priorities
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, join, part, weights_of
+from bochner.data.sources import Block, Piece, join, part, piece_of
 from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.kernels.algebra import kernel_matrix
@@ -95,12 +95,11 @@ def _weights_and_rare_rows(
     block: Block, seed: int, many: Int[Array, " K"], most: int
 ) -> tuple[Array, RowSample]:
     """Return the weight of each class, and a sample of the rows of rare classes."""
-    codes, w = to_numpy(block.y).astype(np.int64), weights_of(block)
-    rows = np.flatnonzero((many[codes] < most) & (w > 0))
-    priority = row_priorities(seed, block.start, len(w)) * many[codes]
-    X = block.X if is_sparse(block.X) else to_numpy(block.X)
-    piece = part(Piece(X, codes[:, None].astype(np.float64), w), rows)
-    few = RowSample(*piece, priority[rows]).lowest(kept_rows(X.shape[1]))
+    piece = piece_of(block)
+    codes = piece.y[:, 0].astype(np.int64)
+    rows = np.flatnonzero((many[codes] < most) & (piece.w > 0))
+    priority = row_priorities(seed, block.start, len(codes)) * many[codes]
+    few = RowSample(*part(piece, rows), priority[rows]).lowest(kept_rows(piece.X.shape[1]))
     return _labels.weights_of_classes(block, len(many)), few
 
 

@@ -50,6 +50,7 @@ from bochner.solvers.convex.problem import (
     hessian_factor,
     optimum,
 )
+from bochner.solvers.ridge.problem import left_out_errors
 from bochner.sums.passes import LOCAL, Executor, draw_rows
 
 # --- Targets in a unit near their spread, so that their squares do not overflow -------------------
@@ -140,8 +141,8 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> 
         half = half if H[-1, -1] > 0 else half[:-1]
         g = np.einsum("ij,ij->j", half, half)
         slack = 1 - g * curvatures[index, k]
-        step = g * slopes[index, k] / np.maximum(slack, HIDDEN)
-        changes[:, k] = np.where(slack > HIDDEN, step, np.inf)
+        slack = np.where(slack > HIDDEN, slack, 0.0)
+        changes[:, k] = left_out_errors(g * slopes[index, k], slack)
     errors = problem.y[index] - at.fitted[index] - changes
     predictions = _left_out(X, problem.y[index], errors, problem.w[index, 0], rows.units)
     return predictions.take(_rows.no_landmarks(chosen.map, X))
@@ -190,13 +191,6 @@ def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) ->
         distances = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
         errors[edge, k] += coef[edge] * np.maximum(distances, 0.0)
     return _left_out(X, rows.y, errors, w, rows.units)
-
-
-def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> losses.Loss:
-    """Return the loss in the units of the rows."""
-    if spec.epsilon is None:
-        return spec.loss.in_units(rows.units)
-    return spec.loss.of(0.05 * rows.spread if spec.epsilon == "auto" else spec.epsilon / rows.units)
 
 
 def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
@@ -269,7 +263,9 @@ def fit_regressor(
     X = None if every is None else every.X
     if exact:
         on = KernelMatrix(kernel_matrix(chosen.kernel, X))
-    loss, value = loss_in_units(spec, rows), rows.units**rows.degree
+    loss, value, tube = spec.loss.in_units(rows.units), rows.units**rows.degree, spec.epsilon
+    if tube is not None:
+        loss = loss.of(0.05 * rows.spread if tube == "auto" else tube / rows.units)
     problem = Problem(on, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, start = None, None
     if spec.norm is not None:
@@ -378,7 +374,10 @@ def _first_huber(problem: Problem) -> losses.Loss:
 
 
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Return the problem with penalty ‖β‖² that has the minimum of Σ w ℓ + alpha·R(‖β‖), and it."""
+    """Return the problem with penalty ‖β‖² that has the minimum of Σ w ℓ + alpha·R(‖β‖), and it.
+
+    R may jump, and the minimum is then at the jump: bisection to 1e-6, not a parabola.
+    """
     R, strength = spec.norm, spec.alpha
     assert R is not None
     assert strength is not None

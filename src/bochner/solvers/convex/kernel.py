@@ -316,15 +316,22 @@ def _fit_pairs(problem: Problem, fit: Callable[..., Any]) -> Machines:
 
 def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
     """Return the machine of scikit-learn, fitted to ``rows`` with the kernel matrix ``K``."""
-    w = problem.w[rows, 0]
+    from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
+
+    w, loss, C = problem.w[rows, 0], problem.loss, 1 / problem.alpha
     options: dict[str, Any] = {"tol": slopes, "max_iter": moves * len(y), "kernel": "precomputed"}
     if isinstance(K, GaussianRows):
         options |= {"kernel": "rbf", "gamma": 0.5, "cache_size": LARGE_CACHE}
         K, _ = K.kernel.in_units(K.X, K.X)  # rows, as LIBSVM computes the matrix
-    machine = _machine(problem, w, options)
+    if isinstance(loss, BelowZero):
+        machine = svm.OneClassSVM(nu=min(1.0, problem.drift / float(w.sum())), **options)
+    elif isinstance(loss, EpsilonInsensitive):
+        machine = svm.SVR(C=C, epsilon=float(np.ravel(loss.epsilon)[0]), **options)
+    else:
+        machine = svm.SVC(C=C, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome reports it
-        return machine.fit(K, y, UNBOUNDED * w if problem.loss.has_inactive_rows else w)
+        return machine.fit(K, y, UNBOUNDED * w if loss.has_inactive_rows else w)
 
 
 def with_gap(problem: Problem, at: State) -> State:
@@ -336,17 +343,6 @@ def with_gap(problem: Problem, at: State) -> State:
     dual = (problem.y * coef - epsilon * np.abs(coef)).sum(axis=0) - 0.5 * norms
     gap = np.maximum(value + problem.drift * at.intercept - problem.alpha * dual, 0.0)
     return replace(at, value=value, gap=gap)
-
-
-def _machine(problem: Problem, w: Float[Array, " n"], options: dict[str, Any]) -> Any:
-    from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
-
-    if isinstance(problem.loss, BelowZero):
-        return svm.OneClassSVM(nu=min(1.0, problem.drift / float(w.sum())), **options)
-    if isinstance(problem.loss, EpsilonInsensitive):
-        epsilon = float(np.ravel(problem.loss.epsilon)[0])
-        return svm.SVR(C=1 / problem.alpha, epsilon=epsilon, **options)
-    return svm.SVC(C=1 / problem.alpha, **options)
 
 
 def _matrix(problem: Problem, rows: Array) -> Any:

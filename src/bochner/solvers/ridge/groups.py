@@ -20,6 +20,7 @@ from scipy.linalg import solve_triangular
 
 from bochner._core.blas import add_gram, cho_factor, cholesky
 from bochner._core.shapes import Array, Float, Int
+from bochner.solvers.ridge.problem import left_out_errors
 
 
 def reduce_rows(
@@ -121,4 +122,4 @@ class ReducedGroup:
         half = solve_triangular(shared.factor, rows.T, lower=True, check_finite=False)
         constant = self.reduced_rows[self.sample, -1] - rows @ shared.of_constant
         inverse = self.diagonal - (half**2).sum(axis=0) - constant**2 / shared.weight
-        return coef[self.sample] / (root[self.sample] ** 2 * inverse)[:, None]
+        return left_out_errors(coef[self.sample], (root[self.sample] ** 2 * inverse)[:, None])
