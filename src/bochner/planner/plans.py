@@ -285,14 +285,14 @@ def plan(
 
     Notes
     -----
-    Learners are fitted to a fifth of the rows, at least 256 and at most 1536, with about half
-    as many features, at most 512, and to 32 rows. Seconds are extrapolated to n rows and D
-    features: those of the eigendecomposition as aD² + bD³, all others as a + bD + cD². Memory is
-    the size of the largest arrays. Errors are extrapolated to all rows along the path of penalties;
-    they are too large if more rows show much more structure of the function. With wider features
-    the squared error approaches that of the exact kernel as 1/D. With ``kernel="auto"`` the choice
-    of the kernel takes the most time, and ``estimator()`` does not repeat it. From 1000 rows on the
-    rest takes a fifth of the time of a default fit, at most a third.
+    Learners are fitted to a sixth of the rows, 256 to 1024, with up to 256 features, and to 32
+    rows. Seconds are extrapolated by numbers of operations: decompositions as aD² + bD³, the rest
+    as a + bD + cD². They vary by a factor of 1.5 with other work on the machine. Memory is the size
+    of the largest arrays. Errors are extrapolated to all rows along the path of penalties, and for
+    wider features to the error of the kernel as 1/D of the squares; they are too large if more rows
+    show much more structure. With ``kernel="auto"`` the choice of the kernel takes the most time,
+    which ``estimator()`` does not repeat. The rest takes at most a fifth of the time of a default
+    fit.
 
     Examples
     --------
@@ -315,7 +315,10 @@ def plan(
                 f"plan: widths must be at least one number up to {WIDE:,}; got {widths}. More "
                 "features are fitted by passes over the rows, whose number is not planned."
             )
-    blocks = _blocks(X, y)
+    if isinstance(X, Blocks) and y is not None:
+        raise InvalidInput("plan: blocks have their own target; leave y out.")
+    given = (X,) if isinstance(X, Blocks) else given_rows("plan", X, y)[:2]
+    blocks = KernelRidge()._read(*given)[0]
     reading = time.perf_counter()
     sample = draw_rows(blocks, seed)
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
@@ -325,7 +328,7 @@ def plan(
     local = start == "auto" and options is None and n > most and n * d <= MOST_CELLS
     if isinstance(start, str):
         start = _chosen_kernel(spec, sample, blocks, n, local)
-    task = Task(start, sample.lowest(min(max(256, math.ceil(n / 5)), 1536)), *facts)
+    task = Task(start, sample.lowest(min(max(256, math.ceil(n / 6)), 1024)), *facts)
     default_widths = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
     fits = list_fits(task, options, widths or default_widths)
     fits += [local_fit(task, default_leaves(spec))] if local else []
@@ -359,14 +362,6 @@ def with_default(fits: Sequence[FitForecast], n_rows: int, most: int) -> list[Fi
     group = exact or by_solver("modes") or by_solver("local") or wide
     default = min(group, key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
-
-
-def _blocks(X: Any, y: Any) -> Blocks:
-    """Return the rows as a fit reads them."""
-    if isinstance(X, Blocks) and y is not None:
-        raise InvalidInput("plan: blocks have their own target; leave y out.")
-    rows = (X,) if isinstance(X, Blocks) else given_rows("plan", X, y)[:2]
-    return KernelRidge()._read(*rows)[0]
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:

@@ -5,15 +5,16 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import adapt
+from bochner._core.arrays import adapt, to_numpy
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import block_rows, kept_rows
+from bochner._core.sizes import block_rows, by_rows, kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
@@ -34,13 +35,13 @@ from bochner.selection.modes import modes_for
 from bochner.solvers.factorisations import FLOAT32_PENALTY
 from bochner.solvers.gram import MOST_LOW
 from bochner.solvers.ridge.eigen import of_more_rows
-from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
+from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS, SETTLED_ROWS
 from bochner.solvers.ridge.solution import Path, best_of
-from bochner.sums.moments import MomentsOf, Precision
+from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # default widths
-WIDEST = 512  # largest width of a trial
+WIDEST = 256  # largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
 LEAST_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
 #: Steps of the path per doubling of the rows, by which the best penalty is below the extrapolated
@@ -109,16 +110,23 @@ class Task:
 
     @property
     def widest(self) -> int:
-        """Largest width of a trial: the power of two nearest to half of its rows, at most 512."""
+        """Largest width of a trial: the power of two nearest to half of its rows, at most 256."""
         return int(min(WIDEST, max(16, 2 ** round(math.log2(len(self.sample) / 2)))))
 
-    def map(self, method: Method, width: int) -> FeatureMap:
+    def map(self, method: Method, width: int) -> tuple[FeatureMap, float]:
+        """Return a map, and the seconds of its draw."""
         X = self.sample.X
         ask = Request(X.shape[1], width_of(method, width), self.seed, X=X)
-        return self.once((method, width), lambda: draw_map(method, self.kernel, ask))
+
+        def draw() -> tuple[FeatureMap, float]:
+            maps: list[FeatureMap] = []
+            seconds = self.seconds(lambda: maps.append(draw_map(method, self.kernel, ask)))
+            return maps[0], seconds
+
+        return self.once((method, width), draw)
 
     def kernel_error(self, method: Method, width: int, phi: FeatureMap | None = None) -> float:
-        act = lambda: paired_error(phi or self.map(method, width), self.sample.X)
+        act = lambda: paired_error(phi or self.map(method, width)[0], self.sample.X)
         return float(self.once(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:
@@ -152,26 +160,27 @@ class Task:
 
     def row_seconds(self, summand: Any, rows: int) -> float:
         """Return the seconds per row of a sum over blocks of ``rows`` rows."""
+        m = len(self.sample)
+        parts = [Blocks.from_arrays(*self.rows(n)).with_rows(rows) for n in (m // 4, m)]
+        first, every = (self.seconds(partial(LOCAL.sum, summand, part)) for part in parts)
+        return max((every - first) / (m - m // 4), LEAST_PART * every / m)
 
-        def sum_seconds(n: int) -> float:
-            blocks = Blocks.from_arrays(*self.rows(n)).with_rows(rows)
-            return self.seconds(lambda: LOCAL.sum(summand, blocks))
-
-        m = min(8192, len(self.sample))
-        quarter, seconds = m // 4, sum_seconds(m)
-        return max((seconds - sum_seconds(quarter)) / (m - quarter), LEAST_PART * seconds / m)
-
-    def eigen_seconds(self, D: int) -> float:
-        """Return the seconds of the eigendecomposition of D features, aD² + bD³."""
+    def decomposition_seconds(self, D: int, rows: int | None = None) -> float:
+        """Return the seconds of the eigendecomposition of D features, or of the SVD of rows."""
 
         def eigh_seconds(n: int) -> float:
             Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
             gram = product(Z, Z.T)
-            return self.seconds(lambda: eigh(gram), repeats=1)
+            return self.seconds(lambda: eigh(gram, driver="evd"), repeats=2)
 
-        size = max(self.widest, min(2 * self.widest, 512))
-        a, b = self.once("eigen", lambda: powers({n: eigh_seconds(n) for n in (size // 2, size)}))
-        return float(a * D**2 + b * D**3)
+        sizes = (192, 384) if self.widest == WIDEST else (self.widest, 2 * self.widest)
+        a, b = self.once("eigen", lambda: powers({n: eigh_seconds(n) for n in sizes}))
+        if rows is None:
+            return float(a * D**2 + b * D**3)
+        # Two eigendecompositions and 7 n D² multiplications, to 15 % for 128 to 512 features
+        small, large = sorted((rows, D))
+        products = 7 * self.multiplication_seconds("float64") * large * small**2
+        return float(2 * (a * small**2 + b * small**3) + products)
 
     def multiplication_seconds(self, precision: Precision) -> float:
         """Return the seconds per scalar multiplication in a matrix product."""
@@ -217,7 +226,7 @@ def list_fits(
     for method in _methods(task, USUAL if direct else features) if features or not methods else ():
         by_number: dict[int, FitForecast] = {}
         for width in sorted(set(widths)):
-            fit = by_moments(task, method, width)
+            fit = by_moments(task, method, width, min(max(widths), task.widest))
             by_number.setdefault(fit.n_features, fit)
         fits += by_number.values()
     fits += [direct_fit(task)] if direct else []
@@ -244,14 +253,12 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
 # --- features ------------------------------------------------------------------------------------
 
 
-def _precision(task: Task, method: Method, width: int, precision: Precision) -> Precision:
-    """Return the precision of a fit to all rows; ``precision`` is that of its trial."""
-    trial_width = min(width, task.widest)
-    phi = task.map(method, min(width, task.widest // 2))
+def _precision(task: Task, trial: FitTrial, width: int) -> Precision:
+    """Return the precision of a fit to all rows, from a trial in float64."""
+    phi = trial.model.map_
     n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
     if feature_precision("auto", n, phi) == "float64":
         return "float64"
-    trial = task.trial(len(task.sample), method, trial_width, precision=precision)
     alphas = trial.path.alphas  # up to ten times the largest eigenvalue
     resolved = alphas >= 0.099 * FLOAT32_PENALTY * alphas[-1]
     errors = _of_more_rows(trial.path, trial.n_rows, task.n_rows)
@@ -262,22 +269,23 @@ def _precision(task: Task, method: Method, width: int, precision: Precision) -> 
     return "float64" if above <= LOWER * math.log2(task.n_rows / trial.n_rows) else "float32"
 
 
-def by_moments(task: Task, method: Method, width: int) -> FitForecast:
-    """Return the planned fit by moments of features; without a trial the error is e² = a + b/D."""
-    m, trial_width, has_trial = len(task.sample), min(width, task.widest), width <= task.widest
-    first = _precision(task, method, trial_width, "float32")
-    precision = _precision(task, method, width, first)
-    trial = task.trial(m, method, trial_width, precision=first)
-    known = trial.model.map_.n_features
+def by_moments(task: Task, method: Method, width: int, widest: int) -> FitForecast:
+    """Return the fit by moments of features; ``widest`` is the largest width of a trial.
+
+    Wider features have the error e² = a + b/D.
+    """
+    m, trial_width, has_trial = len(task.sample), min(width, widest), width <= widest
+    trial = task.trial(m, method, trial_width, precision="float64")
+    precision, known = _precision(task, trial, width), trial.model.map_.n_features
     D = known if has_trial or known < trial_width else width_of(method, width)
     error, kernel_error = expected_error(trial.path, m, task.n_rows), math.nan
     if not has_trial:
         limit = min(exact_error(task), error) ** 2
         error = float((limit + (error**2 - limit) * trial_width / width) ** 0.5)
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
-        kernel_error = task.kernel_error(method, trial_width, trial.model.map_)
-        kernel_error *= (known / D) ** 0.5
-    steps = _steps(task, trial, D, first, precision)
+        of_trial = task.kernel_error(method, trial_width, trial.model.map_)
+        kernel_error = of_trial * (known / D) ** 0.5
+    steps = _steps(task, trial, D, precision)
     # Memory of the eigendecomposition, or of the leave-one-out errors of a block
     bytes_ = 24.0 if precision == "float32" else 36.0  # per row and feature
     errors = 24 * D**2 + bytes_ * min(task.n_rows, block_rows(D)) * D
@@ -286,43 +294,40 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     return FitForecast(method, D, f"moments {precision}", error, kernel_error, *takes)
 
 
-def _steps(
-    task: Task, trial: FitTrial, D: int, first: Precision, precision: Precision
-) -> dict[str, float]:
-    """Return the seconds of each step with D features; ``first`` is the trial's precision."""
+def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[str, float]:
+    """Return the seconds of each step with D features, by numbers of timed operations."""
     method: Any = trial.model.method
-    known, n = trial.model.map_.n_features, trial.n_rows
-    overhead, unit = task.trial(32, method, known).seconds, task.multiplication_seconds(first)
-    per_row = (trial.seconds - overhead - task.eigen_seconds(known)) / n
-    per_row = max(per_row, LEAST_PART * trial.seconds / n)
-    # Products with D² multiplications per row: Gram matrix and errors; for landmarks also whitening
-    square = min((1 + 2 * isinstance(method, Nystrom)) * unit, per_row / known**2)
-    row = (per_row - square * known**2) * D / known
-    row += square * D**2 * task.multiplication_seconds(precision) / unit
-    m = kept_rows(task.sample.X.shape[1])
-    m = task.n_rows if task.n_rows <= 2 * m else m  # up to twice as many count as kept
-    steps = {
+    n, m, phi, unit = task.n_rows, trial.n_rows, trial.model.map_, task.multiplication_seconds
+    known, half, landmarks = phi.n_features, task.widest // 2, isinstance(method, Nystrom)
+    features = Rounded(phi.kernel, phi, trial.model.feature_dtype_).features
+    act = lambda: task.seconds(lambda: to_numpy(features(task.rows(m)[0])))
+    seconds = task.once(("features", id(phi)), act) / m
+    whiten = landmarks * unit("float64")  # D² multiplications of a row
+    seconds = max(seconds - whiten * known**2, LEAST_PART * seconds) * D / known + whiten * D**2
+    # Multiplications of a row; 250 D stand for penalties and elementwise operations
+    gram, errors = 0.5 * unit("float64") * D**2, unit("float64") * (D**2 + 250 * D)
+    ratio = unit(precision) / unit("float64")
+    kept = min(n, kept_rows(task.sample.X.shape[1]))
+    few = kept == n and by_rows(n, D)  # without sums
+    draw = task.map(method, half)[1]
+    more = max(task.map(method, 2 * half)[1] - draw, 0.0) if landmarks else draw
+    draw += more * ((kept / m if landmarks else 1) * D / half - 1)
+    return {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
-        "other": overhead,
-        "eigenvalues": task.eigen_seconds(D),
-        "kept rows": m * row,
+        "other": task.trial(32, method, 16).seconds,
+        "map": draw,
+        "sums": 0.0 if few else ratio * n * (seconds + gram),
+        "eigenvalues": task.decomposition_seconds(D, n if few else None),
+        "errors": ratio * kept * (seconds + errors),
     }
-    if task.n_rows > m:
-        phi, dtype = trial.model.map_, trial.model.feature_dtype_
-        features = Rounded(phi.kernel, phi, dtype).features
-        summand = MomentsOf(features, trial.model.moments_.precision)
-        act = lambda: task.row_seconds(summand, block_rows(known))
-        further = task.once(id(trial.model), act)
-        steps["further rows"] = (task.n_rows - m) * further * row / per_row
-    return steps
 
 
 # --- the exact kernel ----------------------------------------------------------------------------
 
 
 def exact_trials(task: Task) -> list[FitTrial]:
-    """Return exact fits to m/4 and to m rows of the sample; m is at most PENALTY_ROWS."""
-    m = min(len(task.sample), PENALTY_ROWS if task.n_rows <= DIRECT_ROWS else PENALTY_ROWS // 2)
+    """Return exact fits to m/4 and to m rows of the sample; m is at most SETTLED_ROWS."""
+    m = min(len(task.sample), SETTLED_ROWS)
     return [task.trial(size, ExactKernel(), size) for size in (m // 4, m)]
 
 
@@ -341,7 +346,7 @@ def direct_fit(task: Task) -> FitForecast:
     n, trials = task.n_rows, exact_trials(task)
     tiny, path = task.trial(32, ExactKernel(), 8).seconds, trials[1].path
     a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
-    rows = min(n, PENALTY_ROWS)
+    rows = min(n, PENALTY_ROWS if n <= DENSE_ROWS else SETTLED_ROWS)
     steps = {"read": task.read_seconds, "other": tiny}
     steps["penalties"] = len(path.alphas) * (a * rows**2 + b * rows**3)
     if n > PENALTY_ROWS:  # each factor also needs the inverse of its last rows

@@ -7,6 +7,7 @@ on the number of rows. Lengthscales only change weights of modes: the sums are c
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,13 @@ def most_modes(n_rows: int) -> int:
 
 def _grid(kernel: Kernel, X: Float[Array, "m d"], limit: int) -> tuple[ModeMap, Method, str] | None:
     lower, upper = box_of_rows(X)
-    for tolerance in TOLERANCES:
-        grid = grid_of(kernel, lower, upper, tolerance)
-        if grid.n_modes <= limit:
-            count = f"{grid.n_modes:,} Fourier modes"
-            return equispaced_map(kernel, lower, upper, tolerance), FourierGrid(tolerance), count
-    return None
+    grids = ((t, grid_of(kernel, lower, upper, t).n_modes) for t in reversed(TOLERANCES))
+    small = list(takewhile(lambda grid: grid[1] <= limit, grids))
+    if not small:
+        return None
+    tolerance, n_modes = small[-1]
+    phi = equispaced_map(kernel, lower, upper, tolerance)
+    return phi, FourierGrid(tolerance), f"{n_modes:,} Fourier modes"
 
 
 def _harmonics(kernel: Kernel, limit: int) -> tuple[ModeMap, Method, str] | None:
