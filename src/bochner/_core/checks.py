@@ -118,10 +118,11 @@ def each(check: Check) -> Check:
 
 def one_or_each(check: Check) -> Check:
     """Return the check of one number for all columns of the data, or of one per column."""
+    several = each(check)
 
     def checked(value: object, who: str, name: str) -> Any:
         plain = unpack(value)
-        return (each(check) if isinstance(plain, list | tuple) else check)(plain, who, name)
+        return (several if isinstance(plain, list | tuple) else check)(plain, who, name)
 
     return checked
 

@@ -135,7 +135,7 @@ def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...]
         raise InvalidInput(
             f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
         )
-    rows = tuple(tuple(row) for row in A.tolist())
+    rows = tuple(map(tuple, A.tolist()))
     symmetric_root(rows)
     return matrix if isinstance(matrix, tuple) and matrix == rows else rows
 

@@ -105,4 +105,5 @@ def _typical(s: Float[Array, "m m"]) -> float:
 
 def entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
     """Return the entries with ten digits; with fewer A may not be positive definite."""
-    return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)
+    symmetric = ((A + A.T) / 2).tolist()
+    return tuple([tuple(map(float, map("{:.10g}".format, row))) for row in symmetric])
