@@ -208,7 +208,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     @available_if(_has_probabilities)
     @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return the log probabilities of the classes, (n, K), accurate also for tiny ones."""
+        """Return the log probabilities of the classes, (n, K), accurate also if they are tiny."""
         f = to_numpy(self._decisions(X))
         return agreeing(self._log_probabilities(f), f)
 
@@ -354,7 +354,7 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
     """Return the calibration of maximum likelihood for held-out decision values f."""
     # Platt's targets keep slopes finite; the prior determines the slope of a piece without rows.
-    every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
+    every = slice(None, None, -(-f.size // (1 << 20)))  # at most a million values
     f, codes, w = f[every], codes[every], w[every]
     member = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
     targets, total, b = platt_targets(member, w), float(w.sum()), _pieces(f)

@@ -192,6 +192,8 @@ def estimator(cls: type[Made]) -> type[Made]:
     entries = [TEXTS[n] for n in cls.__annotations__ if n in TEXTS and n not in documented.split()]
     entries += ["\nAttributes\n----------"]
     members = {n: m for base in reversed(cls.__mro__) for n, m in reversed([*vars(base).items()])}
+    if "metric" not in cls.__annotations__:
+        members.pop("metric_", None)
     for name, member in reversed(members.items()):
         if isinstance(member, property) and name.endswith("_") and not name.startswith("_"):
             kind = getattr(member.fget, "__annotations__", {}).get("return")

@@ -99,7 +99,7 @@ class Features:
         self._kept = pass_ if keeping else None
 
     def keep(self) -> None:
-        """Cache the features in one pass, if they may fit in memory."""
+        """Cache the features in one pass, if they can fit in memory."""
         if self._kept is None and self._fits(self.n_rows or 0):
             for _ in self:
                 pass

@@ -201,7 +201,7 @@ class SpectrumDisplay(Display):
 
     @staticmethod
     def from_estimator(model: KernelEstimator, X: Array | None = None) -> "SpectrumDisplay":
-        """Return the eigenvalues for a fitted learner; takes O(D³).
+        """Return the display of a fitted learner; takes O(D³).
 
         Parameters
         ----------

@@ -317,7 +317,7 @@ def _by_gradient(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
         yield values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5
 
 
-# --- Contributions of the columns to one prediction ----------------------------------------------
+# --- Contributions of the columns to a prediction ------------------------------------------------
 #
 # Shapley values: the players are the columns, and v(S) is the mean prediction of rows that have the
 # columns S of the row x and all other columns of background rows b,

@@ -727,7 +727,7 @@ def variogram(
 
     Notes
     -----
-    Time O(m² d) for m sampled rows, about a second for 4096; memory O(m).
+    Time O(m² d) for m sampled rows, one to two seconds for 4096; memory O(m).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Choice of the representation of a fit; the only file that imports all of them."""
+"""Choice of the representation of a fit; the only file that imports all representations."""
 
 from dataclasses import replace
 from functools import partial

@@ -104,13 +104,13 @@ def _weights_and_rare_rows(
 
 
 def serving(
-    numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
+    fold_of: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
     """Return the masks of folds that are not empty and whose complement has all classes."""
     inside = np.zeros((N_FOLDS, n_classes), np.int64)
-    np.add.at(inside, (numbers, codes), counts)
+    np.add.at(inside, (fold_of, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
-    return [numbers == fold for fold in np.flatnonzero(serves)]
+    return [fold_of == fold for fold in np.flatnonzero(serves)]
 
 
 def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
@@ -153,15 +153,15 @@ def fit_classifier(
     if not exact:
         targets = where.sum(TARGETS, blocks) if spec.by_ridge else on.sum(TARGETS)
         codes, w = map(np.concatenate, zip(*targets, strict=True))
-        numbers = fold_numbers(blocks, w, chosen.seed, where) if spec.probability else codes
+        fold_of = fold_numbers(blocks, w, chosen.seed, where) if spec.probability else codes
         if spec.by_ridge:  # rows of weight zero are left out
-            start, (codes, numbers, w) = None, (a[w > 0] for a in (codes, numbers, w))
+            start, (codes, fold_of, w) = None, (a[w > 0] for a in (codes, fold_of, w))
         rows = ClassRows(spec, codes, w, on=on)
     problem = rows.problem(alpha)
     at = rows.minimise(problem, start, spec.tol)
     if spec.probability and not exact:
         # Without rows of all classes the intercept is not determined
-        folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
+        folds = enough_folds(serving(fold_of, codes.astype(np.int64), w > 0, spec.n_classes))
         near = replace(at, multipliers=None)
         calibration = rows.calibrate(folds, alpha, near, spec.tol)
     parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
@@ -179,8 +179,8 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     """Return LIBSVM's fit to many rows; None if two samples predict many support vectors."""
     ask, n, few = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
     most = 1 << 28  # kernel values between support vectors and rows; above, features are faster
-    given = not has_free(ask.kernel) and not ask.learns_metric
-    able = given and EXACT_ROWS < n <= most / max(few[1], 8 * blocks.n_columns)
+    is_given = not has_free(ask.kernel) and not ask.learns_metric
+    able = is_given and EXACT_ROWS < n <= most / max(few[1], 8 * blocks.n_columns)
     if not able or not _is_machine(spec, ask.kernel, next(iter(blocks)).X):
         return None
     kernel, every = cast(Kernel, ask.kernel), gather(blocks, ask.seed)
@@ -209,9 +209,9 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
         single = len(rows.w) * chosen.map.n_features**2 > SMALL
         Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
         largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-        lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)
-        lost.walk()
-        path, end = lost.path(rows.inflation)
+        held_out = replace(rows, on=FeatureBlock(Z)).held_out(largest)
+        held_out.walk()
+        path, end = held_out.path(rows.inflation)
         return path, replace(end, multipliers=None)  # multipliers belong to the sampled rows
     # On 2048 rows, then on more rows, which may resolve structure that looks like noise in few rows
     few, first = rows.subsample(2048)
@@ -219,21 +219,21 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
     spec, ridge = rows.spec, 2 * chosen.search.share * float(few.w.sum())
     if spec.loss.nonsmooth and ridge > 0:
         ridge = max(ridge, 0.03)  # below it the fit rarely changes, as all margins are met
-    lost = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
+    held_out = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
     # Beyond step 10 a fit that starts at zero, and its neighbours, stop far from the minimum
-    lost.walk(ridge, most=10)
-    path, end = lost.path(few.inflation)
+    held_out.walk(ridge, most=10)
+    path, end = held_out.path(few.inflation)
     if few is rows:
         return path, end
     columns = spec.targets(rows.codes[:1]).shape[1]
-    dense, kept = rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
+    dense, indices = rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
     dense = replace(dense, folds=enough_folds(dense.every_fold))
-    near, step = dense.spread(end, np.searchsorted(kept, first)), 0
-    lost = dense.held_out(dense.inflation * path.alpha, near)
-    while step < LAST and 0.998 * lost(step) > lost(step + FINER):
+    near, step = dense.spread(end, np.searchsorted(indices, first)), 0
+    held_out = dense.held_out(dense.inflation * path.alpha, near)
+    while step < LAST and 0.998 * held_out(step) > held_out(step + FINER):
         step += FINER
-    finer, end = lost.path(dense.inflation)
-    return (finer if step else path), rows.spread(end, kept)
+    finer, end = held_out.path(dense.inflation)
+    return (finer if step else path), rows.spread(end, indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,8 +284,8 @@ class ClassRows:
         margins = spec.loss.nonsmooth or spec.pairs is not None
         calibrates = margins and isinstance(self.on, KernelMatrix)
 
-        def total(every: Array, f: Array) -> float:
-            codes, w = self.codes[every], self.w[every]
+        def total(indices: Array, f: Array) -> float:
+            codes, w = self.codes[indices], self.w[indices]
             if not (calibrates or isinstance(spec.loss, LOG_LOSSES)):
                 return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
             largest = float(self.w.max())
@@ -301,17 +301,17 @@ class ClassRows:
     def to_choose_by(self, weights: Array | None = None) -> "ClassRows":
         """Return the rows with folds; ``weights`` of the classes in all rows if it is a sample."""
         n_classes, marks = self.spec.n_classes, row_marks(self.X, self.spec.features.seed)
-        numbers, w, represents = self.codes.astype(np.int64), self.w, np.ones(len(self.w))
+        labels, w, represents = self.codes.astype(np.int64), self.w, np.ones(len(self.w))
         if weights is not None:
-            have = np.bincount(numbers, w, minlength=n_classes)
-            represents = (weights / np.where(have > 0, have, 1.0))[numbers]
+            have = np.bincount(labels, w, minlength=n_classes)
+            represents = (weights / np.where(have > 0, have, 1.0))[labels]
         w = represents * w
-        shares = np.bincount(numbers, w, minlength=n_classes) / w.sum()
-        squares = w * (1 - shares[numbers]) ** 2
+        shares = np.bincount(labels, w, minlength=n_classes) / w.sum()
+        squares = w * (1 - shares[labels]) ** 2
         inflation = float((represents * squares).sum() / max(squares.sum(), 1e-300)) or 1.0
         different, first = np.unique(marks, return_index=True)
-        every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, w > 0, n_classes)
-        others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
+        every = serving(np.searchsorted(different, marks) % N_FOLDS, labels, w > 0, n_classes)
+        others = len(different) - int(np.bincount(labels[first], minlength=n_classes).max())
         every = every if others > 1 else []
         # 200 held-out rows outside the largest class are enough to choose a penalty
         enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
@@ -356,20 +356,20 @@ class ClassRows:
         if len(codes) <= most:
             return self, np.arange(len(codes))
         order = stream(spec.features.seed, "some of the rows").permutation(len(codes))
-        kept = np.isin(np.arange(len(codes)), order[:most])
+        is_kept = np.isin(np.arange(len(codes)), order[:most])
         rare = most // (2 * n_classes)
-        for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
-            kept[order[codes[order] == k][:rare]] = True
-        numbers = np.flatnonzero(kept)
+        for k in np.flatnonzero(np.bincount(codes[is_kept], minlength=n_classes) < rare):
+            is_kept[order[codes[order] == k][:rare]] = True
+        indices = np.flatnonzero(is_kept)
         weights = np.bincount(codes, self.w, minlength=n_classes)
-        rows = self.codes[numbers], self.w[numbers], part(Piece(self.X), numbers).X
-        on = KernelMatrix(self.on.K[np.ix_(numbers, numbers)])
-        return ClassRows(spec, *rows, on).to_choose_by(weights), numbers
+        rows = self.codes[indices], self.w[indices], part(Piece(self.X), indices).X
+        on = KernelMatrix(self.on.K[np.ix_(indices, indices)])
+        return ClassRows(spec, *rows, on).to_choose_by(weights), indices
 
-    def spread(self, at: State, numbers: Array) -> State:
-        """Return the state for all rows, with zero coefficients except for ``numbers``."""
+    def spread(self, at: State, indices: Array) -> State:
+        """Return the state for all rows, with zero coefficients except for ``indices``."""
         coef = np.zeros((len(self.on.K), at.coef.shape[1]))
-        coef[numbers] = at.coef
+        coef[indices] = at.coef
         return State(coef, at.intercept, symmetric_product(self.on.K, coef) + at.intercept)
 
 
@@ -420,8 +420,8 @@ def at_quantile(problem: Problem, at: State, nu: float, precision: str) -> State
     """Return the state with the offset ρ at the ν-quantile of the scores."""
     # All ν-quantiles of the scores are optimal: one number, or an interval between two rows, of
     # which the middle is used. Rows at the border, with equal scores up to rounding, are inside.
-    there = problem.w[:, 0] > 0
-    f, w = at.fitted[there, 0], problem.w[there, 0]  # scores minus ρ
+    used = problem.w[:, 0] > 0
+    f, w = at.fitted[used, 0], problem.w[used, 0]  # scores minus ρ
     order = np.argsort(f, kind="stable")
     f, shares = f[order], np.cumsum(w[order]) / w.sum()
     border = int(np.searchsorted(shares, nu, side="right"))
@@ -556,11 +556,11 @@ class SVC(ConvexClassifier):
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         one_of(self.multi_class, "SVC", "multi_class", ("auto", "ovo", "ovr"))
-        asked = self.loss
-        if asked is None:
+        name = self.loss
+        if name is None:
             two = n_classes == 2 or self._pairs(n_classes, rows) is not None
-            asked = "hinge" if rows and self.fit_intercept and two else "squared_hinge"
-        squared = one_of(asked, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
+            name = "hinge" if rows and self.fit_intercept and two else "squared_hinge"
+        squared = one_of(name, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
         return Hinge(None if squared else 0.0)
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:

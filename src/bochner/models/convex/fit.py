@@ -295,7 +295,7 @@ class ConvexEstimator(KernelEstimator):
         raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {value!r}.')
 
     def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
-        """Whether the fit uses a kernel matrix: at most ``most`` rows, features not asked for."""
+        """Whether the fit uses a kernel matrix: up to ``most`` rows, unless features are set."""
         n, method = blocks.n_rows, as_method(self.method)
         is_exact = isinstance(method, ExactKernel) and method.preconditioner is None
         rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)

@@ -86,16 +86,16 @@ def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> Sca
     times, shape = _columns(spec, require_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
-    there, v = y[w[:, 0] > 0], w[w > 0, None]
-    _check_targets(spec.loss, there)
-    y = np.where(w > 0, y, there[0])
-    median = best_constant(losses.Absolute(), there, np.broadcast_to(v, there.shape))
-    spread = (v * np.abs(there - median)).sum(axis=0) / v.sum()
+    y_used, v = y[w[:, 0] > 0], w[w > 0, None]
+    _check_targets(spec.loss, y_used)
+    y = np.where(w > 0, y, y_used[0])
+    median = best_constant(losses.Absolute(), y_used, np.broadcast_to(v, y_used.shape))
+    spread = (v * np.abs(y_used - median)).sum(axis=0) / v.sum()
     # If the spread is tiny relative to the targets, the unit follows the targets
     sizes = np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))
     units = np.array([unit_of(size) if spec.loss.degree else 1.0 for size in sizes])
-    one = units[0] if len(units) == 1 else units
-    divided = blocks.recode(lambda y: to_numpy(y).astype(np.float64) / one)
+    unit = units[0] if len(units) == 1 else units
+    divided = blocks.recode(lambda y: to_numpy(y).astype(np.float64) / unit)
     y, units, spread = (np.repeat(a, times, -1) for a in (y / units, units, spread / units))
     return ScaledRows(divided, y, w, units, spread, spec.loss.degree, shape)
 
@@ -125,8 +125,8 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> 
     pieces = []
     for block in rows.blocks:
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        here = index[(index >= block.start) & (index < block.start + X.shape[0])]
-        pieces.append(part(Piece(X), here - block.start))
+        indices = index[(index >= block.start) & (index < block.start + X.shape[0])]
+        pieces.append(part(Piece(X), indices - block.start))
     X = join(pieces).X
     local = loss_at_rows(problem, at)
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
@@ -387,14 +387,14 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     def objective(step: float) -> float:
         start = ends[min(ends, key=lambda known: abs(known - step))][3] if ends else None
         alpha = one_or_each(largest * 10.0**step * rows.per_alpha)
-        here = replace(problem, alpha=alpha)
-        state = minimise(here, start, tol=spec.tol, max_iter=spec.max_iter)
-        optimal = optimum(here, state, rows.units, one_or_each(alpha / rows.per_alpha))
+        trial = replace(problem, alpha=alpha)
+        state = minimise(trial, start, tol=spec.tol, max_iter=spec.max_iter)
+        optimal = optimum(trial, state, rows.units, one_or_each(alpha / rows.per_alpha))
         squares = np.square(optimal.coef).sum(axis=0)
         loss = optimal.objective - 0.5 * float((squares * optimal.alpha).sum())
         norm = float(np.sqrt(squares.sum()))
         value = loss + strength * float(R(norm))
-        ends[step] = value, norm, here, state
+        ends[step] = value, norm, trial, state
         return value
 
     steps = np.arange(2, -14, -1.0)  # powers of ten
@@ -521,7 +521,7 @@ class SVR(KernelParameters, ConvexRegressor):
 
 @estimator
 class KernelRegressor(FeatureParameters, ConvexRegressor):
-    """Regression with any convex loss: medians, quantiles, counts, losses of your own.
+    """Regression with any convex loss: medians, quantiles, counts and your own losses.
 
     Minimises Σ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
     times any nondecreasing function of ‖β‖.

@@ -125,8 +125,8 @@ class ModeProcess(law.ProcessLaw):
     def left_out_variance(self) -> Float[Array, " t"]:
         """Prior variance of the part of f above the highest frequency."""
         # Chosen noise includes this part; ``noise`` does not, so that the law of a new y is right.
-        lost = self.evidence.amplitude * self.representation.unexplained
-        return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
+        prior = self.evidence.amplitude * self.representation.unexplained
+        return prior if self.spec.noise is not None else np.minimum(prior, self.evidence.noise)
 
     @property
     def noise(self) -> Float[Array, " t"]:
@@ -198,21 +198,21 @@ class ModeProcess(law.ProcessLaw):
     ) -> "ModeProcess":
         """Return the law from sums over all rows; ``start`` is a penalty near the best one."""
         sums = replace(sums, fit_intercept=spec.fit_intercept).without_copies(spec)
-        given = spec.noise, spec.amplitude
+        options = spec.noise, spec.amplitude
         rows, gram = few_rows(sums), sums.problem.gram
         if rows is not None and start is None:
             part = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
-            start = rows.unit * float(choose_penalty(part, *given, criterion="evidence")[0].min())
+            start = rows.unit * float(choose_penalty(part, *options, criterion="evidence")[0].min())
         low = None if start is None else gram.preconditioner(start + sums.unexplained)
         # Above this condition number conjugate gradients take longer than a factor of 2,048 rows
         if rows is not None and start is not None and low is not None and low.condition > 2.0:
             return _solve_by_rows(spec, sums, rows, start / rows.unit)
         problem, error = sums.problem, modes.SOLVED * sums.tolerance
-        evidence, states = maximise_mode_evidence(problem, *given, start)
+        evidence, states = maximise_mode_evidence(problem, *options, start)
         parts = []
         for i, state in enumerate(states):
-            one = replace(problem.target(i), probes=problem.probes[:0])
-            parts.append(one.at(state.alpha, error).c.T)
+            target = replace(problem.target(i), probes=problem.probes[:0])
+            parts.append(target.at(state.alpha, error).c.T)
         return ModeProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
     def left_out(self, sample: RowSample) -> Both:
@@ -241,8 +241,8 @@ class ModeProcess(law.ProcessLaw):
             draws = self._draw(i, n, rng).T * math.sqrt(self.evidence.noise[i])
             coef = self.coef[:, i : i + 1] + draws
             means = sums.problem.gram.sums @ coef / sums.sums.weight
-            free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
-            offsets.append(free + (sums.target_mean[i] - means) * sums.fit_intercept)
+            shifts = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
+            offsets.append(shifts + (sums.target_mean[i] - means) * sums.fit_intercept)
             parts.append(coef)
         values, offset = sums.linear(np.concatenate(parts, axis=1)), np.concatenate(offsets)
         return lambda X: (values(X) + offset).reshape(-1, t, n)

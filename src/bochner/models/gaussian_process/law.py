@@ -49,7 +49,7 @@ from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.moments import Precision, require_squares
 from bochner.sums.passes import LOCAL, Executor, require_order
 
-#: Smallest number of rows, not used to choose lengthscales or noise, for leave-one-out intervals.
+#: Leave-one-out intervals require this number of rows that did not choose lengthscales or noise.
 ENOUGH = 1024
 
 
@@ -134,7 +134,7 @@ class KeptRows:
     priority: Float[Array, " n"]  # Random number of each row; a sample has the lowest numbers
     rows: int
     target_shape: tuple[int, ...]
-    unit: float = 1.0  # Unit of weight of one left-out row: in it no weight is above 1
+    unit: float = 1.0  # Unit in which no weight is above 1, for leave-one-out errors
 
     @staticmethod
     def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
@@ -204,7 +204,7 @@ class ProcessLaw(Lacking, ABC):
 
     @abstractmethod
     def scores(self) -> Both | None:
-        """Return left-out errors and deviations of rows not used to tune; None if they are few."""
+        """Return left-out errors and deviations of rows not used to tune; None if too few."""
 
     def refit(self, rows: RowSample) -> Any:
         """Return the law given other rows, with all choices made again."""

@@ -83,8 +83,8 @@ def is_near(kernel: Kernel, d: int) -> bool:
     """Whether k is stationary; for a kernel on the globe, as a function of points in space."""
     with suppress(UnsupportedKernel):
         steps, globe = of_steps(kernel)
-        known = steps.spectral(d if globe is None else d + 1)
-        return len(globe_columns(kernel)) < 2 and known is not None
+        spectrum = steps.spectral(d if globe is None else d + 1)
+        return len(globe_columns(kernel)) < 2 and spectrum is not None
     return False
 
 
@@ -143,10 +143,10 @@ class NearestNeighbours(Method):
     neighbours: Counted = 40
 
 
-def _lacking(what: str, instead: str = "Fit") -> str:
+def _lacking(what: str, advice: str = "Fit") -> str:
     return (
         f"method=NearestNeighbours(...) has its own neighbours for each row, and has no {what}. "
-        f"{instead} with a method of features, such as FourierGrid() or Nystrom()."
+        f"{advice} with a method of features, such as FourierGrid() or Nystrom()."
     )
 
 
@@ -220,9 +220,9 @@ class NeighbourProcess(ProcessLaw):
                 f"weight, from which noise and amplitude are chosen; got {len(rows)}."
             )
         method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
-        given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
+        options = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         sample = replace(rows.sample, w=rows.sample.w / rows.unit)
-        start = stationary_kernel(spec.features, sample, *given)
+        start = stationary_kernel(spec.features, sample, *options)
         if not is_near(start.kernel, sample.X.shape[1]):
             raise UnsupportedKernel(
                 "NearestNeighbours requires a stationary kernel, for which near rows are the most "
@@ -324,8 +324,8 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
 
 def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> NeighbourProcess:
     """Return the law with the largest density of sampled rows, given their neighbours."""
-    # Nelder-Mead, from the best of several starts, over the logarithms of the noise and, if they
-    # are tuned, of a common factor of the lengthscales.
+    # Nelder-Mead, from the best of several starts, over the logarithms of the noise and, if
+    # lengthscales are tuned, of their common factor.
     kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
     constant = ~np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
@@ -366,12 +366,12 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
         return replace(law, evidence=Evidence(variances, a2, alphas, likelihood, outcome))
 
     cost = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)
-    free = 1 + tunes_lengthscales
-    bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:free]
+    n_free = 1 + tunes_lengthscales
+    bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:n_free]
     noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
     starts = product(noises[:1] if is_given else noises, factors[: 1 + 2 * tunes_lengthscales])
-    begin = min((np.log(start_values)[:free] for start_values in starts), key=cost)
-    simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
+    begin = min((np.log(start_values)[:n_free] for start_values in starts), key=cost)
+    simplex = begin + np.vstack([np.zeros(n_free), np.diag((1.5, 0.5)[:n_free])])
     options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
     options["initial_simplex"] = np.clip(simplex, *bounds.T)
     return law_at(minimize(cost, begin, method="Nelder-Mead", bounds=bounds, options=options).x)

@@ -119,7 +119,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         - None: "exact" up to 8192 rows (fewer for several targets), unless ``n_features`` or
           ``precision`` is set. For more rows "auto", or for up to four columns
           :class:`NearestNeighbours` if its leave-one-out error is 5 % smaller (``choice_.reason``
-          has both errors); it has no ``sample_functions``, ``gradient`` and ``return_cov``.
+          has both errors). It has no ``sample_functions``, ``gradient`` and ``return_cov``.
         - "exact": the exact kernel, by a Cholesky factor of the matrix of at most 20,000 rows.
         - "auto" or a method: features, see :func:`bochner.draw`. As in :class:`bochner.KernelRidge`
           "auto" may use :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics`.
@@ -135,8 +135,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         - "loo": for a name, the lengthscale of smallest leave-one-out error; a kernel is not
           changed.
         - "evidence": maximise the marginal likelihood of the exact process on at most 1024 rows,
-          for names ("auto" is Matérn 3/2) and kernels: one lengthscale per column if the gain is
-          large enough; in sums and products all hyperparameters, or only those that are "auto".
+          also for a kernel: over one lengthscale per column if the gain is large enough; for sums
+          and products over all hyperparameters, or the "auto" ones. A name "auto" is Matérn 3/2.
         - "auto": for a name, the result with the larger ``loo_log_density_``; otherwise "loo". With
           ``kernel="auto"`` each candidate has tuned lengthscales.
     fit_intercept : bool, default True
@@ -253,8 +253,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
         Notes
         -----
-        Takes for o observations O(o n² + o³) with the exact kernel and O(o D² + o³) with features,
-        for derivatives also D evaluations of φ; and O(o (n + o)) per predicted row.
+        With the exact kernel o observations take O(o n² + o³), and O(o (n + o)) per predicted row.
+        With features D replaces n, and derivatives also take D evaluations of φ.
         Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
         systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
         """

@@ -225,7 +225,7 @@ def double_descent(
 
 
 def _code(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
-    """Return y and y_test, labels as a column of zeros and ones per class; and whether labels."""
+    """Return y and y_test, labels as columns of zeros and ones, and whether they are labels."""
     y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
     kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
     few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50

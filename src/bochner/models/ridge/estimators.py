@@ -71,13 +71,13 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def coef_(self) -> Any:
-        """Coefficients β of the features, (D,) or (t, D); (K, D) of classes, (1, D) of two."""
+        """Coefficients β, (D,) or (t, D); for K classes (K, D), for two classes (1, D)."""
         self._rows_with("coef_")
         return self._by_target(self.solution_.coef.T)
 
     intercept_ = learned(
         "solution.intercept",
-        "Intercept b, a number or (t,); (K,) of classes, (1,) of two.",
+        "Intercept b, a number or (t,); for K classes (K,), for two classes (1,).",
         by_target=True,
     )
 
@@ -85,7 +85,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         "solution", "A Solution: coefficients, outcome, and the criteria of each compared alpha."
     )
 
-    alpha_ = learned("solution.alpha", "The penalty, or an array of a penalty per target.")
+    alpha_ = learned("solution.alpha", "The penalty; (t,) if each target has its own.")
 
     @property
     def X_fit_(self) -> Any:
@@ -94,7 +94,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def certificate_(self) -> Certificate:
-        """Certificate: errors of φ(x)·φ(y) as k(x, y) on a sample of the training rows."""
+        """Certificate of the features: errors of φ(x)·φ(y) on a sample of the training rows."""
         self._rows_with("certificate_")
         return self._fitted.certificate
 
@@ -122,23 +122,22 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
-        - "auto": the kernel of smallest held-out error among kernels with one lengthscale, one per
-          column or a learned metric, in several families, and sums; see ``search_``.
+        - "auto": the kernel of smallest held-out error, from several families with one lengthscale,
+          one lengthscale per column or a learned metric, and from sums; see ``search_``.
         - "gaussian", "laplace", "exponential", "matern12", "matern32", "matern52", "cauchy",
           "rational_quadratic" or "linear": this family; its lengthscale is chosen by the
           leave-one-out errors of a sample of rows.
         - a kernel: used without changes; hyperparameters that are "auto" are tuned by leave-one-out
           errors, see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
-        - "low": with ``kernel="auto"`` a Gaussian kernel with one lengthscale, or lengthscales
-          proportional to the standard deviations of the columns; above 2048 rows local fits with
-          leaves of 1024.
-        - "medium": a search of 2 to 3 CPU seconds for any n. "high": of 17 CPU seconds.
+        - "low": ``kernel="auto"`` is a Gaussian kernel with one lengthscale, or lengthscales
+          proportional to the standard deviations of columns; above 2048 rows fits are local.
+        - "medium": ``kernel="auto"`` takes 2 to 3 CPU seconds for any n. "high": 17 CPU seconds.
     method : Method, str or None, default None
         - None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
           ``precision`` is set or ``alpha`` is 0. For more rows "local" with ``kernel="auto"``, if
-          they are in this process and take at most a gigabyte; otherwise "auto". Both may use a
-          Fourier grid, as "auto" does.
+          the rows are in this process and take at most a gigabyte; otherwise "auto". Both may use a
+          Fourier grid, see "auto".
         - "auto": features of the best method on a sample of rows; see :func:`bochner.draw` and
           ``choice_``. Above 8192 rows, for up to three columns or a kernel on the globe:
           :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics`, if finufft is
@@ -161,10 +160,10 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         of a few fits on a sample of rows (recursive feature machines).
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
         - "loo": the penalty of smallest leave-one-out error. With features: error of at most 8192
-          random rows, corrected by the ratio of the mean squared residuals of all rows and of these
-          rows. With a kernel matrix: error of at most 2048 random rows; if f is large or hardly
-          better than a constant, the evidence decides among errors up to 1 % larger.
-        - "gcv": by generalised cross-validation. "evidence": by the marginal likelihood.
+          random rows, times the ratio of the mean squared residuals of all and of these rows. With
+          a kernel matrix: error of at most 2048 random rows; if the prior variance is large, or f
+          hardly better than a constant, the evidence decides among errors up to 1 % larger.
+        - "gcv": chosen by generalised cross-validation. "evidence": by the marginal likelihood.
         - a number, or one for each target; 0: the solution of least norm.
     alpha_per_target : bool, default False
         Whether each target has its own penalty; ``alpha_`` is then (t,).

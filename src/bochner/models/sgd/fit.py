@@ -314,10 +314,10 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
 
     if fit.strategy not in CACHED:
         return values
-    kept = np.empty((X.shape[0], width), chosen.precision)
-    for rows in slices(len(kept), block_rows(width, 256)):
-        kept[rows] = values(rows)
-    return kept.__getitem__
+    cache = np.empty((X.shape[0], width), chosen.precision)
+    for rows in slices(len(cache), block_rows(width, 256)):
+        cache[rows] = values(rows)
+    return cache.__getitem__
 
 
 def _over_rows(fit: SgdFit, rows: Piece, held_out: Piece | None = None) -> SgdFit:
@@ -616,7 +616,7 @@ class SgdEstimator(Differentiable):
         return _plan(*_begin(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
     def _fit_on(self, *, rows: bool) -> SgdFit:
-        """Return the fit; raise an error unless its coefficients are those of rows, or features."""
+        """Return the fit; raise an error unless its coefficients belong to rows, or features."""
         fit = self._fitted
         if fit.is_dual != rows:
             owner = "rows: dual_coef_ of support_vectors_" if fit.is_dual else "features: coef_"

@@ -49,7 +49,7 @@ class KernelCost(HtmlResult):
     # Bounds of the cost with the exact kernel
     low: float
     high: float
-    hidden: float  # Bound of the excess cost, with the exact kernel, of the best one in features
+    hidden: float  # Bound of the excess cost, with the exact kernel, of the best clustering in Z
     confidence: float  # Of low, high and hidden; 1 if they are certain
     weight: float  # Σ w; costs divided by it are mean squared distances
     n_clusters: int
@@ -300,11 +300,11 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     labels_ = learned(
         "clusters.labels", "Clusters of the rows of the last fit or ``partial_fit``, (n,) int32."
     )
-    inertia_ = learned("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of these rows.")
+    inertia_ = learned("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of the rows of ``labels_``.")
     n_iter_ = learned("clusters.passes", "Number of passes over all rows.")
     converged_ = learned("clusters.converged", "Whether the cost converged within ``tol``.")
     weights_seen_ = learned("weights", "Σ w of all rows assigned to each centre so far, (k,).")
-    sample_ = learned("sample", "Sample of these rows, for ``objective_``.")
+    sample_ = learned("sample", "Sample of the rows of ``labels_``, for ``objective_``.")
     objective_ = learned(
         "objective",
         "A KernelCost: cost of the clusters in features, and its bounds with the exact kernel; "

@@ -330,7 +330,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
-        Number of features. With at most as many distinct rows method "auto" is exact.
+        Number of features. If there are at most as many distinct rows, method "auto" is exact.
     fit_inverse_transform : bool, default False
         Whether to fit :meth:`inverse_transform`: kernel ridge regression from scores to rows, on a
         random sample of at most 8192 rows, which the model then contains.
