@@ -34,7 +34,7 @@ from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
-from bochner.models.representations.features import sum_features
+from bochner.models.representations.features import FeatureSums
 from bochner.models.representations.modes import GridSums, as_rows, chosen_grid_sums
 from bochner.models.representations.representation import (
     ExactKernel,
@@ -54,11 +54,13 @@ from bochner.selection.record import Curves, Tuning
 from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
 from bochner.solvers.factorisations import retry
 from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.eigen import solve_ridge
 from bochner.solvers.ridge.groups import ReducedGroup, reduce_rows, solve_shared
 from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
+from bochner.sums.moments import Accumulator
 from bochner.sums.passes import LOCAL, Executor
 
 #: Number of rows of a local fit with leave-one-out errors, which take a tenth of its time.
@@ -117,7 +119,7 @@ class MatrixRows(Representation):
         self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
     ) -> tuple["MatrixRows", Solution]:
         spec, rows = replace(spec, alpha=solution.alpha), RowSample(self.X, y, w, w)
-        return self, _by_gradients(spec, self.chosen, rows, Blocks.from_arrays(self.X, y, w))
+        return self, _by_gradients(spec, self.chosen, rows)
 
     def calibration(self, solution: Solution) -> Calibration | None:
         return None if self.y is None else _calibrate(solution, self.y, self.w)
@@ -156,7 +158,7 @@ def exact_rows(
     )
     chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
     rows = gather(blocks, seed)
-    solution = _by_gradients(spec, chosen, rows, blocks)
+    solution = _by_gradients(spec, chosen, rows)
     return MatrixRows(chosen, shape, count_rows(blocks), centred, rows.X), solution
 
 
@@ -222,22 +224,30 @@ def _of_least_log_loss(
     return replace(tuning, kernel=best, compared=compared)
 
 
-def _by_gradients(spec: RidgeSpec, chosen: Choices, rows: RowSample, blocks: Blocks) -> Solution:
+def _by_gradients(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
     """Choose the penalty on features; solve for coefficients of rows by conjugate gradients."""
     # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     method: Any = chosen.choice.method
+    centred = spec.fit_intercept
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
-    sums, solution = sum_features(spec, chosen, blocks, LOCAL, "float64").solve(spec)
-    eigen, _, (centre, mean) = sums.decompose()
+    chosen, total = replace(chosen, precision="float64"), Accumulator()
     Z = np.empty((len(rows), chosen.map.n_features))
     for here in slices(len(Z), chosen.block_rows):
-        Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)
+        Z[here] = chosen.double(rows.X[here])
+        total.add(Z[here], rows.y[here], rows.w[here])
+    sample = rows.lowest(kept_rows(rows.X.shape[1]))
+    sums = FeatureSums(spec.features.who, chosen, centred, total.moments(), sample, len(rows))
+    eigen, pieces, (centre, mean) = sums.check_range().without_copies(spec).decompose()
+    left_out = pieces if spec.alpha == "loo" else None
+    solution = solve_ridge(eigen, (centre, mean), spec.alpha, left_out, per_target=spec.per_target)
+    Z -= centre
+    Z *= root
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
     # float32 if its rounding error of ZZᵀ is far below the penalties
     if np.finfo(np.float32).eps * eigen.values.max(initial=0.0) <= 0.01 * np.min(alphas):
         Z = Z.astype(np.float32)
-    operator, centred = _operator(kernel, rows.X), spec.fit_intercept
+    operator = _operator(kernel, rows.X)
     lift: Any = 0.0
 
     def project(V: Array) -> Array:
