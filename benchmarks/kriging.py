@@ -1,4 +1,4 @@
-"""Fourier grids beside exact Gaussian processes and other packages."""
+"""Fourier grids, compared with exact Gaussian processes and other packages."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,8 +11,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import norm
 
 import bochner as bo
-from benchmarks.bench import Options, Row, bench, goal, used
-from benchmarks.rivals import missing
+from benchmarks.bench import Options, Row, bench, clock, goal
+from benchmarks.learners import missing
 from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import grid_of
 from bochner.kernels import Cauchy, Gaussian, Kernel, Laplace, Matern, RationalQuadratic
@@ -23,7 +23,7 @@ Array = np.ndarray
 Predicted = tuple[Array, Array]
 
 NOISE, LENGTHSCALE = 0.09, 0.2
-GIVEN = {"noise": NOISE, "amplitude": 1.0}
+LAW = {"noise": NOISE, "amplitude": 1.0}
 
 
 def _smooth(X: Array) -> Array:
@@ -38,30 +38,30 @@ def _places(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def exact(kernel: Kernel, X: Array, y: Array, new: Array) -> Predicted:
-    """Return mean and variance of an exact process of amplitude 1 with an unknown mean."""
+    """Return mean and variance of an exact process of amplitude 1 with a constant unknown mean."""
     one = np.ones(len(y))
     factor = cho_factor(kernel(X) + NOISE * np.eye(len(y)), lower=True, overwrite_a=True)
     k = kernel(new, X)
     a, b = cho_solve(factor, np.stack([y, one], axis=1)).T
     mean = a.sum() / b.sum()
-    left = kernel.diag(new) - np.einsum("ij,ji->i", k, cho_solve(factor, k.T))
-    return mean + k @ (a - mean * b), left + (1 - k @ b) ** 2 / b.sum()
+    variance = kernel.diag(new) - np.einsum("ij,ji->i", k, cho_solve(factor, k.T))
+    return mean + k @ (a - mean * b), variance + (1 - k @ b) ** 2 / b.sum()
 
 
 @bench()
 def kriging(options: Options) -> Iterator[Row]:
     """Fourier grids: predictions of exact processes, and up to ten million rows.
 
-    "exact" compares 5,000 rows within each tolerance, or shows the refusal; "rows" and "evidence"
-    take many rows: ``--cases "exact*"`` does a part.
+    "exact" compares fits of 5,000 rows at each tolerance, or has the message of their error;
+    "rows" and "evidence" have many rows: ``--cases "exact*"`` runs a part.
     """
-    parts = {"exact": _exactness, "rows": _many, "evidence": _chosen}
+    parts = {"exact": _accuracy, "rows": _many_rows, "evidence": _by_evidence}
     for name, part in parts.items():
         if not options.cases or any(case.startswith(name) for case in options.cases):
             yield from part(options)
 
 
-def _exactness(options: Options) -> Iterator[Row]:
+def _accuracy(options: Options) -> Iterator[Row]:
     n, m = options.pick((5000, 1000), (400, 50))
     tolerances = options.pick((1e-2, 1e-4, 1e-6, 1e-8, 1e-10), (1e-2,))
     for d in options.pick((1, 2, 3), (1, 2)):
@@ -73,10 +73,10 @@ def _exactness(options: Options) -> Iterator[Row]:
             mean, variance = exact(kernel, X, y, new)
             for tolerance in tolerances:
                 row = {"case": f"exact, {kernel!r}, d={d}", "who": f"tolerance {tolerance:g}"}
-                yield row | _within(kernel, tolerance, X, y, new, mean, variance)
+                yield row | _compare(kernel, tolerance, X, y, new, mean, variance)
 
 
-def _within(
+def _compare(
     kernel: Kernel, tolerance: float, X: Array, y: Array, new: Array, mean: Array, variance: Array
 ) -> Row:
     d = X.shape[1]
@@ -86,38 +86,38 @@ def _within(
         return row | {"refused": "not tried: over 250,000 modes"}
     try:
         fit = lambda: bo.KernelRidge(kernel, method=method, alpha=NOISE).fit(X, y)
-        model, taken = used(fit)
-    except InvalidInput as refused:
-        return row | {"refused": str(refused)}
-    row |= {"seconds": taken["seconds"]}
+        model, times = clock(fit)
+    except InvalidInput as error:
+        return row | {"refused": str(error)}
+    row |= {"seconds": times["seconds"]}
     row["error"] = float(np.linalg.norm(model.predict(new) - mean) / np.linalg.norm(mean))
     if tolerance == 1e-2 and model.map_.n_features <= 4096:
-        process = bo.GaussianProcessRegressor(kernel, method=method, **GIVEN).fit(X, y)
+        process = bo.GaussianProcessRegressor(kernel, method=method, **LAW).fit(X, y)
         _, std = process.predict(new, return_std=True)
         row["error of deviations"] = float(np.sqrt(np.mean((std / variance**0.5 - 1) ** 2)))
     return goal(row, "error", most=tolerance)
 
 
-def _many(options: Options) -> Iterator[Row]:
+def _many_rows(options: Options) -> Iterator[Row]:
     for n, d, most in options.pick(((10**6, 2, 2.0), (10**7, 1, 30.0)), ((10_000, 2, 2.0),)):
         X, y = _places(n, d)
         model = bo.KernelRidge(Matern(1.5, 0.1), method=bo.FourierGrid(1e-3), alpha=NOISE)
         model.fit(X[:2000], y[:2000])
-        _, taken = used(partial(model.fit, X, y))
+        _, times = clock(partial(model.fit, X, y))
         new = np.random.default_rng(1).uniform(0, 1, (10_000, d))
-        row = {"case": f"rows, n={n:,}, d={d}", "modes": model.map_.n_features} | taken
+        row = {"case": f"rows, n={n:,}, d={d}", "modes": model.map_.n_features} | times
         row["error"] = float(np.sqrt(np.mean((model.predict(new) - _smooth(new)) ** 2)))
         yield goal(row, "seconds", most=most)
 
 
-def _chosen(options: Options) -> Iterator[Row]:
-    """Choose lengthscale, noise and amplitude by the evidence of all rows."""
+def _by_evidence(options: Options) -> Iterator[Row]:
+    """Yield a fit with lengthscale, noise and amplitude chosen by the evidence of all rows."""
     n = options.pick(10**6, 3000)
     X, y = _places(n + 5000, 2)
     model = bo.GaussianProcessRegressor("matern32", method=bo.FourierGrid(1e-3), random_state=0)
-    _, taken = used(lambda: model.fit(X[:n], y[:n]))
+    _, times = clock(lambda: model.fit(X[:n], y[:n]))
     mean, std = model.predict(X[n:], return_std=True)
-    row = {"case": f"evidence, n={n:,}", "modes": model.map_.n_features} | taken
+    row = {"case": f"evidence, n={n:,}", "modes": model.map_.n_features} | times
     row |= _scores(mean, std**2, y[n:], model.noise_variance_)
     yield goal(row, "seconds", most=120.0)
 
@@ -132,27 +132,27 @@ def _scores(mean: Array, variance: Array, y: Array, noise: float = NOISE) -> Row
 
 
 @bench()
-def kriging_rivals(options: Options) -> Iterator[Row]:
-    """Rivals of Fourier grids with the same kernel, noise and amplitude: 100,000 rows of a draw.
+def kriging_packages(options: Options) -> Iterator[Row]:
+    """Fourier grids and other packages with the same kernel, noise and amplitude: 100,000 rows.
 
-    A Matérn-3/2 process in the unit square and on a line; rivals with the matrix of all rows
-    receive fewer rows. "error" is of f, root mean square; "of variance" the squared errors of f as
-    shares of their variance, 1 if that is right. ``--who "ours*"`` does a part.
+    Targets are draws of a Matérn-3/2 process in the unit square and on a line; packages that need
+    the matrix of all rows receive fewer. "error" is the root mean squared error of f, "of variance"
+    the mean ratio of squared errors to their variance, ideally 1. ``--who "ours*"`` runs a part.
     """
-    packages = dict.fromkeys(package for package, *_ in RIVALS.values())
+    packages = dict.fromkeys(package for package, *_ in METHODS.values())
     for d in (2, 1):
         n, m = options.pick((options.rows or 100_000, 20_000), (2000, 50))
         rng = np.random.default_rng(0)
         X = rng.uniform(0, 1, (n + m, d))
         f = _draw(X, d)
         y = f + NOISE**0.5 * rng.standard_normal(n + m)
-        for who, (package, predict, most, columns) in RIVALS.items():
+        for who, (package, predict, most, columns) in METHODS.items():
             case = f"{d} columns"
             if d in columns and find_spec(package) and options.wants(case, who):
                 import_module(package)
                 few = min(n, options.pick(most, max(most // 10, 200)))
-                (mean, variance), taken = used(lambda: predict(X[:few], y[:few], X[n:]))  # noqa: B023
-                row = {"case": case, "who": who, "rows": few} | taken
+                (mean, variance), times = clock(lambda: predict(X[:few], y[:few], X[n:]))  # noqa: B023
+                row = {"case": case, "who": who, "rows": few} | times
                 row["error"] = float(np.sqrt(np.mean((mean - f[n:]) ** 2)))
                 squares = (mean - f[n:]) ** 2 / np.maximum(variance, 1e-12)
                 yield row | _scores(mean, variance, y[n:]) | {"of variance": float(squares.mean())}
@@ -160,34 +160,34 @@ def kriging_rivals(options: Options) -> Iterator[Row]:
 
 
 def _draw(X: Array, seed: int) -> Array:
-    """Return a function of the process at places: 2¹⁷ random waves.
+    """Return a draw of the process at places, a sum of 2¹⁷ random waves.
 
     Frequencies of a Matérn-3/2 kernel have Student's distribution of three degrees of freedom.
     """
     finufft, rng = import_module("finufft"), np.random.default_rng(seed)
     d, waves = X.shape[1], 1 << 17
-    shrunk = np.sqrt(rng.chisquare(3, waves) / 3)
-    W = rng.standard_normal((d, waves)) / shrunk / LENGTHSCALE
+    chi = np.sqrt(rng.chisquare(3, waves) / 3)
+    W = rng.standard_normal((d, waves)) / chi / LENGTHSCALE
     size = rng.standard_normal(waves) + 1j * rng.standard_normal(waves)
     transform = finufft.nufft1d3 if d == 1 else finufft.nufft2d3
     places, frequencies = ([np.ascontiguousarray(c) for c in columns] for columns in (X.T, W))
     return np.asarray(transform(*frequencies, size, *places, eps=1e-9)).real / waves**0.5
 
 
-def _ours(X: Array, y: Array, new: Array, method: Any = None) -> Predicted:
+def _grid(X: Array, y: Array, new: Array, method: Any = None) -> Predicted:
     method = method or bo.FourierGrid({1: 1e-5, 2: 1e-3}[X.shape[1]])
-    model = bo.GaussianProcessRegressor(Matern(1.5, LENGTHSCALE), method=method, **GIVEN).fit(X, y)
+    model = bo.GaussianProcessRegressor(Matern(1.5, LENGTHSCALE), method=method, **LAW).fit(X, y)
     mean, std = model.predict(new, return_std=True)
     return mean, std**2
 
 
 def _pykrige(X: Array, y: Array, new: Array, nearest: int | None = None) -> Predicted:
-    """All rows in one system, or 40 rows about each place, with the matrix of all pairs even so."""
+    """Return kriging of all rows, or of the nearest rows by the matrix of all distances."""
     kernel, few = Matern(1.5, LENGTHSCALE), slice(nearest and 100)
     curve = lambda _, h: NOISE + 1 - kernel(np.ravel(h)[:, None], np.zeros((1, 1))).reshape(h.shape)
-    given = {"variogram_parameters": [0.0], "variogram_function": curve, "exact_values": False}
+    options = {"variogram_parameters": [0.0], "variogram_function": curve, "exact_values": False}
     make = import_module("pykrige.ok").OrdinaryKriging
-    model, local = make(*X[few].T, y[few], "custom", **given), {}
+    model, local = make(*X[few].T, y[few], "custom", **options), {}
     if nearest:
         (model.X_ADJUSTED, model.Y_ADJUSTED), model.Z = X.T.copy(), y
         local = {"backend": "loop", "n_closest_points": nearest}
@@ -196,20 +196,20 @@ def _pykrige(X: Array, y: Array, new: Array, nearest: int | None = None) -> Pred
 
 
 def _gstools(X: Array, y: Array, new: Array) -> Predicted:
-    gs, scale = import_module("gstools"), LENGTHSCALE / 2**0.5  # sqrt(nu) r / len_scale there
+    gs, scale = import_module("gstools"), LENGTHSCALE / 2**0.5  # GSTools has sqrt(nu) r / len_scale
     model = gs.Matern(dim=2, var=1.0, len_scale=scale, nu=1.5, nugget=NOISE)
     mean, variance = gs.krige.Ordinary(model, X.T, y, exact=False, cond_err=NOISE)(new.T)
     return np.asarray(mean), np.asarray(variance) - NOISE
 
 
 def _gpboost(X: Array, y: Array, new: Array) -> Predicted:
-    given = {"cov_function": "matern", "cov_fct_shape": 1.5, "likelihood": "gaussian"}
-    given |= {"gp_approx": "vecchia", "num_neighbors": 40}
-    model = import_module("gpboost").GPModel(gp_coords=X, **given)
+    options = {"cov_function": "matern", "cov_fct_shape": 1.5, "likelihood": "gaussian"}
+    options |= {"gp_approx": "vecchia", "num_neighbors": 40}
+    model = import_module("gpboost").GPModel(gp_coords=X, **options)
     model.set_prediction_data(num_neighbors_pred=40)
-    given = {"cov_pars": np.array([NOISE, 1.0, LENGTHSCALE]), "predict_response": False}
-    found = model.predict(y=y - y.mean(), gp_coords_pred=new, predict_var=True, **given)
-    return found["mu"] + y.mean(), found["var"]
+    options = {"cov_pars": np.array([NOISE, 1.0, LENGTHSCALE]), "predict_response": False}
+    result = model.predict(y=y - y.mean(), gp_coords_pred=new, predict_var=True, **options)
+    return result["mu"] + y.mean(), result["var"]
 
 
 def _scikit(X: Array, y: Array, new: Array) -> Predicted:
@@ -221,7 +221,7 @@ def _scikit(X: Array, y: Array, new: Array) -> Predicted:
 
 
 def _celerite(X: Array, y: Array, new: Array) -> Predicted:
-    """Rows and new places in rising order; its variance has n m cells, so that places are split."""
+    """Return predictions of sorted rows, for parts of the places: variances take n m numbers."""
     celerite2, order, at = import_module("celerite2"), np.argsort(X[:, 0]), np.argsort(new[:, 0])
     term = import_module("celerite2.terms").Matern32Term(sigma=1.0, rho=LENGTHSCALE)
     model = celerite2.GaussianProcess(term, mean=float(y.mean()))
@@ -232,13 +232,13 @@ def _celerite(X: Array, y: Array, new: Array) -> Predicted:
     return mean, variance
 
 
-def _gpytorch(base: Any, given: Callable[[Any], Any], covariance: Any, mean: float) -> Any:
-    """Return a process of GPyTorch with a constant mean; ``given`` makes its arguments."""
+def _gpytorch(base: Any, arguments: Callable[[Any], Any], covariance: Any, mean: float) -> Any:
+    """Return a process of GPyTorch with a constant mean; ``arguments`` are those of ``base``."""
     gpytorch = import_module("gpytorch")
 
     class Process(base):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__(*given(self))
+            super().__init__(*arguments(self))
             self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), covariance
             self.mean_module.constant.data.fill_(mean)
 
@@ -250,7 +250,7 @@ def _gpytorch(base: Any, given: Callable[[Any], Any], covariance: Any, mean: flo
 
 
 def _of_torch(fit: Callable[..., Any]) -> Callable[[Array, Array, Array], Predicted]:
-    """Return a rival from a function of rows, targets, Matérn-3/2 kernel and likelihood."""
+    """Return a prediction function from one that fits rows, targets, kernel and likelihood."""
 
     def predict(X: Array, y: Array, new: Array) -> Predicted:
         gpytorch, torch = import_module("gpytorch"), import_module("torch")
@@ -260,17 +260,17 @@ def _of_torch(fit: Callable[..., Any]) -> Callable[[Array, Array, Array], Predic
         likelihood.noise = NOISE
         X, y, new = (torch.tensor(a, dtype=torch.float64) for a in (X, y, new))
         model = fit(X, y, covariance, likelihood.eval()).eval()
-        settings = gpytorch.settings  # at its tolerance of 1e-2 KISS-GP diverges here
+        settings = gpytorch.settings  # KISS-GP diverges at the default of 1e-2
         with torch.no_grad(), settings.fast_pred_var(), settings.eval_cg_tolerance(1e-3):
-            found = model(new)
-            return found.mean.numpy(), found.variance.numpy()
+            posterior = model(new)
+            return posterior.mean.numpy(), posterior.variance.numpy()
 
     return predict
 
 
 @_of_torch
 def _svgp(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
-    """500 places and natural gradients: with the kernel given, one pass ends at the optimum."""
+    """Return SVGP with 500 inducing points; one pass of natural gradients attains the optimum."""
     gpytorch, torch = import_module("gpytorch"), import_module("torch")
     variational, points = gpytorch.variational, X[:500].clone()
     law = variational.NaturalVariationalDistribution(len(points))
@@ -281,9 +281,9 @@ def _svgp(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
     model = _gpytorch(base, lambda model: (strategy(model),), covariance, float(y.mean()))
     loss = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
     step = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=0.1)
-    for at in torch.randperm(len(y)).split(1000):
+    for batch in torch.randperm(len(y)).split(1000):
         step.zero_grad()
-        (-loss(model(X[at]), y[at])).backward()
+        (-loss(model(X[batch]), y[batch])).backward()
         step.step()
     return model
 
@@ -295,11 +295,11 @@ def _kiss(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
     return _gpytorch(gpytorch.models.ExactGP, lambda _: (X, y, likelihood), grid, float(y.mean()))
 
 
-#: Name: package, function, rows at most (by memory or minutes), and numbers of columns.
+#: By name: package, function, largest number of rows (by memory or time), numbers of columns.
 ALL = 10**9
-RIVALS: dict[str, tuple[str, Callable[..., Predicted], int, tuple[int, ...]]] = {
-    "ours": ("finufft", _ours, ALL, (1, 2)),
-    "ours, 40 nearest": ("scipy", partial(_ours, method=bo.NearestNeighbours(40)), ALL, (1, 2)),
+METHODS: dict[str, tuple[str, Callable[..., Predicted], int, tuple[int, ...]]] = {
+    "ours": ("finufft", _grid, ALL, (1, 2)),
+    "ours, 40 nearest": ("scipy", partial(_grid, method=bo.NearestNeighbours(40)), ALL, (1, 2)),
     "exact": ("scipy", partial(exact, Matern(1.5, LENGTHSCALE)), 4000, (1, 2)),
     "celerite2": ("celerite2", _celerite, ALL, (1,)),
     "scikit-learn": ("sklearn", _scikit, 4000, (1, 2)),

@@ -1,4 +1,4 @@
-"""Feature maps: errors of each method, seconds and errors beside rivals, and bounds."""
+"""Feature maps: errors of each method, comparisons with other libraries, and bounds."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
 
 import bochner as bo
-from benchmarks.bench import Options, Row, against, bench, each, goal, turns
+from benchmarks.bench import Options, Row, bench, collect, compare, goal, turns
 from benchmarks.data import Array, stored
 from bochner.certificates.comparison import compare_bounds
 from bochner.datasets import load_concrete, load_earth
@@ -33,7 +33,7 @@ def relative_error(Z: Array, K: Array) -> float:
 
 
 def map_error(maps: Iterable[Map], X: Array, K: Array) -> float:
-    """Return the root mean square of the relative errors of maps."""
+    """Return the root mean square over maps of the relative errors."""
     return float(np.mean([relative_error(phi(X), K) ** 2 for phi in maps]) ** 0.5)
 
 
@@ -58,18 +58,18 @@ class Case(NamedTuple):
 
 
 def normal(d: int, halving: float = 1.0) -> Law:
-    """Return the law N(0, diag(h⁰, h², h⁴, ...)) of standard deviations 1, h, h², ..."""
+    """Return the distribution N(0, diag(1, h², h⁴, ...)) with h = ``halving``."""
     return lambda rng, n: rng.standard_normal((n, d)) * halving ** np.arange(d)
 
 
 def sphere(rng: np.random.Generator, n: int) -> Array:
-    """Return rows of the sphere of radius 2 in R³."""
+    """Return n uniform rows of the sphere of radius 2 in R³."""
     X = rng.standard_normal((n, 3))
     return 2.0 * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-#: Laws of [−1, 1]³; of normal rows without signs, whose pairs are not nearly orthogonal; and of
-#: histograms of ten columns, the Dirichlet law with all parameters one.
+#: Uniform rows of [−1, 1]³; absolute values of normal rows, which are not nearly orthogonal; and
+#: histograms of ten columns, by the Dirichlet distribution with parameters one.
 cube: Law = lambda rng, n: rng.uniform(-1.0, 1.0, (n, 3))
 positive: Law = lambda rng, n: np.abs(rng.standard_normal((n, 100)))
 shares: Law = lambda rng, n: rng.dirichlet(np.ones(10), n)
@@ -112,8 +112,8 @@ def choose(options: Options) -> Iterator[Row]:
             row = {"case": case.name, "who": str(method), "kernel": repr(kernel), "D": D}
             yield row | {"error": map_error(maps, new, K)}
     earth, n, D = load_earth(), *options.pick((18_000, 1024), (400, 96))
-    chosen = np.random.default_rng(0).permutation(len(earth.X))[: 2 * n]
-    X, y = earth.X[chosen].astype(float), earth.y[chosen].astype(float)
+    order = np.random.default_rng(0).permutation(len(earth.X))[: 2 * n]
+    X, y = earth.X[order].astype(float), earth.y[order].astype(float)
     for scale in (1.0, 0.5, 0.25):
         for method in (bo.MercerHarmonic(), bo.Nystrom(), bo.Gegenbauer(), IID):
             model = bo.KernelRidge(Gaussian(scale), method=method, n_features=D)
@@ -123,39 +123,39 @@ def choose(options: Options) -> Iterator[Row]:
 
 
 class MapCase(NamedTuple):
-    """Rows, kernel and width of maps; rivals are methods of ours, or make a map from a seed."""
+    """Rows, kernel and width of maps; the others are methods, or functions from seeds to maps."""
 
     name: str
     kernel: Kernel
     D: int
     X: Array
     ours: Any
-    rivals: dict[str, Any]
+    others: dict[str, Any]
     seeds: int = 1  # of the errors, whose root mean square is reported
     least: float | None = None  # required ratio of seconds
-    most: float | None = None  # required ratio of our error to a rival's
+    most: float | None = None  # largest ratio of our error to another
     new: Array | None = None  # rows of the errors; None: the first 2,000 rows
 
 
-def _compared(case: MapCase, repeats: int) -> Iterator[Row]:
+def _compare(case: MapCase, repeats: int) -> Iterator[Row]:
     """Yield the seconds of φ(X) and the error of ZZᵀ of each map."""
     rows = case.X[:2000] if case.new is None else case.new
     K = case.kernel(rows.astype(np.float64))
 
-    def drawn(method: Any, seed: int) -> Map:
+    def make_map(method: Any, seed: int) -> Map:
         if not isinstance(method, bo.Method | str):
             return method(seed)
-        given = {"n_features": case.D, "X": case.X, "random_state": seed}
-        return bo.draw(case.kernel, method, **given)
+        options = {"n_features": case.D, "X": case.X, "random_state": seed}
+        return bo.draw(case.kernel, method, **options)
 
     def transform(phi: Map, _: int) -> None:
         phi(case.X)  # the result is dropped, as a fit drops the features of a block
 
-    methods = {"ours": case.ours} | case.rivals
-    maps = {who: partial(transform, drawn(method, 0)) for who, method in methods.items()}
+    methods = {"ours": case.ours} | case.others
+    maps = {who: partial(transform, make_map(method, 0)) for who, method in methods.items()}
     times, seeds = turns(maps, repeats), range(case.seeds)
-    errors = {w: map_error((drawn(m, s) for s in seeds), rows, K) for w, m in methods.items()}
-    for row in against(case.name, times, case.least, error=errors):
+    errors = {w: map_error((make_map(m, s) for s in seeds), rows, K) for w, m in methods.items()}
+    for row in compare(case.name, times, case.least, error=errors):
         if row["who"] != "ours":
             row["error of ours over it"] = errors["ours"] / row["error"]
             if case.most:
@@ -167,28 +167,28 @@ def _normal(n: int, d: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
-def _rival(model: Any, X: Array) -> dict[str, Any]:
-    """Return a transformer of scikit-learn by its name, as a map from a seed."""
+def _transformer(model: Any, X: Array) -> dict[str, Any]:
+    """Return a function from seeds to fitted transforms, by the name of the transformer."""
     fitted = lambda seed: clone(model).set_params(random_state=seed).fit(X).transform
     return {type(model).__name__: fitted}
 
 
 def _sampler(lengthscale: float, D: int, X: Array) -> dict[str, Any]:
-    return _rival(RBFSampler(gamma=0.5 / lengthscale**2, n_components=D), X)
+    return _transformer(RBFSampler(gamma=0.5 / lengthscale**2, n_components=D), X)
 
 
 @bench()
 def features(options: Options) -> Iterator[Row]:
-    """Seconds of φ(X) and error of ZZᵀ of each family of maps, against rivals of equal width.
+    """Seconds of φ(X) and error of ZZᵀ of each family of maps, and of others of equal width.
 
     "d=": speed at lengthscale 1; "placed": frequencies, lengthscale at the median distance;
-    "hermite": normal rows of nine columns; "sphere" and "harmonic": rows of three columns, beside
-    the map of Han et al. (2022); "sketch": ⟨x, y⟩³ of 128 normal columns or of their absolute
-    values; "structured": fast transforms beside the same frequencies as a matrix.
+    "hermite": normal rows of nine columns; "sphere": three columns, compared with the map of Han et
+    al. (2022); "harmonic": three normal columns; "sketch": ⟨x, y⟩³ of 128 normal columns or their
+    absolute values; "structured": fast transforms, and orthogonal frequencies as a matrix.
     """
     for case in _map_cases(options):
         if options.selects(case.name):
-            yield from _compared(case, options.pick(9, 2))
+            yield from _compare(case, options.pick(9, 2))
 
 
 def _map_cases(options: Options) -> Iterator[MapCase]:
@@ -196,47 +196,47 @@ def _map_cases(options: Options) -> Iterator[MapCase]:
     single = ((10, 2048, "float32", 6.0), (100, 2048, "float32", 4.0), (784, 4096, "float32", 1.3))
     for d, D, dtype, least in (*single, (10, 2048, "float64", 10.0)):
         X = _normal(many, d, d).astype(dtype)
-        given = Gaussian(1.0), D, X, "orthogonal", _sampler(1.0, D, X)
-        yield MapCase(f"d={d}, D={D}, {dtype}", *given, least=least)
+        arguments = Gaussian(1.0), D, X, "orthogonal", _sampler(1.0, D, X)
+        yield MapCase(f"d={d}, D={D}, {dtype}", *arguments, least=least)
     seeds, d_of = options.pick(11, 3), {5: "qmc", 20: "orthogonal", 100: "orthogonal"}
     for d, placement in d_of.items():
         X = _normal(few, d, d)
         scale, most = median_distance(X), 1 / 8 if d == 5 else 1 / 3
-        given = Gaussian(scale), 1024, X, placement, _sampler(scale, 1024, X)
-        yield MapCase(f"placed, d={d}, {placement}", *given, seeds=seeds, most=most)
+        arguments = Gaussian(scale), 1024, X, placement, _sampler(scale, 1024, X)
+        yield MapCase(f"placed, d={d}, {placement}", *arguments, seeds=seeds, most=most)
     hermite, harmonic = bo.HermiteMercer(), bo.MercerHarmonic()
     X = _normal(many, 9).astype(np.float32)
-    given = Gaussian(3.0), 512, X, hermite, _sampler(3.0, 512, X)
-    yield MapCase("hermite, D=512", *given, least=1.0, new=X[:1000])
+    arguments = Gaussian(3.0), 512, X, hermite, _sampler(3.0, 512, X)
+    yield MapCase("hermite, D=512", *arguments, least=1.0, new=X[:1000])
     X, new = np.split(_normal(2 * few, 9, 1), 2)
-    given = Gaussian(3.0), 256, X, hermite, {"orthogonal": "orthogonal"}
-    yield MapCase("hermite, D=256, new rows", *given, seeds=seeds, most=0.05, new=new)
+    arguments = Gaussian(3.0), 256, X, hermite, {"orthogonal": "orthogonal"}
+    yield MapCase("hermite, D=256, new rows", *arguments, seeds=seeds, most=0.05, new=new)
     X = sphere(np.random.default_rng(0), few)
     for D, most in ((128, 1e-4), (512, 1e-6)):
-        given = Gaussian(), D, X, harmonic, {"published": bo.Gegenbauer("monomial")}
-        yield MapCase(f"sphere, D={D}", *given, seeds=5, most=most)
+        arguments = Gaussian(), D, X, harmonic, {"published": bo.Gegenbauer("monomial")}
+        yield MapCase(f"sphere, D={D}", *arguments, seeds=5, most=most)
     X = _normal(many, 3, 2).astype(np.float32)
     for kernel in (Gaussian(), Matern(1.5)):
-        given = kernel, 512, X, harmonic, _sampler(1.0, 512, X)
-        yield MapCase(f"harmonic, {kernel!r}", *given, least=1.0)
+        arguments = kernel, 512, X, harmonic, _sampler(1.0, 512, X)
+        yield MapCase(f"harmonic, {kernel!r}", *arguments, least=1.0)
     X, D = _normal(2 * few, 128).astype(np.float32), options.pick(4096, 512)
     poly, tensor = (bo.PolySketch(), 10.0), (bo.TensorSketch(), 1.0)
     for (method, least), law in ((poly, "normal"), (poly, "positive"), (tensor, "positive")):
         rows = np.abs(X) if law == "positive" else X
-        rival = _rival(PolynomialCountSketch(degree=3, n_components=D), rows)
-        given = Polynomial(3, 0.0), D, rows, method, rival
+        sketch = _transformer(PolynomialCountSketch(degree=3, n_components=D), rows)
+        arguments = Polynomial(3, 0.0), D, rows, method, sketch
         name = f"sketch, {type(method).__name__}, {law} rows"
-        yield MapCase(name, *given, seeds=seeds, least=least, most=1.0, new=rows[:400])
+        yield MapCase(name, *arguments, seeds=seeds, least=least, most=1.0, new=rows[:400])
     for d, D, least in ((1024, 8192, 2.0), (100, 2048, None)):
-        X = _normal(options.pick(512, 64), d, d).astype(np.float32)  # a block of a fit
-        given = Gaussian((2 * d) ** 0.5), D, X, bo.Fourier(bo.Structured())
+        X = _normal(options.pick(512, 64), d, d).astype(np.float32)  # the size of a block in a fit
+        arguments = Gaussian((2 * d) ** 0.5), D, X, bo.Fourier(bo.Structured())
         formed = {"formed": bo.Fourier(bo.Orthogonal())}
-        yield MapCase(f"structured, {d} to {D}", *given, formed, least=least, new=X[:256])
+        yield MapCase(f"structured, {d} to {D}", *arguments, formed, least=least, new=X[:256])
 
 
 @bench()
 def bounds(options: Options) -> Iterator[Row]:
-    """Widths that theorems require and errors that they promise, against measured ones.
+    """Widths that theorems require and errors that they guarantee, and measured ones.
 
     500 rows, α = 0.01 n, D = 1024, lengthscale at the median distance, largest error of 20 draws.
     """
@@ -252,19 +252,19 @@ def bounds(options: Options) -> Iterator[Row]:
         kernels = Gaussian(scale), Matern(1.5, scale), Exponential(scale)
         yield from _bounds(name, X, kernels, options)
 
-    yield from each(("protein", "power_plant", "california_housing"), of_table)
+    yield from collect(("protein", "power_plant", "california_housing"), of_table)
 
 
 def _bounds(name: str, X: Array, kernels: tuple[Kernel, ...], options: Options) -> Iterator[Row]:
     D, draws = options.pick((1024, 20), (128, 2))
-    given = {"alpha": 0.01 * len(X), "n_features": D, "n_draws": draws, "n_sample": len(X)}
+    arguments = {"alpha": 0.01 * len(X), "n_features": D, "n_draws": draws, "n_sample": len(X)}
     for kernel in kernels:
-        found = compare_bounds(kernel, X, random_state=0, **given)
-        for row in found.rows:
-            about: Row = {"case": f"{name}, {type(kernel).__name__}", "who": row.name}
-            about |= {"error": row.bound.quantity, "bound": row.limit, "measured": row.measured}
-            over = None if row.required is None else row.required / found.n_features
-            yield about | {"required": row.required or "none", "times too many": over}
+        result = compare_bounds(kernel, X, random_state=0, **arguments)
+        for row in result.rows:
+            fields: Row = {"case": f"{name}, {type(kernel).__name__}", "who": row.name}
+            fields |= {"error": row.bound.quantity, "bound": row.limit, "measured": row.measured}
+            ratio = None if row.required is None else row.required / result.n_features
+            yield fields | {"required": row.required or "none", "times too many": ratio}
 
 
 @bench()
@@ -273,22 +273,22 @@ def proof(options: Options) -> Iterator[Row]:
     table, kernel, alpha = load_concrete(), Gaussian(4.0), 10.0
     X = ((table.X - table.X.mean(axis=0)) / table.X.std(axis=0)).astype(np.float64)
     X = X[: options.pick(None, 300)]
-    D, given = options.pick(512, 64), {"alpha": alpha, "random_state": 0}
+    D, arguments = options.pick(512, 64), {"alpha": alpha, "random_state": 0}
     for method in ("fourier", "nystrom"):
         phi = bo.draw(kernel, method, n_features=D, X=X, random_state=0)
         sample = X[np.random.default_rng(0).permutation(len(X))[: len(X) // 2]]
-        found = bo.certify(phi, sample, n_rows=len(X), **given)
-        row: Row = dict(zip(("low", "high"), found.epsilon_interval, strict=True))
+        result = bo.certify(phi, sample, n_rows=len(X), **arguments)
+        row: Row = dict(zip(("low", "high"), result.epsilon_interval, strict=True))
         row["true"] = spectral_distance(phi(X), kernel(X), alpha)
         yield {"case": "concrete", "who": method, "D": D} | row
-    found = compare_bounds(kernel, X, n_features=D, n_draws=3, **given)
-    asked = next(row.required for row in found.rows if "spectral" in row.bound.quantity)
-    yield {"case": "concrete", "who": "fourier, a-priori bound", "D": D, "asked": asked}
+    result = compare_bounds(kernel, X, n_features=D, n_draws=3, **arguments)
+    required = next(row.required for row in result.rows if "spectral" in row.bound.quantity)
+    yield {"case": "concrete", "who": "fourier, a-priori bound", "D": D, "asked": required}
 
 
 @bench()
 def leverage(options: Options) -> Iterator[Row]:
-    """Spectral distance of Fourier features drawn by ridge leverage, beside the kernel's own law.
+    """Spectral distance of Fourier features drawn by ridge leverage, or by the spectral density.
 
     500 rows uniform in [−1, 1]^d, 512 features, means of five draws; "error" is relative Frobenius.
     """
@@ -296,11 +296,11 @@ def leverage(options: Options) -> Iterator[Row]:
     smooth = ((Gaussian(0.1), 1), (Gaussian(0.35), 2), (Gaussian(0.6), 3), (Gaussian(0.8), 4))
     for kernel, d in (*smooth, (Matern(1.5, 0.5), 2), (Matern(1.5, 3.0), 12)):
         X = np.random.default_rng(d).uniform(-1, 1, (n, d))
-        K, given = kernel(X), {"n_features": D, "X": X}
+        K, arguments = kernel(X), {"n_features": D, "X": X}
         values = np.maximum(np.linalg.eigvalsh(K), 0)
         for penalty in (1e-2, 1e-4):
             for method in (IID, bo.Fourier(bo.QMC()), bo.LeverageFourier(penalty)):
-                maps = [bo.draw(kernel, method, random_state=s, **given)(X) for s in range(5)]
+                maps = [bo.draw(kernel, method, random_state=s, **arguments)(X) for s in range(5)]
                 row = {"case": f"{kernel!r}, d={d}, λ/n={penalty:g}", "who": str(method)}
                 row["effective dimension"] = float(np.sum(values / (values + penalty * n)))
                 row["ε"] = np.mean([spectral_distance(Z, K, penalty * n) for Z in maps])

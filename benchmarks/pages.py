@@ -1,6 +1,6 @@
 """Tables and pictures of the pages, made from records in docs/measured/results.jsonl.
 
-``python -m benchmarks.pages [FILE ...]`` takes the records of ``tables``, ``raw``, ``proof``,
+``python -m benchmarks.pages [FILE ...]`` reads the records of ``tables``, ``raw``, ``proof``,
 ``scale``, ``choose`` and ``paper`` from files of results, and writes the pages and the README.
 """
 
@@ -20,77 +20,78 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy import LEARNERS_OF_RAW, ranks, raw_summary, standings
-from benchmarks.bench import MADE, ROOT, Row, markdown, read, recorded
+from benchmarks.bench import CIRCUMSTANCES, ROOT, Row, markdown, read, record_of
 from benchmarks.data import CLASSES
+from benchmarks.learners import BOCHNER
 from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES
-from benchmarks.rivals import OURS
 
 DOCS = ROOT / "docs"
-KEPT, PICTURE = DOCS / "measured" / "results.jsonl", DOCS / "pictures" / "compare-accuracy.svg"
+RECORDS, PICTURE = DOCS / "measured" / "results.jsonl", DOCS / "pictures" / "compare-accuracy.svg"
 PAGE, README, PAPER = DOCS / "compare.md", ROOT / "README.md", DOCS / "paper.md"
 CLASS_PAGE = DOCS / "guide" / "classification.md"
 
-#: Learners of the columns, ours first.
+#: Learners of the columns, bochner first.
 QUANTITY = (*LEARNERS_OF_RAW["quantities"], "SVR of scikit-learn")
 CLASS = LEARNERS_OF_RAW["classes"]
 
 # --- records of the pages ------------------------------------------------------------------------
 
 
-def kept() -> dict[str, list[Row]]:
-    """Return the kept rows by part: "accuracy", "classes", "ranks", "raw", "proof", ..."""
-    found: dict[str, list[Row]] = {}
-    for row in read(KEPT):
+def records() -> dict[str, list[Row]]:
+    """Return the records of the pages by part: "accuracy", "classes", "ranks", "raw", ..."""
+    parts: dict[str, list[Row]] = {}
+    for row in read(RECORDS):
         part = row["bench"]
         if part == "tables":
             part = "classes" if row["case"] in CLASSES else "accuracy"
-        found.setdefault(part, []).append(row)
-    return found
+        parts.setdefault(part, []).append(row)
+    return parts
 
 
-def taken(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the parts of new rows: means over splits of tables, and ranks if trees were tuned."""
+def by_part(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return new rows by part: means over splits of tables, and ranks if trees were tuned."""
     fits = [row for row in rows if row["bench"] == "tables"]
     quantities = [row for row in fits if row["case"] not in CLASSES]
     classes = [row for row in fits if row["case"] in CLASSES]
-    found = {"accuracy": _means(quantities, QUANTITY), "classes": _means(classes, CLASS)}
+    parts = {"accuracy": _means(quantities, QUANTITY), "classes": _means(classes, CLASS)}
     if any("tuned" in row["who"] for row in fits):
-        found["ranks"] = ranked(quantities, "quantities") + ranked(classes, "classes")
-    found["raw"] = [row for row in rows if row["bench"] == "raw" and np.isfinite(row["error"])]
+        tasks = {"quantities": quantities, "classes": classes}
+        parts["ranks"] = [row for task, of in tasks.items() for row in shared_standings(of, task)]
+    parts["raw"] = [row for row in rows if row["bench"] == "raw" and np.isfinite(row["error"])]
     for part in ("proof", "scale", "choose", "paper"):
-        found[part] = [row for row in rows if row["bench"] == part]
-    return {part: rows for part, rows in found.items() if rows}
+        parts[part] = [row for row in rows if row["bench"] == part]
+    return {part: rows for part, rows in parts.items() if rows}
 
 
 def _means(rows: Sequence[Row], learners: Sequence[str]) -> list[Row]:
-    """Return mean errors and log losses and median seconds over the splits of shown learners."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    """Return mean errors and log losses, and median seconds, over the splits of these learners."""
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["case"]):
         if row["who"] in learners and np.isfinite(row["error"]):
-            found.setdefault((row["case"], row["who"]), []).append(row)
-    made = []
-    for (case, who), fits in found.items():
+            groups.setdefault((row["case"], row["who"]), []).append(row)
+    records = []
+    for (case, who), fits in groups.items():
         row = {"bench": "tables", "case": case, "who": who, "seed": None}
         row |= {"rows": fits[0]["rows"], "splits": len(fits)}
-        shown = {"error": fmean, "log loss": fmean, "core seconds": median}
-        for metric, mean in shown.items():
+        averages = {"error": fmean, "log loss": fmean, "core seconds": median}
+        for metric, mean in averages.items():
             if metric != "log loss" or case in CLASSES:
                 row[metric] = float(f"{mean(fit[metric] for fit in fits):.4g}")
-        made.append(row | {name: fits[-1].get(name) for name in MADE})
-    return made
+        records.append(row | {name: fits[-1].get(name) for name in CIRCUMSTANCES})
+    return records
 
 
-def ranked(rows: Sequence[Row], task: str) -> list[Row]:
+def shared_standings(rows: Sequence[Row], task: str) -> list[Row]:
     """Return the standings of a task on the splits that all learners share."""
     splits: dict[tuple[str, str], set[int]] = {}
     for row in rows:
         splits.setdefault((row["case"], row["who"]), set()).add(row["seed"])
-    shared = set.intersection(*splits.values()) if splits else set()
-    about = {"bench": "ranks", "case": task, "seed": None, "splits": len(shared)}
-    found = standings([row for row in rows if row["seed"] in shared], task == "classes")
-    for row in found:
-        row.pop("core seconds")  # the table of seconds is measured on a quiet machine
-    return [about | row | {name: rows[-1].get(name) for name in MADE} for row in found]
+    common = set.intersection(*splits.values()) if splits else set()
+    fields = {"bench": "ranks", "case": task, "seed": None, "splits": len(common)}
+    result = standings([row for row in rows if row["seed"] in common], task == "classes")
+    for row in result:
+        row.pop("core seconds")  # seconds are those of another table, of an idle machine
+    return [fields | row | {name: rows[-1].get(name) for name in CIRCUMSTANCES} for row in result]
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -98,8 +99,8 @@ def ranked(rows: Sequence[Row], task: str) -> list[Row]:
 Cases, Cell = dict[str, dict[str, Row]], Callable[[str, Any], str]
 
 
-def listed(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
-    """Return a table with a line for each row; columns are templates, empty without their key."""
+def row_table(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
+    """Return a table with a line for each row; a template is empty if the row lacks its key."""
 
     def cell(template: str, row: Row) -> str:
         try:
@@ -110,14 +111,14 @@ def listed(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
     return markdown(list(columns), [[cell(t, row) for t in columns.values()] for row in rows])
 
 
-def crossed(
+def cross_table(
     head: Sequence[str],
     lines: Mapping[tuple[str, ...], Mapping[str, Any]],
     columns: Mapping[str, str],
     cell: Cell,
     empty: str = "",
 ) -> str:
-    """Return a table of two keys: ``cell`` of each column and line; columns have titles."""
+    """Return a table of ``cell`` for each line and column; ``columns`` has names and titles."""
     cells = [
         [*label, *(cell(name, of) if name in of else empty for name in columns)]
         for label, of in lines.items()
@@ -126,22 +127,22 @@ def crossed(
 
 
 def _by_case(rows: Sequence[Row], ours: str | None = None) -> Cases:
-    """Return rows by case and learner; of the cases that ours was fitted to, if it is named."""
-    found: Cases = {}
+    """Return rows by case and learner; only cases with the learner ``ours`` if it is given."""
+    cases: Cases = {}
     for row in rows:
-        found.setdefault(row["case"], {})[row["who"]] = row
-    return {case: of for case, of in found.items() if ours is None or ours in of}
+        cases.setdefault(row["case"], {})[row["who"]] = row
+    return {case: of for case, of in cases.items() if ours is None or ours in of}
 
 
 def _learners(cases: Cases, names: Sequence[str], cell: Cell, more: Mapping[Any, Any]) -> str:
     """Return a table of cases and learners."""
-    shown = {who: who for who in names if any(who in of for of in cases.values())}
-    shown |= {"KernelRidge": "bochner"} if "KernelRidge" in shown else {}
+    titles = {who: who for who in names if any(who in of for of in cases.values())}
+    titles |= {"KernelRidge": "bochner"} if "KernelRidge" in titles else {}
     lines: dict[tuple[str, ...], Any] = {}
     for case, of in cases.items():
         row = next(iter(of.values()))
         lines[case, f"{row['rows']:,}", str(row["splits"])] = of
-    return crossed(["table", "rows", "splits"], lines | more, shown, cell, "–")
+    return cross_table(["table", "rows", "splits"], lines | more, titles, cell, "–")
 
 
 def _bold_least(metric: str, who: str, of: Mapping[str, Row]) -> str:
@@ -149,8 +150,8 @@ def _bold_least(metric: str, who: str, of: Mapping[str, Row]) -> str:
     return f"**{value:.3g}**" if value == min(r[metric] for r in of.values()) else f"{value:.3g}"
 
 
-def compared_table(rows: Sequence[Row], metric: str) -> str:
-    """Return errors or core seconds of each table; the least is bold."""
+def metric_table(rows: Sequence[Row], metric: str) -> str:
+    """Return errors or core seconds of each table; the smallest is bold."""
     return _learners(_by_case(rows, QUANTITY[0]), QUANTITY, partial(_bold_least, metric), {})
 
 
@@ -170,20 +171,20 @@ def class_table(rows: Sequence[Row]) -> str:
 
 
 def _standing(row: Row) -> Row:
-    """Return a row of standings with the learner's name, which is bold if it is ours."""
+    """Return a row of standings with the name of its learner, in bold for bochner."""
     of_classes = row["case"] == "classes"
-    shown = f"**{row['who']}**" if row["who"] in OURS[of_classes] else row["who"]
-    return row | {"learner": shown, "target": "classes" if of_classes else "numeric target"}
+    name = f"**{row['who']}**" if row["who"] in BOCHNER[of_classes] else row["who"]
+    return row | {"learner": name, "target": "classes" if of_classes else "numeric target"}
 
 
-def ranked_table(rows: Sequence[Row]) -> str:
+def rank_table(rows: Sequence[Row]) -> str:
     """Return the learners of quantities, then of classes, by mean rank."""
     columns = {"tables": "{cases}, {target}", "splits": "{splits}", "learner": "{learner}"}
     columns |= {"mean rank": "{mean rank:.2f}"}
     for key in ("within 1 % of the best", "within 1 % of the best other library", "above the best"):
         columns[key] = f"{{{key}:.0%}}"
     columns["tables worse than the simplest learner"] = "{worse than the simplest}"
-    return listed(map(_standing, rows), columns)
+    return row_table(map(_standing, rows), columns)
 
 
 def raw_table(rows: Sequence[Row]) -> str:
@@ -197,24 +198,24 @@ def raw_table(rows: Sequence[Row]) -> str:
         "error / lowest error of the others": "{of the best other:.3f}",
         "CPU seconds": "{core seconds:.2g}",
     }
-    return listed(map(_standing, raw_summary(rows)), columns)
+    return row_table(map(_standing, raw_summary(rows)), columns)
 
 
 def proof_table(rows: Sequence[Row]) -> str:
-    """Return certificates of half of the rows beside ε of all rows, and the a-priori bound."""
-    asked = lambda row: f"{row['asked']:,} features required" if "asked" in row else "none"
-    shown = [row | {"D": f"{row['D']:,}" if "true" in row else asked(row)} for row in rows]
+    """Return certificates of half of the rows, ε of all rows, and the a-priori bound."""
+    required = lambda row: f"{row['asked']:,} features required" if "asked" in row else "none"
+    lines = [row | {"D": f"{row['D']:,}" if "true" in row else required(row)} for row in rows]
     columns = {"features": "{who}", "D": "{D}"}
     columns["ε from half of the rows, 95 % interval"] = "{low:.3g} to {high:.3g}"
-    return listed(shown, columns | {"ε of all rows": "{true:.3g}"})
+    return row_table(lines, columns | {"ε of all rows": "{true:.3g}"})
 
 
 def scale_table(rows: Sequence[Row]) -> str:
-    """Return fits of one pass beside the size of a kernel matrix of as many rows."""
+    """Return fits of one pass, and the size of a kernel matrix of as many rows."""
     columns = {"rows": "{rows:,}", "CPU seconds": "{core seconds:.3g}"}
     columns["peak memory"] = "{peak MB:,.0f} MB"
     columns |= {"error / standard deviation": "{error:.3g}", "kernel matrix": "{matrix:,.0f} GB"}
-    return listed([row | {"matrix": 8e-9 * row["rows"] ** 2} for row in rows], columns)
+    return row_table([row | {"matrix": 8e-9 * row["rows"] ** 2} for row in rows], columns)
 
 
 # --- the pages -----------------------------------------------------------------------------------
@@ -222,10 +223,10 @@ def scale_table(rows: Sequence[Row]) -> str:
 #: By page: name of the part of the page, its rows, and its table.
 PARTS: dict[Path, dict[str, tuple[str, Callable[[Sequence[Row]], str]]]] = {
     PAGE: {
-        "accuracy": ("accuracy", lambda rows: compared_table(rows, "error")),
-        "ranks": ("ranks", ranked_table),
+        "accuracy": ("accuracy", lambda rows: metric_table(rows, "error")),
+        "ranks": ("ranks", rank_table),
         "raw": ("raw", raw_table),
-        "speed": ("accuracy", lambda rows: compared_table(rows, "core seconds")),
+        "speed": ("accuracy", lambda rows: metric_table(rows, "core seconds")),
         "proof": ("proof", proof_table),
         "scale": ("scale", scale_table),
     },
@@ -233,14 +234,14 @@ PARTS: dict[Path, dict[str, tuple[str, Callable[[Sequence[Row]], str]]]] = {
 }
 
 
-def written(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) -> str:
-    """Return a page with its tables made from kept rows."""
-    for name, (part, made) in PARTS[path].items():
+def fill_page(page: str, parts: Mapping[str, Sequence[Row]], path: Path = PAGE) -> str:
+    """Return a page with its tables, made from records."""
+    for name, (part, table_of) in PARTS[path].items():
         if rows := parts.get(part):
             picture = (
                 f"![{alt_text(rows)}](pictures/{PICTURE.name})\n\n" if name == "accuracy" else ""
             )
-            page = replaced(page, name, f"\n{picture}{made(rows)}\n\n{_measured(rows)}\n")
+            page = replace_part(page, name, f"\n{picture}{table_of(rows)}\n\n{_measured(rows)}\n")
     return page
 
 
@@ -254,8 +255,8 @@ def _measured(rows: Sequence[Row]) -> str:
     return "Measured {date} at {commit}".format(**last) + f"{named}: {last['machine']}."
 
 
-def replaced(page: str, name: str, body: str) -> str:
-    """Return a page with another body between the marks of a part."""
+def replace_part(page: str, name: str, body: str) -> str:
+    """Return a page with a new body between the marks of a part."""
     pattern = rf"<!-- {name} -->.*?<!-- end -->"
     body = f"<!-- {name} -->\n{body}\n<!-- end -->"
     page, count = re.subn(pattern, lambda _: body, page, flags=re.DOTALL)
@@ -286,18 +287,18 @@ def _wins(cases: Cases) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Take records from files, and write pages, README and pictures."""
+    """Read records from files, and write pages, README and pictures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="files of results")
-    asked = parser.parse_args(arguments)
-    parts = kept() | taken(read(*asked.files))
-    rows = (recorded(row["bench"], row, {}) for rows in parts.values() for row in rows)
-    KEPT.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    parsed = parser.parse_args(arguments)
+    parts = records() | by_part(read(*parsed.files))
+    rows = (record_of(row["bench"], row, {}) for rows in parts.values() for row in rows)
+    RECORDS.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     for page in PARTS:
-        page.write_text(written(page.read_text("utf-8"), parts, page), encoding="utf-8")
-    text = replaced(README.read_text("utf-8"), "headline", headline(parts["accuracy"]))
+        page.write_text(fill_page(page.read_text("utf-8"), parts, page), encoding="utf-8")
+    text = replace_part(README.read_text("utf-8"), "headline", headline(parts["accuracy"]))
     README.write_text(text, encoding="utf-8")
-    PAPER.write_text(filled(PAPER.read_text("utf-8"), parts.get("paper", [])), encoding="utf-8")
+    PAPER.write_text(fill_paper(PAPER.read_text("utf-8"), parts.get("paper", [])), encoding="utf-8")
     draw_errors(parts["accuracy"], PICTURE)
     return 0
 
@@ -305,24 +306,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 # --- docs/paper.md -------------------------------------------------------------------------------
 
 
-def filled(text: str, rows: Sequence[Row]) -> str:
-    """Return the page with the tables that there are rows of."""
+def fill_paper(text: str, rows: Sequence[Row]) -> str:
+    """Return the page with new tables, where there are rows."""
     series = [r | {"series": r["case"].split(", ", 1)[1]} for r in rows if "figure 1" in r["case"]]
     columns = {"largest error at degree": "{series}: {who}"}
     columns |= {str(q): f"{{q={q}:.2g}}" for q in (3, 7, 15)}
-    made = {"figure 1": listed(series, columns) if series else ""}
-    made["table 2: published"] = _by_method(rows, ["table 2, published"], "", _published)
-    own = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
-    made["table 2: own"] = _by_method(rows, own, "", _own)
+    tables = {"figure 1": row_table(series, columns) if series else ""}
+    tables["table 2: published"] = _by_method(rows, ["table 2, published"], "", _published)
+    parts = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
+    tables["table 2: own"] = _by_method(rows, parts, "", _own)
     for D in (1024, 512):
-        made[f"table 3: {D}"] = _by_method(rows, [f"table 3, D={D}"], f"D = {D:,}", _clusters)
-    for name, body in made.items():
-        text = replaced(text, name, f"\n{body}\n") if body else text
+        tables[f"table 3: {D}"] = _by_method(rows, [f"table 3, D={D}"], f"D = {D:,}", _clusters)
+    for name, body in tables.items():
+        text = replace_part(text, name, f"\n{body}\n") if body else text
     return text
 
 
 def _by_method(rows: Iterable[Row], parts: Sequence[str], first: str, cell: Cell) -> str:
-    """Return a table of methods and data sets; cells are of the frame of the seeds."""
+    """Return a table of methods and data sets; ``cell`` receives the frame of all seeds."""
     fits: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for part in parts:
         for row in rows:
@@ -331,11 +332,11 @@ def _by_method(rows: Iterable[Row], parts: Sequence[str], first: str, cell: Cell
                 fits.setdefault((row["who"],), {}).setdefault(name, []).append(row)
     titles = {name: "CO₂" if name == "CO2" else name for of in fits.values() for name in of}
     of_seeds = lambda name, of: cell(name, pd.DataFrame(of[name]))
-    return crossed([first], fits, titles, of_seeds) if fits else ""
+    return cross_table([first], fits, titles, of_seeds) if fits else ""
 
 
 def number(values: pd.Series) -> str:
-    """Write a mean with two digits of its standard error, if there are two values or more."""
+    """Return a mean as text, with two digits of its standard error if there are several values."""
     mean, error = values.mean(), values.sem()
     if not error > 0:
         return f"{mean:.4g}"
@@ -345,8 +346,8 @@ def number(values: pd.Series) -> str:
 
 def _theirs(numbers: Sequence[float], fits: pd.DataFrame, form: str) -> str:
     """Return the published number of a method, if there is one."""
-    found = dict(zip(PUBLISHED, numbers, strict=True)).get(fits["who"][0])
-    return "" if found is None else form.format(found)
+    value = dict(zip(PUBLISHED, numbers, strict=True)).get(fits["who"][0])
+    return "" if value is None else form.format(value)
 
 
 def _published(name: str, fits: pd.DataFrame) -> str:
@@ -361,8 +362,8 @@ def _own(_: str, fits: pd.DataFrame) -> str:
 def _clusters(name: str, fits: pd.DataFrame) -> str:
     error = fits["exact"].sem()
     spread = f" ± {error:.4f}" if error >= 0 else ""
-    beside = _theirs(PUBLISHED_OBJECTIVES[name], fits, ", {:.2f}")
-    return f"{fits['exact'].mean():.4f}{spread} ({fits['in features'].mean():.2f}{beside})"
+    published = _theirs(PUBLISHED_OBJECTIVES[name], fits, ", {:.2f}")
+    return f"{fits['exact'].mean():.4f}{spread} ({fits['in features'].mean():.2f}{published})"
 
 
 # --- the picture ---------------------------------------------------------------------------------
@@ -384,9 +385,9 @@ def alt_text(rows: Sequence[Row]) -> str:
 
 
 def draw_errors(rows: Sequence[Row], path: Path) -> None:
-    """Draw the ratio of the error of each learner to ours, by table.
+    """Draw the ratio of the error of each learner to that of bochner, by table.
 
-    The same rows give the same bytes: no date, coordinates to a tenth of a point.
+    The same rows give the same bytes: there is no date, and coordinates have one decimal.
     """
     import matplotlib as mpl  # noqa: PLC0415  imported when used
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -399,8 +400,8 @@ def draw_errors(rows: Sequence[Row], path: Path) -> None:
             fitted = [(i, of) for i, of in enumerate(cases.values()) if who in of]
             ratios = [of[who]["error"] / of[QUANTITY[0]]["error"] for _, of in fitted]
             label = "bochner" if who == QUANTITY[0] else who
-            look = {"color": colour, "marker": marker, "linestyle": "none", "label": label}
-            panel.semilogx(ratios, [i for i, _ in fitted], **look)
+            style = {"color": colour, "marker": marker, "linestyle": "none", "label": label}
+            panel.semilogx(ratios, [i for i, _ in fitted], **style)
         panel.set_yticks(range(len(cases)), cases)
         panel.set_xlabel("error / error of bochner; values above 1 are worse")
         ticks = (0.8, 1, 1.5, 2, 3, 4)

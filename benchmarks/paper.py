@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 import bochner as bo
-from benchmarks.bench import Options, Row, bench, each, used
+from benchmarks.bench import Options, Row, bench, clock, collect
 from benchmarks.data import Array, Split, stored
 from bochner.data.blocks import Blocks
 from bochner.datasets import load_earth, on_sphere
@@ -19,7 +19,7 @@ from bochner.kernels.zonal import Angle
 from bochner.selection.choices import FeatureSpec
 from bochner.selection.choose import choose
 
-#: Han et al. (2022), section 6.2, in the order of their tables.
+#: Methods of Han et al. (2022), section 6.2, in the order of their tables.
 PUBLISHED: dict[str, Method | str] = {
     "Nystrom": bo.Nystrom("ridge-leverage"),
     "Fourier": bo.Fourier(bo.IID()),
@@ -50,11 +50,11 @@ PUBLISHED_OBJECTIVES = {
 def paper(options: Options) -> Iterator[Row]:
     """Repeat figure 1, table 2 (ridge regression) and table 3 (k-means) of Han et al.
 
-    ``--cases "table 2, CO2*"`` does a part, ``--rows 20000`` takes rows at random.
+    ``--cases "table 2, CO2*"`` runs a part, ``--rows 20000`` takes a random sample of rows.
     """
     yield from figure_1(options)
-    yield from each(REGRESSION, lambda name: _table2(name, options))
-    yield from each(CLUSTERING, lambda name: _table3(name, options))
+    yield from collect(REGRESSION, lambda name: _table2(name, options))
+    yield from collect(CLUSTERING, lambda name: _table3(name, options))
 
 
 def regression(name: str, options: Options) -> tuple[Array, Array]:
@@ -62,8 +62,8 @@ def regression(name: str, options: Options) -> tuple[Array, Array]:
     if name == "Elevation":
         earth = load_earth()
         return earth.X.astype(np.float64), earth.y.astype(np.float64) / 1000.0  # kilometres
-    a = stored(REGRESSION[name], options.data)
-    X, y = a["X"].astype(np.float64), a["y"].astype(np.float64)
+    arrays = stored(REGRESSION[name], options.data)
+    X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
     if name == "Protein":
         return (X - X.mean(axis=0)) / X.std(axis=0), y
     latitude, longitude, time = X.T
@@ -75,7 +75,7 @@ def regression(name: str, options: Options) -> tuple[Array, Array]:
 #: Files of table 2; the elevation is in the package.
 REGRESSION = {"Elevation": "", "CO2": "co2_cdiac", "Climate": "climate_ncep", "Protein": "protein"}
 
-#: Files of table 3, keys of the labels, and whether only the training part is the paper's.
+#: Files of table 3, keys of the labels, and whether the paper has only the training part.
 CLUSTERING: dict[str, tuple[str, str, bool]] = {
     "Abalone": ("abalone_jmlr", "y", False),
     "Pendigits": ("pendigits", "y", True),
@@ -118,7 +118,7 @@ def taylor(function: Callable[[Array], Array], t: Array, degree: int) -> Array:
 
 
 def figure_1(options: Options) -> Iterator[Row]:
-    """Yield max |κ(t) − κ_q(t)| / κ(1) of series of degree q: Taylor, Chebyshev, Gegenbauer."""
+    """Yield max |κ(t) − κ_q(t)| / max |κ| for Taylor, Chebyshev and Gegenbauer series κ_q."""
     theta = np.linspace(0.0, np.pi, options.pick(20_001, 501))
     for name, function in ANGULAR.items():
         if not options.selects(case := f"figure 1, {name}"):
@@ -138,7 +138,7 @@ def figure_1(options: Options) -> Iterator[Row]:
             yield {"case": case, "who": who} | {f"q={q}": e for q, e in enumerate(digits)}
 
 
-#: Penalties as shares of the largest eigenvalue of a half.
+#: Penalties, relative to the largest eigenvalue of the Gram matrix of half of the rows.
 PENALTIES = 10.0 ** np.arange(-13, 0.1, 0.25)
 
 
@@ -146,8 +146,8 @@ def _methods(width: int) -> dict[str, dict[str, Method | str]]:
     """Return the methods of each protocol, by name.
 
     "published": lengthscale 1, at which the errors on the elevation are the published ones. "own":
-    each method has the lengthscale of its least two-fold error; "ours" and "leaves" the same for
-    bochner's maps, and for local kernels of D/2 rows with D/2 landmarks. "learner": the default.
+    each method has the lengthscale of its least two-fold error. "ours" and "leaves": the same for
+    maps of bochner, and for local kernels of D/2 rows with D/2 landmarks. "learner": the default.
     """
     optimal = PUBLISHED | {"Gegenbauer, optimal": bo.Gegenbauer()}
     local = bo.LocalKernel(leaf_rows=width // 2, landmarks=width // 2)
@@ -180,16 +180,16 @@ def _table2(name: str, options: Options) -> Iterator[Row]:
                 most = options.pick(8000, 100)
                 scale = lengthscale(method, width, splits[0].X[:most], splits[0].y[:most])
             for seed, data in enumerate(splits):
-                predicted, taken = used(lambda: _predicted(method, scale, width, data, seed))  # noqa: B023
+                predicted, times = clock(lambda: _predicted(method, scale, width, data, seed))  # noqa: B023
                 row = {"case": f"table 2, {name}, {protocol}", "who": who, "seed": seed}
-                row |= {"MSE": data.error(predicted) ** 2, "core seconds": taken["core seconds"]}
+                row |= {"MSE": data.error(predicted) ** 2, "core seconds": times["core seconds"]}
                 row |= {"rows": len(data.y), "tested": len(data.y_test), "columns": X.shape[1]}
                 yield row | ({} if protocol == "learner" else {"lengthscale": scale})
 
 
 def _warm_up(kernel: Kernel, X: Array) -> None:
     """Use every method once on few rows, so that no seconds include imports."""
-    for method in (*PUBLISHED.values(), *OURS.values()):
+    for method in (*PUBLISHED.values(), *BOCHNER.values()):
         bo.draw(kernel, method, n_features=32, X=X[:200], random_state=0)(X[:200])
 
 
@@ -197,19 +197,19 @@ def _predicted(method: Method | str, scale: float, width: int, data: Split, seed
     if method and not isinstance(method, bo.LocalKernel):
         phi = draw(method, scale, width, data.X, data.y, seed)
         return fit_and_predict(phi, data.X, data.y, data.X_test)
-    given: dict[str, Any] = {"method": method, "n_features": width} if method else {}
+    options: dict[str, Any] = {"method": method, "n_features": width} if method else {}
     kernel = Gaussian(scale) if method else "auto"
-    model = bo.KernelRidge(kernel, random_state=seed, **given)
+    model = bo.KernelRidge(kernel, random_state=seed, **options)
     return model.fit(data.X, data.y).predict(data.X_test)
 
 
 def draw(
     method: Method | str, scale: float, width: int, X: Array, y: Array, seed: int
 ) -> bo.FeatureMap:
-    """Draw a map; "auto" chooses as it does for a learner, by the targets of sampled rows."""
+    """Return a map; "auto" chooses it by the targets of sampled rows, as a learner does."""
     if method == "auto":
-        asked = FeatureSpec.of("table 2", Gaussian(scale), Auto(), width, seed)
-        return choose(asked, Blocks.from_arrays(X, y))[0].map
+        spec = FeatureSpec.of("table 2", Gaussian(scale), Auto(), width, seed)
+        return choose(spec, Blocks.from_arrays(X, y))[0].map
     return bo.draw(Gaussian(scale), method, n_features=width, X=X, random_state=seed)
 
 
@@ -224,29 +224,29 @@ def two_fold(method: Method | str, scale: float, width: int, X: Array, y: Array)
 
 
 def lengthscale(method: Method | str, width: int, X: Array, y: Array) -> float:
-    """Return the lengthscale of least two-fold error: downhill from 1 by powers of 2, then √2.
+    """Return the lengthscale of least two-fold error: a descent from 1 by powers of 2, then √2.
 
     Errors of one draw are noisy, so two steps are tried on either side, not one.
     """
-    known, at = dict[float, float](), 0.0
+    errors, power = dict[float, float](), 0.0
 
-    def error(power: float) -> float:
-        if power not in known:
-            known[power] = two_fold(method, 2.0**power, width, X, y)
-        return known[power]
+    def error(p: float) -> float:
+        if p not in errors:
+            errors[p] = two_fold(method, 2.0**p, width, X, y)
+        return errors[p]
 
     for step in (1.0, 0.5):
         while True:
             steps = (0.0, -step, step, -2 * step, 2 * step)
-            best = min((at + s for s in steps if -6.0 <= at + s <= 3.0), key=error)
-            if best == at:
+            best = min((power + s for s in steps if -6.0 <= power + s <= 3.0), key=error)
+            if best == power:
                 break
-            at = best
-    return float(2.0**at)
+            power = best
+    return float(2.0**power)
 
 
 def fit_and_predict(phi: bo.FeatureMap, X: Array, y: Array, X_test: Array) -> Array:
-    """Return predictions of ridge regression, whose penalty has the least two-fold error."""
+    """Return predictions of ridge regression with the penalty of least two-fold error."""
     Z = phi(X)
     _, alpha = two_fold_error(Z, y)
     beta, intercept = _path(Z, y, np.array([alpha]))
@@ -275,7 +275,7 @@ def _path(Z: Array, y: Array, alphas: Array) -> tuple[Array, Array]:
     return beta, middle - mean @ beta
 
 
-OURS: dict[str, Method | str] = {
+BOCHNER: dict[str, Method | str] = {
     "ours: auto": "auto",
     "ours: MercerHarmonic": bo.MercerHarmonic(),
     "ours: HermiteMercer": bo.HermiteMercer(),
@@ -285,8 +285,8 @@ OURS: dict[str, Method | str] = {
 def _table3(name: str, options: Options) -> Iterator[Row]:
     """Yield objectives of k-means on features: mean squared distances to the centre of the cluster.
 
-    "in features", as published, flatters maps that shorten vectors; "exact" is of the same clusters
-    under the kernel exp(-|x - y|²) itself.
+    "in features", as published, is smaller for maps that shorten vectors; "exact" is that of the
+    same clusters by the kernel exp(-|x - y|²).
     """
     selected = lambda D: options.selects(f"table 3, {name}, D={D}")
     widths = [*filter(selected, options.pick((1024, 512), (64,)))]
@@ -294,8 +294,8 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
         return
     file, labels, training_only = CLUSTERING[name]
     a, kernel = stored(file, options.data), Gaussian(0.5**0.5)
-    kept = a["split"] == 0 if training_only else slice(None)
-    X, y = a["X"][kept].astype(np.float64), a[labels][kept]
+    part = a["split"] == 0 if training_only else slice(None)
+    X, y = a["X"][part].astype(np.float64), a[labels][part]
     X = X[:, X.std(axis=0) > 0]
     X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -311,12 +311,12 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
 
         rows, clusterings = [], []
         for seed in seeds:
-            for who, method in (PUBLISHED | OURS).items():
-                found, taken = used(lambda: cluster(method, seed))  # noqa: B023
-                clusterings.append(found.labels_)
+            for who, method in (PUBLISHED | BOCHNER).items():
+                fit, times = clock(lambda: cluster(method, seed))  # noqa: B023
+                clusterings.append(fit.labels_)
                 row: Row = {"case": f"table 3, {name}, D={width}", "who": who, "seed": seed}
-                row |= {"in features": float(found.inertia_) / len(X), "rows": len(X)}
-                row |= {"columns": X.shape[1], "clusters": k, "seconds": taken["seconds"]}
+                row |= {"in features": float(fit.inertia_) / len(X), "rows": len(X)}
+                row |= {"columns": X.shape[1], "clusters": k, "seconds": times["seconds"]}
                 rows.append(row)
         exact = exact_objectives(kernel, X, clusterings, 5000)
         yield from (row | {"exact": float(e)} for row, e in zip(rows, exact, strict=True))
@@ -329,7 +329,7 @@ def exact_objectives(kernel: Kernel, X: Array, labels: list[Array], most: int) -
     ``most`` rows, the same for every clustering. It equals the mean of k(x, x) − k(x, C).
     """
     sample = np.random.default_rng(0).permutation(len(X))[:most]
-    inside = [(found[:, None] == np.unique(found)).astype(np.float64) for found in labels]
+    inside = [(one[:, None] == np.unique(one)).astype(np.float64) for one in labels]
     shares = np.hstack([member / member.sum(axis=0) for member in inside])
     chosen = np.hstack(inside)[sample]
     ends = np.cumsum([member.shape[1] for member in inside])[:-1]

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import bochner as bo
-from benchmarks.bench import Options, Row, against, bench, child, each, goal, turns, used
+from benchmarks.bench import Options, Row, bench, child, clock, collect, compare, goal, turns
 from benchmarks.data import SCALED, Array, scaled, table_split, write_parquet
-from benchmarks.rivals import missing
+from benchmarks.learners import missing
 from bochner.kernels import Gaussian
 
 _FIT = """
@@ -30,24 +30,24 @@ def piece(start, n):
     X = np.random.default_rng(start).uniform(-2, 2, (n, 8))
     return X, np.sin(X @ np.arange(1, 9) / 12)
 
-given = {"kernel": bo.kernels.Gaussian(1.0), "alpha": 0.1}
+options = {"kernel": bo.kernels.Gaussian(1.0), "alpha": 0.1}
 if kind != "scale":
     blocks, new = (bo.Blocks.from_files(name, target="y") for name in (table, test))
 if kind == "features":
-    given |= {"method": "orthogonal", "n_features": 1024}
+    options |= {"method": "orthogonal", "n_features": 1024}
 elif kind == "grid":
-    given["method"] = bo.FourierGrid(1e-3, box=((-3.5, 3.5),) * 2)
-    given["kernel"] = bo.kernels.Matern(1.5, 0.6)
+    options["method"] = bo.FourierGrid(1e-3, box=((-3.5, 3.5),) * 2)
+    options["kernel"] = bo.kernels.Matern(1.5, 0.6)
 else:
     pieces = lambda: (piece(i, min(10_000, rows - i)) for i in range(0, rows, 10_000))
     blocks, new = bo.Blocks.from_iterable(pieces), bo.Blocks.from_arrays(*piece(rows + 1, 5000))
-    given = {"kernel": bo.kernels.Gaussian(4.0), "method": "fourier", "n_features": 512}
-model = bo.KernelRidge(random_state=0, **given)
-_, taken = used(lambda: model.fit_blocks(blocks))
+    options = {"kernel": bo.kernels.Gaussian(4.0), "method": "fourier", "n_features": 512}
+model = bo.KernelRidge(random_state=0, **options)
+_, times = clock(lambda: model.fit_blocks(blocks))
 y = np.concatenate([block.y for block in new]).ravel()
 error = np.sqrt(np.mean((np.concatenate(list(model.predict_blocks(new))).ravel() - y) ** 2))
 unit = y.std() if kind == "scale" else 1.0
-print(json.dumps(taken | {"error": float(error / unit)}))
+print(json.dumps(times | {"error": float(error / unit)}))
 """
 
 
@@ -72,9 +72,9 @@ def memory(options: Options) -> Iterator[Row]:
             write_parquet(test, pieces(5000, d, 1))
             for n in options.pick(sizes, (20_000,)):
                 write_parquet(table, pieces(n, d, 0))
-                done = child(_FIT, kind, n, table, test)
-                yield goal({"case": f"{kind}, n={n:,}"} | done, "peak MB", most=limit)
-                limit = min(limit, 1.1 * done["peak MB"])
+                result = child(_FIT, kind, n, table, test)
+                yield goal({"case": f"{kind}, n={n:,}"} | result, "peak MB", most=limit)
+                limit = min(limit, 1.1 * result["peak MB"])
 
 
 @bench()
@@ -84,11 +84,11 @@ def scale(options: Options) -> Iterator[Row]:
         yield {"case": f"n={n:,}", "rows": n} | child(_FIT, "scale", n, "", "")
 
 
-# --- the kernel itself, and very many features ---------------------------------------------------
+# --- the exact kernel, and very many features ---------------------------------------------------
 
 
 def _save(kind: str, n: int, out: Path) -> None:
-    """Save rows with a smooth target, or with a draw of the process, as 4,000 waves."""
+    """Save rows with a smooth target, or with a draw of a Gaussian process (4,000 waves)."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n + 5000, 10))
     if kind == "ridge":
@@ -111,25 +111,25 @@ steps = lambda: ""
 """
 
 
-def _ours(arguments: str) -> str:
-    """Return the code of a ridge regression of ours."""
+def _ridge(arguments: str) -> str:
+    """Return the code of a ridge regression of bochner."""
     return f"""
 import bochner as bo
 from bochner.kernels import Gaussian
 model = bo.KernelRidge({arguments}, n_features=width, alpha=alpha, random_state=0)
 def steps():
-    found = re.findall(r"(?:pass|iteration) (\\d+)", str(model.solution_.history))
-    return int((["0"] + found)[-1])
+    counts = re.findall(r"(?:pass|iteration) (\\d+)", str(model.solution_.history))
+    return int((["0"] + counts)[-1])
 """
 
 
-#: Code before the clock starts, by kind and learner; then the fit and its predictions.
+#: Code that is not timed, by kind and learner; it defines ``model`` and may define ``fit``.
 _LEARNERS = {
-    ("ridge", "ours"): _ours('Gaussian(3.0), method="orthogonal"'),
-    ("exact", "ours"): _ours(
+    ("ridge", "ours"): _ridge('Gaussian(3.0), method="orthogonal"'),
+    ("exact", "ours"): _ridge(
         'Gaussian(3.0), method=bo.ExactKernel("nystrom", tol=tol), fit_intercept=False'
     ),
-    ("file", "ours"): _ours('Gaussian(1.0), method="exact", fit_intercept=False'),
+    ("file", "ours"): _ridge('Gaussian(1.0), method="exact", fit_intercept=False'),
     ("file", "scikit-learn"): """
 from sklearn.kernel_ridge import KernelRidge
 model = KernelRidge(kernel="rbf", gamma=0.5, alpha=alpha)
@@ -171,18 +171,18 @@ model.covar_module(Xt[:2], Xt[:2]).matmul(yt[:2, None])  # compiles
 }
 
 _TAIL = """
-found, taken = used(globals().get("fit", lambda: model.fit(X[:rows], y[:rows])))
-predicted = found if isinstance(found, np.ndarray) else model.predict(X[rows:])
+result, times = clock(globals().get("fit", lambda: model.fit(X[:rows], y[:rows])))
+predicted = result if isinstance(result, np.ndarray) else model.predict(X[rows:])
 np.save(out, predicted)
 error = float(np.sqrt(np.mean((predicted - f[rows:]) ** 2)))
-print(json.dumps(taken | {"error": error, "steps": steps()}))
+print(json.dumps(times | {"error": error, "steps": steps()}))
 """
 
 
 def _in_process(
     kind: str, who: str, rows: int, width: int, alpha: float, tol: float, out: Path
 ) -> tuple[Row, Array | None]:
-    """Fit in a new process, rivals for at most ten minutes; return a row and predictions."""
+    """Return row and predictions of a fit in a new process; other libraries have ten minutes."""
     code, limit = _START + _LEARNERS[kind, who] + _TAIL, None if who == "ours" else 600.0
     try:
         return child(code, rows, width, out, alpha, tol, limit=limit), np.load(out)
@@ -192,7 +192,7 @@ def _in_process(
 
 @bench()
 def exact(options: Options) -> Iterator[Row]:
-    """Conjugate gradients on the kernel itself against scikit-learn's KernelRidge, 20,000 rows.
+    """Conjugate gradients on the exact kernel, and scikit-learn's KernelRidge: 20,000 rows.
 
     Same kernel and penalty, no intercept. "difference" is the largest of all predictions, in
     standard deviations of the target.
@@ -200,15 +200,15 @@ def exact(options: Options) -> Iterator[Row]:
 
     def rows_of(name: str) -> Iterator[Row]:
         n, width = options.pick((20_000, 2048), (600, 256))
-        data, found = scaled(name, options, width), {}
+        data, fits = scaled(name, options, width), {}
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "predicted.npy"
             X = np.vstack([data.X[:n], data.X_test]).astype(np.float64)
             y = np.r_[data.y[:n], data.y_test].astype(np.float64)
             np.savez(f"{out}.npz", X=X, y=y, f=y)
             for who in ("scikit-learn", "ours"):
-                found[who] = _in_process("file", who, n, 1024, 0.1, 0.0, out)
-        (theirs, expected), (row, predicted) = found["scikit-learn"], found["ours"]
+                fits[who] = _in_process("file", who, n, 1024, 0.1, 0.0, out)
+        (theirs, expected), (row, predicted) = fits["scikit-learn"], fits["ours"]
         yield {"case": name, "who": "scikit-learn", "rows": n} | theirs
         if expected is not None and predicted is not None:
             row["difference"] = float(np.abs(predicted - expected).max()) / float(y[:n].std())
@@ -218,16 +218,16 @@ def exact(options: Options) -> Iterator[Row]:
             row = goal(row, "difference", most=1e-6)
         yield {"case": name, "who": "ours", "rows": n} | row
 
-    yield from each(SCALED, rows_of)
+    yield from collect(SCALED, rows_of)
 
 
 @bench()
 def wide(options: Options) -> Iterator[Row]:
-    """Fits without a matrix: ridge regression of very many features, and the kernel itself.
+    """Fits without a matrix: ridge regression of very many features, and the exact kernel.
 
     "ridge": penalty 1 for all. "exact": targets drawn from the process; each learner has the
     loosest tolerance whose predictions differ by less than 0.001 deviations from tol=1e-4.
-    Rivals have ten minutes; all takes hours, ``--cases "ridge, 500,000 rows*"`` a part.
+    Other libraries have ten minutes. All take hours, ``--cases "ridge, 500,000 rows*"`` is a part.
     """
     ridges = options.pick(
         ((500_000, (8192, 32_768)), (50_000, (8192, 32_768)), (100_000, (10_240,))),
@@ -244,8 +244,8 @@ def wide(options: Options) -> Iterator[Row]:
                 for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
                     row, _ = _in_process("ridge", who, rows, width, 1.0, 1e-4, out)
                     row = {"case": case, "who": who} | row
-                    judged = rows == 500_000 and who == "ours" and "peak MB" in row
-                    yield goal(row, "peak MB", most=2000) if judged else row
+                    required = rows == 500_000 and who == "ours" and "peak MB" in row
+                    yield goal(row, "peak MB", most=2000) if required else row
         rows, width = options.pick((100_000, 2048), (9000, 256))
         if options.selects(case := f"exact, {rows:,} rows, D={width}"):
             _save("exact", rows, out)
@@ -254,15 +254,15 @@ def wide(options: Options) -> Iterator[Row]:
 
 
 def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
-    given = rows, width, 0.01  # the variance of the noise
-    row, reference = _in_process("exact", "ours", *given, 1e-4, out)
+    sizes = rows, width, 0.01  # the variance of the noise
+    row, reference = _in_process("exact", "ours", *sizes, 1e-4, out)
     yield {"case": case, "who": "ours, tol=1e-4"} | row
     tolerances = {"ours": (1.0, 0.2, 0.04), "GPyTorch, KeOps": (1.0, 0.1, 0.01, 0.001)}
-    for who, tried in tolerances.items():
+    for who, tols in tolerances.items():
         if reference is None or (who != "ours" and not find_spec("gpytorch")):
             continue
-        for tol in tried:
-            row, predicted = _in_process("exact", who, *given, tol, out)
+        for tol in tols:
+            row, predicted = _in_process("exact", who, *sizes, tol, out)
             row |= {"case": case, "who": who, "tol": tol}
             if predicted is None:
                 break
@@ -300,26 +300,26 @@ model = bo.KernelRidge(kernel, method=method, n_features=fit["n_features"], prec
                        random_state=0)
 with open("/proc/self/statm") as file:
     before = int(file.read().split()[1]) * resource.getpagesize()
-(_, taken), solution = used(lambda: model.fit(X, y)), model.solution_
+(_, times), solution = clock(lambda: model.fit(X, y)), model.solution_
 error = float(np.sqrt(np.nanmin(solution.path.loo)))
 if exact and solution.slack is not None:  # of the last rows; the path is of the first rows
-    kept = np.isfinite(solution.slack[:, 0])
-    residuals = model.alpha_ * solution.coef[kept, 0] / solution.slack[kept, 0]
+    rows = np.isfinite(solution.slack[:, 0])
+    residuals = model.alpha_ * solution.coef[rows, 0] / solution.slack[rows, 0]
     error = float(np.sqrt(np.mean(residuals**2)))
-row = {"seconds": taken["seconds"], "before MB": before / 1e6, "error": error}
+row = {"seconds": times["seconds"], "before MB": before / 1e6, "error": error}
 print(json.dumps(row))
 """
 
 
 @bench()
 def plan(options: Options) -> Iterator[Row]:
-    """Seconds, memory and leave-one-out error that bo.plan predicts, against measured ones.
+    """Seconds, memory and leave-one-out error that bo.plan predicts, and measured ones.
 
     On four development sets: the chosen fit, the widths 512 and 2048, and the exact kernel.
     """
     sets = ["kin8nm", "california_housing", "protein", "elevation_etopo60"]
     sets = filter(options.selects, sets[: options.pick(None, 1)])
-    yield from each(sets, lambda name: _planned(name, options))
+    yield from collect(sets, lambda name: _planned(name, options))
 
 
 def _planned(name: str, options: Options) -> Iterator[Row]:
@@ -327,20 +327,20 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         table, most = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
         np.savez(table, X=data.X, y=data.y)
-        found = child(_PLAN, table)
-        for fit in found["fits"]:
-            named = fit["n_features"] in {512, 2048} or fit["solver"] == "exact"
+        planned = child(_PLAN, table)
+        for fit in planned["fits"]:
+            listed = fit["n_features"] in {512, 2048} or fit["solver"] == "exact"
             if fit["solver"] == "local" or fit["seconds"] > most:
                 continue
-            if not named and fit != found["choice"]:
+            if not listed and fit != planned["choice"]:
                 continue
-            done = child(_PLANNED, table, json.dumps(fit), found["kernel"])
-            megabytes = done.pop("before MB") + fit["bytes"] / 1e6
+            result = child(_PLANNED, table, json.dumps(fit), planned["kernel"])
+            megabytes = result.pop("before MB") + fit["bytes"] / 1e6
             who = f"{fit['method']}, D={fit['n_features']}, {fit['solver']}"
             row: Row = {"case": name, "who": who, "predicted seconds": fit["seconds"]}
-            row |= done | {"predicted MB": megabytes, "predicted error": fit["error"]}
-            row["seconds over predicted"] = done["seconds"] / fit["seconds"]
-            row["MB over predicted"] = done["peak MB"] / megabytes
+            row |= result | {"predicted MB": megabytes, "predicted error": fit["error"]}
+            row["seconds over predicted"] = result["seconds"] / fit["seconds"]
+            row["MB over predicted"] = result["peak MB"] / megabytes
             for metric, factor in (("seconds over predicted", 1.5), ("MB over predicted", 1.2)):
                 row = goal(goal(row, metric, least=1 / factor), metric, most=factor)
             yield row
@@ -348,26 +348,26 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
 
 @bench()
 def gpu(options: Options) -> Iterator[Row]:
-    """Seconds and error of fits with features on a CUDA device, and on the processor."""
+    """Seconds and error of fits with features on a CUDA device, and on the CPU."""
     torch = import_module("torch") if find_spec("torch") else None
     if torch is None or not torch.cuda.is_available():
-        yield {"note": "Left out: torch sees no CUDA device."}
+        yield {"note": "Left out: torch has no CUDA device."}
         return
     rng, n = np.random.default_rng(0), options.pick(400_000, 20_000)
     X = rng.standard_normal((n + 10_000, 10))
     f = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
     y = f + 0.1 * rng.standard_normal(len(f))
-    places = {"ours": bo.engines.Local(device="cuda"), "processor": bo.engines.Local()}
+    engines = {"ours": bo.engines.Local(device="cuda"), "processor": bo.engines.Local()}
     for width in options.pick((1024, 4096), (64,)):
         for dtype in (np.float64, np.float32):
             rows = X.astype(dtype)
             blocks = bo.Blocks.from_arrays(rows[:n], y[:n])
             model = _model(width).set_params(kernel=Gaussian(3.0), alpha=1.0)
-            fits = {w: partial(_predicted, model, blocks, at, rows[n:]) for w, at in places.items()}
+            fits = {w: partial(_predicted, model, blocks, e, rows[n:]) for w, e in engines.items()}
             times = turns(fits, len(options.seeds(3)))
             errors = {who: float(np.std(t.values[0] - f[n:])) for who, t in times.items()}
             case = f"{torch.cuda.get_device_name()}, n={n:,}, D={width}, {np.dtype(dtype)}"
-            yield from against(case, times, error=errors)
+            yield from compare(case, times, error=errors)
 
 
 def _predicted(model: Any, blocks: bo.Blocks, where: Any, X: Array, _: int) -> Array:
@@ -387,18 +387,18 @@ def _model(width: int = 16) -> bo.KernelRidge:
 
 
 def _seconds(blocks: bo.Blocks, where: Any, width: int = 16) -> float:
-    return used(lambda: _model(width).fit_blocks(blocks, where=where))[1]["seconds"]
+    return clock(lambda: _model(width).fit_blocks(blocks, where=where))[1]["seconds"]
 
 
 @bench()
 def kills(options: Options) -> Iterator[Row]:
-    """Fits whose processes are killed at random moments, against the bits of undisturbed fits.
+    """Fits whose processes are killed at random moments, compared bit by bit with other fits.
 
     "checkpoint": the process that writes checkpoints; "dask": a worker. ``--splits`` is the number
     of kills. "overhead": least seconds of fits without and with checkpoints, and of two workers.
     """
-    cases = {"checkpoint": _killed_processes}
-    cases |= {"dask": _killed_workers} if find_spec("distributed") else {}
+    cases = {"checkpoint": _kill_processes}
+    cases |= {"dask": _kill_workers} if find_spec("distributed") else {}
     for case, run in cases.items():
         if options.selects(case):
             yield {"case": case} | run(options, len(options.seeds(100, 2)))
@@ -407,14 +407,14 @@ def kills(options: Options) -> Iterator[Row]:
     yield from missing("distributed")
 
 
-def _killed_processes(options: Options, times: int) -> Row:
-    """Fork, kill at a moment uniform over the time of two fits, and fork again until one ends."""
+def _kill_processes(options: Options, n_kills: int) -> Row:
+    """Return counts of fits that are killed at uniform moments, and continued until they end."""
     blocks, moments = _waves(options.pick(3_000_000, 300_000)), np.random.default_rng(1)
     expected, seconds = _model().fit_blocks(blocks).coef_, _seconds(blocks, bo.engines.Local())
     counts = {"kills": 0, "fits": 0, "same bits": 0}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        while counts["kills"] < times:
+        while counts["kills"] < n_kills:
             pid = os.fork()
             if pid == 0:
                 where = bo.engines.Local(folder / "run.ckpt", every=seconds / 30)
@@ -432,27 +432,27 @@ def _killed_processes(options: Options, times: int) -> Row:
     return counts | {"seconds": seconds}
 
 
-def _kill(pid: int, later: float) -> threading.Timer:
-    """Kill a process after some seconds."""
+def _kill(pid: int, seconds: float) -> threading.Timer:
+    """Return the timer that kills a process after these seconds."""
 
     def kill() -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
-    timer = threading.Timer(later, kill)
+    timer = threading.Timer(seconds, kill)
     timer.start()
     return timer
 
 
-def _killed_workers(_: Options, times: int) -> Row:
-    """Kill a worker of Dask at a moment uniform over the time of a fit; its nanny restarts it."""
+def _kill_workers(_: Options, n_kills: int) -> Row:
+    """Return counts of fits of which a worker is killed at a uniform moment and restarted."""
     blocks, moments = _waves(140_000), np.random.default_rng(1)
     expected = _model().fit_blocks(blocks).coef_
-    counts = {"killed during the fit": 0, "fits": times, "same bits": 0}
+    counts = {"killed during the fit": 0, "fits": n_kills, "same bits": 0}
     with _two_workers() as client:
         where = bo.engines.Dask(client, timeout=120)
         seconds = min(_seconds(blocks, where) for _ in range(3))
-        for _ in range(times):
+        for _ in range(n_kills):
             while len(pids := [*client.run(os.getpid, on_error="ignore").values()]) < 2:
                 time.sleep(0.5)
             pid = int(moments.choice(pids))
@@ -467,8 +467,8 @@ def _killed_workers(_: Options, times: int) -> Row:
 @contextmanager
 def _two_workers() -> Iterator[Any]:
     distributed = import_module("distributed")
-    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.LocalCluster(**given) as cluster, distributed.Client(cluster) as client:
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -477,13 +477,13 @@ def _overhead(options: Options) -> Iterator[Row]:
     blocks, fits = _waves(n), dict[str, list[tuple[float, float]]]()
     with tempfile.TemporaryDirectory() as folder, _two_workers() as client:
         core = lambda: time.process_time() + sum(client.run(time.process_time).values())
-        places = {
+        engines = {
             "plain": bo.engines.Local(memory=0),
             "recorded": bo.engines.Local(Path(folder) / "run.ckpt", every=2, memory=0),
             "two workers": bo.engines.Dask(client),
         }
         for _ in options.seeds(3):
-            for who, where in places.items():
+            for who, where in engines.items():
                 before, seconds = core(), _seconds(blocks, where, width)
                 fits.setdefault(who, []).append((seconds, core() - before))
     for who, times in fits.items():

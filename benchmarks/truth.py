@@ -1,4 +1,4 @@
-"""Numbers that fits report, against new rows, the exact kernel or the training rows."""
+"""Numbers that fits report, compared with new rows, the exact kernel or the training rows."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ TABLES = ("noise", "linear", "heavy tails", "copies", "offset")
 
 
 def _data(name: str, n: int, seed: int) -> Split:
-    """Draw a table; rows of "copies" repeat n / 3 places, and each has its own noise."""
+    """Return rows to fit and to test; rows of "copies" repeat n/3 places, each with its noise."""
     rng = np.random.default_rng([seed, n, TABLES.index(name)])
     X = rng.standard_normal((n + NEW, 8))
     if name == "copies":
@@ -40,7 +40,7 @@ def _data(name: str, n: int, seed: int) -> Split:
 
 
 class Number(NamedTuple):
-    """A reported number, its true value, and the tolerated difference.
+    """A reported number, its true value, and the largest acceptable difference.
 
     ``flatters`` is the sign of reported − true that would be too good; 0 counts both.
     """
@@ -48,7 +48,7 @@ class Number(NamedTuple):
     name: str
     reported: float
     true: float
-    tolerated: float
+    tolerance: float
     flatters: Literal[-1, 0, 1] = 0
 
 
@@ -68,13 +68,13 @@ def _ridge(model: Any, data: Split) -> Numbers:
 
 
 def _process(model: Any, data: Split) -> Numbers:
-    with suppress(InvalidInput):  # too few rows for a guarantee, and it says so
+    with suppress(InvalidInput):  # too few rows for a guarantee raise
         _, low, high = model.predict_interval(data.X_test, 0.9)
-        covered = np.mean((low <= data.y_test) & (data.y_test <= high))
-        yield Number("90 % intervals", 0.9, covered, 0.01, 1)
+        share = np.mean((low <= data.y_test) & (data.y_test <= high))
+        yield Number("90 % intervals", 0.9, share, 0.01, 1)
     mean, std = model.predict(data.X_test, return_std=True, include_noise=True)
-    covered = np.mean(np.abs(data.y_test - mean) <= 1.6448536 * std)
-    yield Number("90 % intervals, not calibrated", 0.9, covered, 0.05, 1)
+    share = np.mean(np.abs(data.y_test - mean) <= 1.6448536 * std)
+    yield Number("90 % intervals, not calibrated", 0.9, share, 0.05, 1)
     new = np.mean(model.log_predictive_density(data.X_test, data.y_test))
     yield Number("leave-one-out log density", model.loo_log_density_, new, 0.1, 1)
 
@@ -99,7 +99,7 @@ def _steps(model: Any, data: Split) -> Numbers:
 
 
 def _machine(model: Any, data: Split) -> Numbers:
-    """Errors of a penalty's path, as shares of the best constant's."""
+    """Compare errors of the penalty path, relative to the best constant, with new rows."""
     if getattr(model, "path_", None) is not None:
         free = getattr(model, "epsilon_", 0.0)
         guesses = model.predict(data.X_test), np.median(data.y)
@@ -121,8 +121,8 @@ def _one_class(model: Any, data: Split) -> Numbers:
 def _correlations(model: Any, data: Split) -> Numbers:
     if model.path_:
         a, b = model.transform(*_halves(data.X_test))
-        new, known = float(np.corrcoef(a[:, 0], b[:, 0])[0, 1]), max(r for _, r in model.path_)
-        yield Number("correlation on rows left out", known, new, 0.1, 1)
+        new, old = float(np.corrcoef(a[:, 0], b[:, 0])[0, 1]), max(r for _, r in model.path_)
+        yield Number("correlation on rows left out", old, new, 0.1, 1)
 
 
 def _halves(X: Array) -> tuple[Array, Array]:
@@ -146,14 +146,14 @@ LEARNERS: dict[str, tuple[Any, Callable[[Any, Split], Numbers]]] = {
 
 
 def _numbers(learner: str, data: Split, seed: int) -> list[Number]:
-    """Fit a learner and return its numbers."""
+    """Return the numbers that a fit of a learner reports."""
     model, numbers = LEARNERS[learner]
     if numbers in (_signs, _probabilities):
         middle = np.median(data.y)
-        labels, of_new = (data.y > middle).astype(int), (data.y_test > middle).astype(int)
-        data = Split(data.X, labels, data.X_test, of_new)
-    given = _halves(data.X) if learner == "KernelCCA" else (data.X, data.y)
-    return list(numbers(clone(model).set_params(random_state=seed).fit(*given), data))
+        labels, new_labels = (data.y > middle).astype(int), (data.y_test > middle).astype(int)
+        data = Split(data.X, labels, data.X_test, new_labels)
+    arguments = _halves(data.X) if learner == "KernelCCA" else (data.X, data.y)
+    return list(numbers(clone(model).set_params(random_state=seed).fit(*arguments), data))
 
 
 @bench()
@@ -161,8 +161,8 @@ def truth(options: Options) -> Iterator[Row]:
     """Compare numbers that fits report with new rows, the exact kernel or the training rows.
 
     Defaults of all learners on 5 to 5,000 rows of five kinds of tables. "off" is the mean of
-    reported − true over the seeds, "±" its standard error; "FALSE" is off by more than three of
-    them and more than is tolerated, in the flattering direction if there is one.
+    reported − true over the seeds, "±" its standard error. "FALSE": off by more than three of them
+    and the tolerance, in the flattering direction if there is one; "said": a message tells it.
     """
     warnings.filterwarnings("ignore", category=BochnerWarning)
     sizes = (options.rows,) if options.rows else options.pick((5, 20, 100, 300, 1000, 5000), (20,))
@@ -175,21 +175,21 @@ def truth(options: Options) -> Iterator[Row]:
 
 
 def _case(case: str, learner: str, name: str, n: int, seeds: range) -> Iterator[Row]:
-    found: dict[str, list[Number]] = {}
-    refused = ""
+    reports: dict[str, list[Number]] = {}
+    message = ""
     for seed in seeds:
         try:
             for number in _numbers(learner, _data(name, n, seed), seed):
-                found.setdefault(number.name, []).append(number)
-        except InvalidInput as refusal:
-            refused = str(refusal)
-    if refused:
-        yield {"case": case, "who": f"refused: {refused[:60]}", "verdict": "said"}
-    for who, numbers in found.items():
-        reported, true, tolerated = np.array([number[1:4] for number in numbers]).T
-        off, sign = reported - true, numbers[0].flatters
-        mean, error = off.mean(), off.std(ddof=min(1, len(off) - 1)) / len(off) ** 0.5
-        beyond = sign * mean if sign else abs(mean)
+                reports.setdefault(number.name, []).append(number)
+        except InvalidInput as exception:
+            message = str(exception)
+    if message:
+        yield {"case": case, "who": f"refused: {message[:60]}", "verdict": "said"}
+    for who, numbers in reports.items():
+        reported, true, tolerance = np.array([number[1:4] for number in numbers]).T
+        d, sign = reported - true, numbers[0].flatters
+        mean, error = d.mean(), d.std(ddof=min(1, len(d) - 1)) / len(d) ** 0.5
+        excess = sign * mean if sign else abs(mean)
         row: Row = {"case": case, "who": who, "reported": reported.mean(), "true": true.mean()}
-        wrong = beyond > max(tolerated.mean(), 3 * error)
+        wrong = excess > max(tolerance.mean(), 3 * error)
         yield row | {"off": mean, "±": error, "verdict": "FALSE" if wrong else "true"}

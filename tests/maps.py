@@ -103,7 +103,6 @@ CASES = [Case(name, *pair) for name, family in FAMILIES.items() for pair in fami
 PRODUCT = [Case(name, *pair) for name, family in FAMILIES.items() for pair in family.product]
 PRODUCT = [case for case in PRODUCT if case not in CASES]
 
-
 NAMES = [*map(str, (*CASES, *PRODUCT))]
 
 

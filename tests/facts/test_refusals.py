@@ -144,7 +144,6 @@ ITERATED = bo.ExactKernel("nystrom")
 EXACT = model(method="exact").fit(X, Y)
 LEAVES = model(method=bo.LocalKernel(40, 12), n_features="auto").fit(X, Y)
 
-
 COMPONENTS = bo.KernelPCA(2, Gaussian(), n_features=16).fit(X)
 CORRELATED = bo.KernelCCA(1, Gaussian(), n_features=16, alpha=0.5).fit(X, X[:, :2])
 
@@ -274,7 +273,6 @@ SOURCES = [
     ([EYE, scipy.sparse.csr_array(EYE)], InvalidInput, r"csr_array of 3 .* piece 0 has ndarray"),
     ([EYE, np.diag(GAP)], InvalidInput, r"column 2 of X .* in row 5 "),
 ]
-
 
 CASES = [
     # blocks

@@ -15,7 +15,6 @@ ENERGY = np.array([np.sin(track[:, 0]).sum() for track in TRACKS])
 OF_EQUAL = Windows(Gaussian(1.5), width=3, channels=2)
 OF_TRACKS = Windows(Matern(2.5, 2.0), width=2, channels=2, lengths=True)
 
-
 CASES = [
     (kernel.replace(average=name), X)
     for kernel, X in ((OF_EQUAL, EQUAL), (OF_TRACKS, TRACKS))

@@ -22,7 +22,6 @@ MIXTURE = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplac
 WITH_LINEAR = 5.0 * Mahalanobis(Linear(), ((2.0, 0.5), (0.5, 1.0))) + KERNEL
 CASES = {"plain": KERNEL, "monotone": MONOTONE, "mixture": MIXTURE, "linear": WITH_LINEAR}
 
-
 LEAVES = {"method": bo.LocalKernel(leaf_rows=40, landmarks=12), "alpha": 0.3, "random_state": 0}
 model = maker(bo.KernelRidge, KERNEL, **LEAVES)
 

@@ -361,7 +361,6 @@ NOISE, AMPLITUDE, SCALE = 0.01, 2.0, 1.3
 FLAT = 1e7
 """Variance that approximates a flat prior of the intercept."""
 
-
 LAW = {"noise": NOISE, "amplitude": AMPLITUDE, "random_state": 0}
 observed_process = maker(bo.GaussianProcessRegressor, Gaussian(SCALE), **LAW)
 rng = np.random.default_rng(0)

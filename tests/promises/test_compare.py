@@ -27,22 +27,22 @@ def bench(pages):
 
 
 def test_tables_of_the_pages_are_those_of_the_kept_records(pages):
-    parts = pages.kept()
+    parts = pages.records()
     for page, named in pages.PARTS.items():
         text = page.read_text(encoding="utf-8")
         assert {part for part, _ in named.values()} <= set(parts)
-        assert pages.written(text, parts, page) == text
+        assert pages.fill_page(text, parts, page) == text
         for part, table in named.values():
             changed = {**parts, part: [row | {"core seconds": 777.0} for row in parts[part]]}
             changed[part][0] |= {"low": 77.0, "mean rank": 77.0}
-            assert pages.written(text, changed, page) != text, table
+            assert pages.fill_page(text, changed, page) != text, table
     assert pages.headline(parts["accuracy"]) in pages.README.read_text(encoding="utf-8")
     assert len({row["case"] for row in parts["raw"]}) == 79
 
 
 def test_the_picture_is_drawn_and_is_on_the_page(pages, tmp_path):
     pytest.importorskip("matplotlib")
-    file, rows = tmp_path / "errors.svg", pages.kept()["accuracy"]
+    file, rows = tmp_path / "errors.svg", pages.records()["accuracy"]
     for _ in range(2):
         pages.draw_errors(rows, file)
         assert file.read_bytes() == pages.PICTURE.read_bytes()
@@ -52,7 +52,7 @@ def test_the_picture_is_drawn_and_is_on_the_page(pages, tmp_path):
 def test_of_two_records_of_a_measurement_the_last_counts(bench, tmp_path):
     file, made = tmp_path / "results.jsonl", {"commit": "now", "load": None}
     rows = ({"case": "a", "who": "b", "core seconds": 1.0, "error": error} for error in (2, 3))
-    file.write_text("".join(json.dumps(bench.recorded("few", r, made)) + "\n" for r in rows))
+    file.write_text("".join(json.dumps(bench.record_of("few", r, made)) + "\n" for r in rows))
     (row,) = bench.read(file, tmp_path / "missing")
     keys = {"bench": "few", "case": "a", "who": "b", "seed": None, "commit": "now"}
     assert row == keys | {"core seconds": 1.0, "error": 3}
@@ -76,8 +76,8 @@ def test_the_least_error_of_a_table_is_bold_and_ours_has_no_favour(pages):
     given = fits("uci_pol", {"KernelRidge": 1.0, "LightGBM": 2.0})
     given += fits("kin8nm", {"KernelRidge": 2.0, "LightGBM": 1.0})
     given += fits("protein", {"LightGBM": 1.0})  # ours was not fitted: not shown
-    rows = pages.taken(given)["accuracy"]
-    table = pages.compared_table(rows, "error").splitlines()
+    rows = pages.by_part(given)["accuracy"]
+    table = pages.metric_table(rows, "error").splitlines()
     assert table[0] == "| table | rows | splits | bochner | LightGBM |"
     assert table[2] == "| kin8nm | 100 | 2 | 2.5 | **1.5** |"
     assert table[3:] == ["| uci_pol | 100 | 2 | **1.5** | 2.5 |"]
@@ -92,13 +92,13 @@ def test_ranks_are_of_the_splits_that_all_learners_share(pages):
     given += fits("kin8nm", {"KernelRidge": 2.0, "GaussianProcess": 9.0, "LightGBM": 1.99})
     given += fits("adult", {"SVC": 2.0, "CatBoost": 1.0})
     tuned = fits("uci_pol", {"LightGBM, tuned": 0.5}) + fits("kin8nm", {"LightGBM, tuned": 2.5})
-    found = pages.taken(given + [row for row in tuned if row["seed"] == 0])["ranks"]
+    found = pages.by_part(given + [row for row in tuned if row["seed"] == 0])["ranks"]
     assert [row["splits"] for row in found] == [1, 1, 1, 1, 2, 2]  # split 1 has no tuned rival
     ours = next(row for row in found if row["who"] == "KernelRidge")
     assert ours["mean rank"] == 2
     assert ours["within 1 % of the best"] == 0.5  # 2 beside 1.99; not 1 beside .5
     assert ours["within 1 % of the best other library"] == 0.5  # a learner of ours is no rival
-    table = pages.ranked_table(found).splitlines()
+    table = pages.rank_table(found).splitlines()
     start = "| 2, numeric target | 1 | **KernelRidge** | 2.00 | 50 % |"
     assert any(line.startswith(start) for line in table)
     assert table[-1].startswith("| 1, classes | 2 | **SVC** | 2.00 | 0 % |")
@@ -121,7 +121,7 @@ def test_a_learner_on_raw_tables_is_compared_with_the_best_of_its_rivals(pages):
     assert [row["wins"] for row in (ours, light, cat)] == [2, 1, 0]
     assert ours["of the best other"] == pytest.approx((0.5 * 2 * 0.25) ** (1 / 3))
     assert light["of the best other"] == pytest.approx((2 * 0.5 * 4) ** (1 / 3))
-    line = pages.raw_table(pages.taken(given)["raw"]).splitlines()[2]
+    line = pages.raw_table(pages.by_part(given)["raw"]).splitlines()[2]
     assert line == "| 3, numeric target | **KernelRidge** | 1.33 | 2 | 67 % | 0.630 | 2 |"
 
 
@@ -146,7 +146,7 @@ def test_an_experiment_is_recorded_and_goes_on_where_it_ended(bench, monkeypatch
     assert bench.main([*given, "--splits", "3"]) == 0
     assert calls == [0, 1, 2]
     records = bench.read(results)
-    assert set(records[0]) == {*bench.KEYS, "error", "seconds", *bench.MADE}
+    assert set(records[0]) == {*bench.KEYS, "error", "seconds", *bench.CIRCUMSTANCES}
     assert [row["error"] for row in records] == [1.5] * 3
     assert "Left out: toy.npz: it is not there." in capsys.readouterr().out
 
@@ -258,7 +258,7 @@ def test_the_first_figure_and_a_column_run_at_a_small_size(data):
     rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
     assert {row["case"].split(",")[0] for row in rows} == {"figure 1", "table 2"}
     page = script("pages").PAPER.read_text(encoding="utf-8")
-    filled = script("pages").filled(page, rows)
+    filled = script("pages").fill_paper(page, rows)
     assert heads(part_of(page, "figure 1")) == heads(part_of(filled, "figure 1"))
 
 
@@ -268,18 +268,18 @@ def test_experiments_run_and_fill_their_tables_of_the_page(data, capsys):
     rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
     assert "Left out" not in capsys.readouterr().out
     paper = script("paper")
-    wanted = {*paper.PUBLISHED, *paper.OURS, "LocalKernel", "KernelRidge()"}
+    wanted = {*paper.PUBLISHED, *paper.BOCHNER, "LocalKernel", "KernelRidge()"}
     assert wanted <= {row.get("who") for row in rows}
     page = pages.PAPER.read_text(encoding="utf-8")
     wider = [row | {"case": row["case"].replace("D=64", "D=512")} for row in rows if "case" in row]
-    written = pages.filled(page, wider)
+    written = pages.fill_paper(page, wider)
     names = [p.split(" -->")[0] for p in page.split("<!-- ")[1:] if not p.startswith("end")]
     assert len(names) == 5
     for name in names:
         old, new = (part_of(text, name) for text in (page, written))
         assert name == "table 3: 1024" or heads(old[1:]) <= heads(new)
         assert (old == new) == (name in {"figure 1", "table 3: 1024"}), name
-    assert pages.filled(page, []) == page
+    assert pages.fill_paper(page, []) == page
 
 
 def part_of(page, name):

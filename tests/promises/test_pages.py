@@ -230,7 +230,7 @@ METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 @pytest.fixture
 def kept():
     """Kept results of the command at full size, by case and method; of the relief, by lengthscale."""
-    rows = import_module("benchmarks.pages").kept()["choose"]
+    rows = import_module("benchmarks.pages").records()["choose"]
     return {(row["case"], row["who"]): row for row in rows}
 
 

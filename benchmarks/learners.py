@@ -1,7 +1,7 @@
-"""Learners of `tables` and `raw`, and rivals that other experiments share.
+"""Learners of `tables` and `raw`, and other libraries that several experiments use.
 
-Learners that take no categories receive them one-hot, and numbers in standard deviations. A tuned
-learner is the best of thirty draws of its settings, judged on a fifth of the rows, refitted to all.
+Learners without categories receive them one-hot, with standardised numbers. A tuned learner has
+the best of thirty random settings on a fifth of the rows, and is refitted to all rows.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ from sklearn.svm import SVC, SVR
 
 import bochner as bo
 
-#: Settings that are tried for a tuned learner, and the share of rows they are judged on.
+#: Number of random settings of a tuned learner, and share of rows that compare them.
 DRAWS, HELD_OUT = 30, 0.2
 
-#: Rows that scikit-learn's Gaussian process is still fitted to.
+#: Largest number of rows of scikit-learn's Gaussian process.
 FEW = 2000
 
-#: Names of our learners; the first of each task is the simplest, which others must not lose to.
-OURS = {
+#: Learners of bochner, by whether targets are classes; the first is the simplest.
+BOCHNER = {
     False: (
         *("KernelRidge, Gaussian", "KernelRidge", "GaussianProcess"),
         "KernelRidge, learned metric",
@@ -57,7 +57,7 @@ SPACES = {
 
 QUIET = {"verbose": 0, "allow_writing_files": False}
 
-#: Rivals that are optional: package, start of the class's name, and parameters.
+#: Optional libraries: package, start of the name of the class, and parameters.
 PACKAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "LightGBM": ("lightgbm", "LGBM", {"verbose": -1}),
     "CatBoost": ("catboost", "CatBoost", QUIET | {"random_state": 0}),
@@ -65,15 +65,15 @@ PACKAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def seeded(model: Any, seed: int) -> Any:
-    """Return an unfitted copy of a learner, whose draws depend on a seed."""
+def with_seed(model: Any, seed: int) -> Any:
+    """Return an unfitted copy of a learner with a seed."""
     names = [name for name in model.get_params() if name.endswith("random_state")]
     return clone(model).set_params(**dict.fromkeys(names, seed))
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A learner, its settings where it is tuned, and the rows that it is fitted to at most."""
+    """A learner, the space of its settings if it is tuned, and its largest number of rows."""
 
     name: str
     model: Any
@@ -82,9 +82,9 @@ class Learner:
 
     def fit(self, X: Any, y: np.ndarray, seed: int) -> Any:
         """Return the fitted learner."""
-        estimator, given = seeded(self.model, seed), {}
+        estimator, options = with_seed(self.model, seed), {}
         if self.name.startswith("CatBoost"):
-            given["cat_features"] = list(X.columns[X.dtypes == "category"])
+            options["cat_features"] = list(X.columns[X.dtypes == "category"])
         if self.space:
             estimator = RandomizedSearchCV(
                 estimator,
@@ -94,14 +94,14 @@ class Learner:
                 scoring="accuracy" if y.dtype.kind in "iu" else "neg_root_mean_squared_error",
                 random_state=seed,
             )
-        return estimator.fit(X, y, **given)
+        return estimator.fit(X, y, **options)
 
 
 def learners(classes: bool, tuned: bool = True) -> list[Learner]:
-    """Return the installed learners of classes or of quantities, ours first."""
+    """Return the installed learners of classes or of quantities, those of bochner first."""
     if classes:
         histogram, linear = HistGradientBoostingClassifier, LogisticRegression(max_iter=1000)
-        named = {
+        models = {
             "KernelRidgeClassifier, Gaussian": bo.KernelRidgeClassifier("gaussian"),
             "KernelRidgeClassifier": bo.KernelRidgeClassifier(),
             "SVC": bo.SVC(probability=True),
@@ -111,7 +111,7 @@ def learners(classes: bool, tuned: bool = True) -> list[Learner]:
         }
     else:
         histogram = HistGradientBoostingRegressor
-        named = {
+        models = {
             "KernelRidge, Gaussian": bo.KernelRidge("gaussian"),
             "KernelRidge": bo.KernelRidge(),
             "GaussianProcess": bo.GaussianProcessRegressor(),
@@ -119,20 +119,21 @@ def learners(classes: bool, tuned: bool = True) -> list[Learner]:
             "SVR of scikit-learn": _in_numbers(SVR()),
             "GP of scikit-learn": _in_numbers(process()),
         }
-    named["HistGradientBoosting"] = histogram(categorical_features="from_dtype")
-    for name, (package, kind, given) in PACKAGES.items():
+    models["HistGradientBoosting"] = histogram(categorical_features="from_dtype")
+    for name, (package, kind, options) in PACKAGES.items():
         if find_spec(package):
             task = "Classifier" if classes else "Regressor"
-            named[name] = getattr(import_module(package), kind + task)(**given)
+            models[name] = getattr(import_module(package), kind + task)(**options)
     if find_spec("xrfm"):
-        named["xRFM"] = _in_numbers(RecursiveFeatures(classes))
-    found = [Learner(n, m, most=FEW if n.startswith("GP of") else 10**9) for n, m in named.items()]
-    spaces = {name: space for name, space in SPACES.items() if tuned and name in named}
-    return found + [Learner(f"{name}, tuned", named[name], s) for name, s in spaces.items()]
+        models["xRFM"] = _in_numbers(RecursiveFeatures(classes))
+    most = lambda name: FEW if name.startswith("GP of") else 10**9
+    result = [Learner(name, model, most=most(name)) for name, model in models.items()]
+    spaces = {name: space for name, space in SPACES.items() if tuned and name in models}
+    return result + [Learner(f"{name}, tuned", models[name], s) for name, s in spaces.items()]
 
 
 def missing(*packages: str) -> list[dict[str, str]]:
-    """Return a note for each package of rivals that is not installed."""
+    """Return a note for each package that is not installed."""
     absent = [package for package in packages if find_spec(package) is None]
     return [{"note": f"{package}: not installed."} for package in absent]
 
@@ -156,7 +157,7 @@ def _in_numbers(estimator: Any) -> Any:
 
 
 class RecursiveFeatures(BaseEstimator):
-    """xRFM by default, with a fifth of the rows to validate on, which it requires."""
+    """xRFM with its defaults; a fifth of the rows is for validation, which it requires."""
 
     def __init__(self, classes: bool = False, random_state: int = 0) -> None:
         self.classes, self.random_state = classes, random_state
@@ -166,12 +167,12 @@ class RecursiveFeatures(BaseEstimator):
         self.labels_ = LabelEncoder().fit(y) if self.classes else None
         y = self.labels_.transform(y) if self.labels_ else y.astype(np.float32)[:, None]
         order = np.random.default_rng(self.random_state).permutation(len(y))
-        held, kept = np.split(order, [int(HELD_OUT * len(y))])
+        validation, train = np.split(order, [int(HELD_OUT * len(y))])
         X, metric = X.astype(np.float32), "accuracy" if self.classes else "mse"
         self.model_ = import_module("xrfm").xRFM(
             device="cpu", tuning_metric=metric, random_state=self.random_state, verbose=False
         )
-        self.model_.fit(X[kept], y[kept], X[held], y[held])
+        self.model_.fit(X[train], y[train], X[validation], y[validation])
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -183,7 +184,7 @@ class RecursiveFeatures(BaseEstimator):
 
 
 class Falkon(BaseEstimator):
-    """Falkon on the processor, Gaussian kernel of lengthscale 1, with NumPy arrays."""
+    """Falkon on the CPU with a Gaussian kernel of lengthscale 1, for NumPy arrays."""
 
     def __init__(self, width: int, penalty: float, random_state: int = 0) -> None:
         self.width, self.penalty, self.random_state = width, penalty, random_state
@@ -191,10 +192,10 @@ class Falkon(BaseEstimator):
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to float32 rows."""
         falkon, torch = import_module("falkon"), import_module("torch")
-        given = {"M": self.width, "penalty": self.penalty, "seed": self.random_state}
-        given["options"] = falkon.FalkonOptions(use_cpu=True, keops_active="no")
+        options = {"M": self.width, "penalty": self.penalty, "seed": self.random_state}
+        options["options"] = falkon.FalkonOptions(use_cpu=True, keops_active="no")
         kernel = import_module("falkon.kernels").GaussianKernel(1.0)
-        self.model_ = falkon.Falkon(kernel=kernel, **given)
+        self.model_ = falkon.Falkon(kernel=kernel, **options)
         self.model_.fit(torch.from_numpy(X), torch.from_numpy(y)[:, None])
         return self
 
