@@ -433,11 +433,11 @@ def intervals(options: Options) -> Iterator[Row]:
             for who, make in makers.items():
                 if not options.wants(f"{name}, 0.9", who, seed):
                     continue
-                bounds, taken = clock(lambda: make(X, data.y, T, seed))  # noqa: B023
+                bounds, times = clock(lambda: make(X, data.y, T, seed))  # noqa: B023
                 for c, (low, high) in bounds.items():
                     row: Row = {"case": f"{name}, {c}", "who": who, "seed": seed}
                     row["coverage"] = np.mean((low <= data.y_test) & (data.y_test <= high))
-                    row |= {"width": np.mean(high - low), "core seconds": taken["core seconds"]}
+                    row |= {"width": np.mean(high - low), "core seconds": times["core seconds"]}
                     yield row | {"score": interval_score(data.y_test, low, high, c)}
 
     names = options.pick(QUANTITIES, ("uci_concrete",))

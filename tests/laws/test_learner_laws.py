@@ -54,8 +54,8 @@ def law(name, has="", kind="", only_named=False):
 
 def agree(case, model, other=None, names=OF_FIT):
     """Return whether two fits agree; ``other`` is by default the fit to the rows of the case."""
-    found, expected = (answers(fit, case.new, names) for fit in (model, other or case.fitted))
-    return gap(found, expected) <= case.close
+    results, expected = (answers(fit, case.new, names) for fit in (model, other or case.fitted))
+    return gap(results, expected) <= case.close
 
 
 def part_of(y, rows):
@@ -103,9 +103,9 @@ def sparse_rows_give_the_fit_of_dense_rows(case):
     dense = answers(case.fit(X, y), new)
     for make in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
         model = case.fit(make(X), y)
-        found = answers(model, make(new))
-        assert gap(answers(model, new), found) <= case.close
-        assert "dense" in case.but or gap(found, dense) <= case.close
+        results = answers(model, make(new))
+        assert gap(answers(model, new), results) <= case.close
+        assert "dense" in case.but or gap(results, dense) <= case.close
 
 
 @law("order", only_named=True)
@@ -118,9 +118,9 @@ def a_fit_is_independent_of_the_order_of_rows(case):
 @law("dtype")
 def float32_rows_give_nearly_the_same_fit(case):
     X, y = case.rows()
-    found = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
+    results = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
     most = 1e-3 if "metric" in case.name else 1e-4  # few steps of a descent amplify it
-    assert 0 < gap(found, answers(case.fitted, case.new, OF_FIT)) < most
+    assert 0 < gap(results, answers(case.fitted, case.new, OF_FIT)) < most
 
 
 @law("libraries")
@@ -162,11 +162,11 @@ def tables_have_column_names_and_categories(case):
     expected = case.fit(onehot, y)
     make = (pd.DataFrame, pl.DataFrame, pa.table)[CASES.index(case) % 3]
     model = case.fit(make(columns), y)
-    found = answers(model, make({name: columns[name] for name in ("b", "kind", "a")}))
-    assert gap(found, answers(expected, onehot)) <= case.close
+    results = answers(model, make({name: columns[name] for name in ("b", "kind", "a")}))
+    assert gap(results, answers(expected, onehot)) <= case.close
     with pytest.warns(DataWarning, match="fir"):
-        found = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
-    assert gap(found, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
+        results = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
+    assert gap(results, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
     again = answers(model.fit(X, y), case.new)  # an array after a table
     assert gap(again, answers(case.fitted, case.new)) <= case.close
     assert not hasattr(model, "feature_names_in_")
@@ -193,10 +193,10 @@ def rows_of_weight_zero_are_ignored(case):
     """Also in choices of kernel, map and penalty."""
     X, y = case.rows()
     w = np.random.default_rng(5).integers(0, 2, N).astype(float)
-    some = case.fit(X[w > 0], *part_of(y, w > 0))
+    without = case.fit(X[w > 0], *part_of(y, w > 0))
     if case.kind in ("number", "pair"):
         y = np.where((w == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
-    assert agree(case, case.fit(X, y, w), some)
+    assert agree(case, case.fit(X, y, w), without)
 
 
 @law("scale", only_named=True)
@@ -216,17 +216,17 @@ def predictions_have_the_unit_of_the_targets(case):
     """Local fits in float32 have a smaller range of units."""
     (X, y), names = case.rows(), ("predict", "sample_y", "predict_interval")
     for unit in (2.0**40, *(() if "range" in case.but else (2.0**-300, 2.0**300))):
-        found = answers(case.fit(X, unit * y), case.new, names)
-        found = {name: value / unit for name, value in found.items()}
-        assert gap(found, answers(case.fitted, case.new, names)) <= case.close
+        results = answers(case.fit(X, unit * y), case.new, names)
+        results = {name: value / unit for name, value in results.items()}
+        assert gap(results, answers(case.fitted, case.new, names)) <= case.close
 
 
 @law("offset", kind="number")
 def an_offset_of_targets_is_added_and_a_constant_is_predicted(case):
     (X, y), names = case.rows(), ("predict", "predict_interval")
-    found = answers(case.fit(X, y + 1e6), case.new, names)
-    found = {name: value - 1e6 for name, value in found.items()}
-    assert gap(found, answers(case.fitted, case.new, names)) < 1e-6
+    results = answers(case.fit(X, y + 1e6), case.new, names)
+    results = {name: value - 1e6 for name, value in results.items()}
+    assert gap(results, answers(case.fitted, case.new, names)) < 1e-6
     assert np.abs(case.fit(X, np.full(N, 7.0)).predict(case.new) - 7.0).max() < 1e-9
 
 
@@ -474,8 +474,8 @@ def errors_of_parameters_state_the_name_the_rule_and_the_value(case):
     for name in BAD.keys() & case.model.get_params(deep=False).keys():
         for value in BAD[name]:
             word = "kernel" if "kernel" in name else name
-            shown = re.escape(repr(value)) if isinstance(value, str | int | float) else ""
-            with pytest.raises(BochnerError, match=rf"\b{word} (must|requires) .*; got .*{shown}"):
+            text = re.escape(repr(value)) if isinstance(value, str | int | float) else ""
+            with pytest.raises(BochnerError, match=rf"\b{word} (must|requires) .*; got .*{text}"):
                 case.fit(X, y, **{name: value})
 
 
