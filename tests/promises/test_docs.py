@@ -1,4 +1,4 @@
-"""The documentation is whole, its examples run, and its walk-through of a first change works."""
+"""The documentation is complete, its examples run, and its tutorial of a first change works."""
 
 import inspect
 import os
@@ -27,18 +27,18 @@ DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
 PICTURE = re.compile(r"auto_examples/images/sphx_glr_(\w+)_(\d{3})\.png")
 
-#: Modules that are handed out whole.
+#: Modules that are public names of the package.
 MODULES = ("certificates", "engines", "errors", "export", "kernels", "landmarks")
 
-#: What Sphinx makes while it builds.
-MADE = ("_build", "api/generated", "auto_examples")
+#: Folders that Sphinx generates.
+GENERATED = ("_build", "api/generated", "auto_examples")
 
 
 def pages(folder=DOCS):
-    """The names of all pages, as a toctree has them."""
+    """Return the names of all pages, as they are in toctrees."""
     names = (p.relative_to(folder) for e in ("md", "rst") for p in folder.rglob(f"*.{e}"))
-    kept = [n for n in names if not n.as_posix().startswith((*MADE, "api/templates", "examples"))]
-    return {n.with_suffix("").as_posix() for n in kept}
+    names = {n.with_suffix("").as_posix() for n in names}
+    return {n for n in names if not n.startswith((*GENERATED, "api/templates", "examples"))}
 
 
 def source(name, folder=DOCS):
@@ -47,7 +47,7 @@ def source(name, folder=DOCS):
 
 
 def entries(text):
-    """The lines of all toctrees of a page, without their options."""
+    """Return the entries of all toctrees of a page, without options."""
     trees = re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)
     trees += re.findall(r"^\.\. toctree::\n((?:[ ]{3}.*\n|\n)*)", text, re.MULTILINE)
     lines = [line.strip() for tree in trees for line in tree.splitlines()]
@@ -55,27 +55,27 @@ def entries(text):
     return [re.sub(r".*<(.+)>$", r"\1", line) for line in kept]
 
 
-def test_every_page_is_in_the_table_of_contents():
-    found, new = set(), {"index"}
+def test_all_pages_are_in_the_table_of_contents():
+    visited, new = set(), {"index"}
     while new:
-        found |= new
-        listed = {normpath(Path(name).parent / e) for name in new for e in entries(source(name))}
-        new = listed & pages() - found
-    assert pages() - found == set()
+        visited |= new
+        targets = {normpath(Path(name).parent / e) for name in new for e in entries(source(name))}
+        new = targets & pages() - visited
+    assert pages() - visited == set()
 
 
-# ---- every name has its page
+# ---- pages of public names
 
 
-def listed():
-    """The names of the reference, in full."""
-    found = []
+def reference_names():
+    """Return the full names in the reference."""
+    names = []
     for path in sorted((DOCS / "api").glob("*.rst")):
         text = path.read_text(encoding="utf-8")
         module = re.search(r"^\.\. currentmodule:: ([\w.]+)$", text, re.MULTILINE)
         for part in re.findall(r"^ {3}:toctree: generated\n\n((?: {3}\S+\n)+)", text, re.MULTILINE):
-            found += [f"{module[1]}.{name}" for name in part.split()]
-    return found
+            names += [f"{module[1]}.{name}" for name in part.split()]
+    return names
 
 
 def value(name):
@@ -84,29 +84,30 @@ def value(name):
 
 
 def test_pages_of_estimators_list_inherited_methods():
-    """As Sphinx does: methods with a docstring of the class and of its bases up to those named."""
+    """As Sphinx: documented methods of the class and of bases before those that it excludes."""
     template = (DOCS / "api/templates/autosummary/class.rst").read_text(encoding="utf-8")
     assert "   :members:\n" in template
     (bases,) = re.findall(r":inherited-members: (.+)", template)
-    learners = [v for v in map(value, listed()) if isinstance(v, type) and hasattr(v, "set_params")]
+    classes = [v for v in map(value, reference_names()) if isinstance(v, type)]
+    learners = [v for v in classes if hasattr(v, "set_params")]
     assert len(learners) >= 14
     for learner in learners:
         kinds = takewhile(lambda kind: kind.__name__ not in bases.split(", "), learner.__mro__)
-        shown = {n for kind in kinds for n, member in vars(kind).items() if member.__doc__}
-        wanted = {"fit", "fit_blocks", "set_params", "predict", "predict_interval", "score"}
-        wanted |= {"transform", "predict_proba", "decision_function", "partial_fit"}
-        assert {name for name in wanted if hasattr(learner, name)} <= shown, learner
+        documented = {n for kind in kinds for n, member in vars(kind).items() if member.__doc__}
+        expected = {"fit", "fit_blocks", "set_params", "predict", "predict_interval", "score"}
+        expected |= {"transform", "predict_proba", "decision_function", "partial_fit"}
+        assert {name for name in expected if hasattr(learner, name)} <= documented, learner
 
 
-def test_the_reference_lists_every_public_name_and_each_once():
+def test_the_reference_lists_each_public_name_once():
     names = [name for name in bochner.__all__ if name not in MODULES]
-    wanted = [value(f"bochner.{name}") for name in names]
+    expected = [value(f"bochner.{name}") for name in names]
     parts = (kernels, landmarks, errors, engines, export)
     for part in (*parts, datasets, certificates):
-        wanted += [getattr(part, name) for name in part.__all__]
-    shown = [id(value(name)) for name in listed()]
-    assert len(shown) == len(set(shown))
-    assert [w for w in wanted if id(w) not in shown] == []
+        expected += [getattr(part, name) for name in part.__all__]
+    listed_ids = [id(value(name)) for name in reference_names()]
+    assert len(listed_ids) == len(set(listed_ids))
+    assert [w for w in expected if id(w) not in listed_ids] == []
 
 
 def test_described_parameters_are_arguments():
@@ -121,39 +122,39 @@ def test_described_parameters_are_arguments():
             assert described <= set(inspect.signature(value(name)).parameters), name
 
 
-# ---- every example runs, and every picture that a page shows is made by one
+# ---- examples and their pictures
 
 
 def wanted_pictures():
-    found = [PICTURE.findall(source(name)) for name in sorted(pages())]
-    return {(script, int(number)) for each in found for script, number in each}
+    pictures = [PICTURE.findall(source(name)) for name in sorted(pages())]
+    return {(script, int(number)) for of_page in pictures for script, number in of_page}
 
 
 @pytest.mark.main_cases(7)
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs_and_makes_the_pictures_of_the_pages(script):
+def test_examples_run_and_draw_the_pictures_of_the_pages(script):
     pytest.importorskip("matplotlib").use("Agg")
     plt = pytest.importorskip("matplotlib.pyplot")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
         try:
             runpy.run_path(str(script), run_name="__main__")
-            made = len(plt.get_fignums())
+            n_figures = len(plt.get_fignums())
         finally:
             plt.close("all")
-    asked = [number for name, number in wanted_pictures() if name == script.stem]
-    assert made >= max(asked, default=1)
+    numbers = [number for name, number in wanted_pictures() if name == script.stem]
+    assert n_figures >= max(numbers, default=1)
 
 
-def test_every_example_is_shown_on_a_page():
+def test_each_example_is_linked_from_a_page():
     text = "\n".join(source(name) for name in sorted(pages()))
     assert [p.stem for p in EXAMPLES if f"auto_examples/{p.stem}>" not in text] == []
 
 
-# ==== The walk-through of a first change works: its steps are taken on a copy of the source.
+# ==== The tutorial of a first change, applied to a copy of the source.
 
 PAGE = (ROOT / "docs" / "first_change.md").read_text(encoding="utf-8")
-#: An editable installation finds its own source before any path.
+#: Removes the finder of the editable installation, which precedes all paths.
 AS_COPIED = """
 import sys
 
@@ -162,27 +163,27 @@ sys.meta_path = [f for f in sys.meta_path if not type(f).__name__.startswith("Sc
 STEPS = re.compile(r"^```(py|diff)\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def changed(text, lines):
-    """A file without the lines that begin with -, and with those of + below the lines before."""
-    known = text.split("\n")
+def apply_diff(text, lines):
+    """Return a file without lines marked by -, and with those of + below the lines before them."""
+    file = text.split("\n")
     at = 0
     for line in lines:
         if line.startswith("+"):
-            known.insert(at, line[1:])
+            file.insert(at, line[1:])
             at += 1
             continue
-        places = [i for i, there in enumerate(known) if there == line[1:]]
+        places = [i for i, content in enumerate(file) if content == line[1:]]
         assert places, f"no line {line[1:]!r}"
         at = next((i for i in places if i == at), places[0]) + 1
         if line.startswith("-"):
             at -= 1
-            del known[at]
-    return "\n".join(known)
+            del file[at]
+    return "\n".join(file)
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A copy of the source and the tests, with the steps of the page taken."""
+    """Return a copy of source and tests, changed by the steps of the page."""
     folder = tmp_path_factory.mktemp("copy")
     ignored = shutil.ignore_patterns("__pycache__", "_build", "generated", "auto_examples")
     for name in ("src", "tests", "docs"):
@@ -196,7 +197,7 @@ def copy(tmp_path_factory):
         if kind == "py":
             file.write_text(text, encoding="utf-8")
         else:
-            new = changed(file.read_text(encoding="utf-8"), text.splitlines())
+            new = apply_diff(file.read_text(encoding="utf-8"), text.splitlines())
             file.write_text(new, encoding="utf-8")
     return folder
 
@@ -209,7 +210,7 @@ def run(copy, words):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
-def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
+def test_commands_of_the_page_pass_on_the_changed_source(copy, number):
     commands = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
     assert len(commands) == 3
     words = shlex.split(commands[number])
@@ -220,15 +221,15 @@ def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
 
 
 @pytest.mark.parametrize("words", [("check",), ("format", "--check")], ids=" ".join)
-def test_the_changed_source_is_in_the_style_of_the_house(copy, words):
+def test_the_changed_source_passes_ruff(copy, words):
     pytest.importorskip("ruff")
     done = run(copy, [sys.executable, "-m", "ruff", *words, "--no-cache", "src/bochner", "tests"])
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow
-def test_the_kernel_of_the_page_is_served_like_one_of_the_library(tmp_path, monkeypatch):
-    """Drawn, tuned, planned, printed, saved and loaded, from a module outside of the package."""
+def test_the_kernel_of_the_page_is_supported_like_others(tmp_path, monkeypatch):
+    """Maps, checks, printing and graphs work for a kernel outside of the package."""
     code = next(text for kind, path, text in STEPS.findall(PAGE) if path == "my_kernels.py")
     assert len(code.splitlines()) <= 25
     (tmp_path / "my_kernels.py").write_text(code, encoding="utf-8")

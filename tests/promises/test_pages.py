@@ -1,4 +1,4 @@
-"""The pages keep their word: code, links, lists, and what they print."""
+"""Pages of the documentation: code, commands, links, lists, citations and printed numbers."""
 
 import re
 import shlex
@@ -28,13 +28,13 @@ TEXT = "\n".join(path.read_text(encoding="utf-8") for path in ALL_PAGES)
 
 
 def blocks(text, language):
-    """The fenced blocks of one language, each with the number of its first line."""
+    """Return the fenced blocks of one language, each with the number of its first line."""
     fences = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [(text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in fences]
 
 
 def run_page(text, name):
-    """Run all Python blocks of a page, one after the other, in one namespace."""
+    """Run all Python blocks of a page in order, in one namespace; return it."""
     space = {"__name__": "page"}
     for line, code in blocks(text, "python"):
         exec(compile("\n" * (line - 1) + code, name, "exec"), space)  # noqa: S102
@@ -43,7 +43,7 @@ def run_page(text, name):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the tables that the pages speak of, small."""
+    """Return a folder with small tables that the pages use."""
     pa, csv, pq = (pytest.importorskip(f"pyarrow{name}") for name in ("", ".csv", ".parquet"))
     rng = np.random.default_rng(0)
     distance, hour = rng.uniform(100, 3000, 160), rng.integers(0, 24, 160)
@@ -73,18 +73,18 @@ WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p
 )
 @pytest.mark.usefixtures("folder")
 def test_python_blocks_of_a_page_run(name, step, monkeypatch):
-    """The first pages also, and sooner, with every sixth row of the concrete."""
+    """The first pages also, and first, with each sixth row of the concrete data."""
     data = load_concrete()
-    some = replace(data, X=data.X[::step], y=data.y[::step])
-    monkeypatch.setattr("bochner.datasets.load_concrete", lambda: some)
+    part = replace(data, X=data.X[::step], y=data.y[::step])
+    monkeypatch.setattr("bochner.datasets.load_concrete", lambda: part)
     run_page((ROOT / name).read_text(encoding="utf-8"), name)
 
 
 def commands(text):
-    """The lines of shell blocks that call bochner, but for the demo, which has its own tests."""
+    """Return the arguments of bochner in shell blocks; the demo has its own tests."""
     lines = "\n".join(code for _, code in blocks(text, "sh")).splitlines()
-    found = [shlex.split(line, comments=True) for line in lines]
-    return [words[1:] for words in found if words[:1] == ["bochner"] and words[1] != "demo"]
+    calls = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in calls if words[:1] == ["bochner"] and words[1] != "demo"]
 
 
 @pytest.mark.main_cases(1)
@@ -92,31 +92,31 @@ def commands(text):
     "name", ["README", *(f"docs/{n}" for n in ("index", "guide/cli", "guide/report", "guide/plan"))]
 )
 def test_commands_of_a_page_run(name, folder, capfd):
-    found = commands((ROOT / f"{name}.md").read_text(encoding="utf-8"))
-    assert found
-    for words in found:
+    calls = commands((ROOT / f"{name}.md").read_text(encoding="utf-8"))
+    assert calls
+    for words in calls:
         with pytest.raises(SystemExit) as stopped:
             main(words)
         assert stopped.value.code == 0, capfd.readouterr().err
     assert name != "README" or (folder / "predictions.parquet").exists()
 
 
-# ---- lists that must be whole
+# ---- complete lists
 
 
-def test_every_public_name_is_on_a_page():
-    shown = r"`[^`\n]*\b{0}\b[^`\n]*`|\b(bo|bochner)\.{0}\b"
+def test_all_public_names_are_on_a_page():
+    pattern = r"`[^`\n]*\b{0}\b[^`\n]*`|\b(bo|bochner)\.{0}\b"
     names = (*bochner.__all__, *kernels.__all__)
-    assert [name for name in names if not re.search(shown.format(name), TEXT)] == []
+    assert [name for name in names if not re.search(pattern.format(name), TEXT)] == []
 
 
-def test_every_error_warning_and_outcome_has_its_remedy():
+def test_all_errors_warnings_and_outcomes_have_a_remedy():
     page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
     names = (*errors.__all__, *Outcome.__members__)
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
-def test_commands_of_benchmarks_that_pages_name_exist():
+def test_experiments_named_on_pages_exist():
     import_module("benchmarks.__main__")
     known = set(import_module("benchmarks.bench").EXPERIMENTS)
     readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def test_commands_of_benchmarks_that_pages_name_exist():
     assert set(re.findall(r"benchmarks\.(\w+)", text)) <= {"pages"}
 
 
-# ---- the search of the site, which ranks words of headings first
+# ---- the search of the site ranks words of headings first
 
 SEARCHES = {
     "grid": ("kriging", "time series"),
@@ -146,7 +146,7 @@ SEARCHES = {
 }
 
 
-def test_words_that_users_search_for_are_in_headings_of_their_page():
+def test_search_words_are_in_headings_of_their_page():
     for page, searches in SEARCHES.items():
         text = (ROOT / "docs" / "guide" / f"{page}.md").read_text(encoding="utf-8")
         headings = " ".join(re.findall("^#+ .*", text, re.MULTILINE)).lower()
@@ -157,12 +157,12 @@ def test_words_that_users_search_for_are_in_headings_of_their_page():
 
 
 def targets(path):
-    """What a page's links lead to: files of the project, without anchors."""
-    found = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
-    return {t.partition("#")[0] for t in found if "://" not in t} - {""}
+    """Return the files of the project that links of a page lead to."""
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    return {t.partition("#")[0] for t in links if "://" not in t} - {""}
 
 
-def test_files_that_pages_link_to_and_pages_that_the_source_names_exist():
+def test_linked_files_and_named_pages_exist():
     links = ((path, t) for path in ALL_PAGES for t in sorted(targets(path)))
     assert [(path.name, t) for path, t in links if not (path.parent / t).exists()] == []
     texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
@@ -174,13 +174,13 @@ def test_files_that_pages_link_to_and_pages_that_the_source_names_exist():
 
 
 def plain(text):
-    """Text without TeX's braces, backslashes and accents."""
+    """Return text without braces, backslashes and accents of TeX."""
     letters = unicodedata.normalize("NFKD", re.sub(r"\\[^a-zA-Z]|\\[a-zA-Z] ?|[{}\\]", "", text))
     return "".join(c for c in letters if not unicodedata.combining(c))
 
 
 def bibliography():
-    """Key to (surnames of the authors, year)."""
+    """Return {key: (surnames of the authors, year)}."""
     text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
     entries = {}
     for key, body in re.findall(r"^@\w+\{(\w+),\n(.*?)^\}$", text, re.DOTALL | re.MULTILINE):
@@ -199,46 +199,46 @@ NAMED = re.compile(r"\b([^\W\d_][\w'’-]+)(?: et al\.)?(?: | \()((?:19|20)\d\d)
 
 
 def cited_in(source):
-    """(surname, year) of works cited in words, as ``Rahimi and Recht (2007)``."""
+    """Return (surname, year) of works cited in words, as ``Rahimi and Recht (2007)``."""
     return {(plain(name), year) for name, year in NAMED.findall(source) if name[0].isupper()}
 
 
-def test_every_work_that_a_page_or_the_source_cites_is_in_the_bibliography():
+def test_cited_works_are_in_the_bibliography():
     assert cited_keys(TEXT) - set(bibliography()) == set()
     known = {(name, year) for names, year in bibliography().values() for name in names}
     for path in SOURCE.rglob("*.py"):
         assert cited_in(path.read_text(encoding="utf-8")) - known == set(), path
 
 
-def test_every_entry_of_the_bibliography_is_cited():
+def test_all_entries_of_the_bibliography_are_cited():
     words = {pair for p in SOURCE.rglob("*.py") for pair in cited_in(p.read_text(encoding="utf-8"))}
     keys = cited_keys(TEXT)
-    idle = {
+    uncited = {
         key
         for key, (names, year) in bibliography().items()
         if key not in keys and not words & {(name, year) for name in names}
     }
-    assert idle == set()
+    assert uncited == set()
 
 
-# ==== docs/choose.md says what its command prints, and the command runs.
+# ==== docs/choose.md has the numbers of its command, and the command runs.
 
 PAGE = (ROOT / "docs" / "choose.md").read_text()
 METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 
 
 @pytest.fixture
-def kept():
-    """Kept results of the command at full size, by case and method; of the relief, by lengthscale."""
+def records():
+    """Return recorded results of the command, by case and method."""
     rows = import_module("benchmarks.pages").records()["choose"]
     return {(row["case"], row["who"]): row for row in rows}
 
 
 def stated():
-    """Each error of the first table, as text: its case, the method by what it prints as, the error.
+    """Yield case, method and error (as text) of the first table.
 
-    The second column has the methods to take, the third an error of each, the fourth the error of
-    independent Fourier features, or no features at all, and of others that are named there.
+    The second column has the recommended methods, the third their errors, the fourth the error of
+    independent Fourier features (or none) and of other methods that it names.
     """
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
@@ -246,29 +246,29 @@ def stated():
             case = cells[4].strip("`")
             methods, errors = METHOD.findall(cells[1]), NUMBER.findall(cells[2])
             yield from ((case, m, e) for m, e in zip(methods, errors, strict=True))
-            beside = cells[3].removeprefix("none").strip("; ")
-            named = METHOD.findall(beside) or ["Fourier(IID())"]
-            errors = NUMBER.findall(METHOD.sub("", beside))
-            yield from ((case, m, e) for m, e in zip(named[: len(errors)], errors, strict=True))
+            last = cells[3].removeprefix("none").strip("; ")
+            names = METHOD.findall(last) or ["Fourier(IID())"]
+            errors = NUMBER.findall(METHOD.sub("", last))
+            yield from ((case, m, e) for m, e in zip(names[: len(errors)], errors, strict=True))
 
 
 def evaluated(text, package):
-    """The value that code of the page makes, with the names of a package."""
+    """Return the value of an expression on the page, with the public names of a package."""
     return eval(text, {name: getattr(package, name) for name in package.__all__})
 
 
-def shown(method):
-    """What a method of the page prints as."""
+def text_of(method):
+    """Return the printed form of a method on the page."""
     return str(evaluated(method, bo))
 
 
 def rounded(value, text):
-    """Whether a number, rounded to the digits of the text, is that of the text."""
+    """Return whether a number equals the text, rounded to its digits."""
     digits = len(re.sub(r"e.*|\.", "", text).lstrip("0")) or 1
     return float(f"{value:.{digits - 1}e}") == float(text)
 
 
-def test_the_command_that_the_page_names_runs_every_case_at_a_small_size():
+def test_the_command_of_the_page_runs_all_cases_at_a_small_size():
     module, options = import_module("benchmarks.maps"), import_module("benchmarks.bench").Options
     assert "`python -m benchmarks choose`" in PAGE
     rows = list(module.choose(options(quick=True)))
@@ -278,8 +278,8 @@ def test_the_command_that_the_page_names_runs_every_case_at_a_small_size():
     assert all(0 < row["R²"] < 1 for row in rows if row["case"] in reliefs)
 
 
-def test_every_error_of_the_page_is_one_that_was_kept(kept):
-    """To the digits that are printed."""
-    said = list(stated())
-    assert {c for c, *_ in said} == {case for case, _ in kept if not case.startswith("relief")}
-    assert not [s for s in said if not rounded(kept[s[0], shown(s[1])]["error"], s[2])]
+def test_errors_of_the_page_are_those_of_the_records(records):
+    """Up to the printed digits."""
+    errors = list(stated())
+    assert {c for c, *_ in errors} == {case for case, _ in records if not case.startswith("relief")}
+    assert not [e for e in errors if not rounded(records[e[0], text_of(e[1])]["error"], e[2])]

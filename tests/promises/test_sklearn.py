@@ -1,4 +1,4 @@
-"""The estimator contract: all of scikit-learn's checks, pipelines, grid search, clone, pickling."""
+"""scikit-learn's checks of estimators, pipelines and grid search."""
 
 import numpy as np
 import pytest
@@ -13,17 +13,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bochner as bo
 from bochner.kernels import Gaussian, Matern
 
-#: What a learner would choose, given: scikit-learn's checks fit it hundreds of times.
+#: Values of parameters that learners choose by default, to save time in scikit-learn's checks.
 GIVEN = {"kernel": Gaussian(3.0), "alpha": 0.1, "C": 1.0, "noise": 0.1, "amplitude": 1.0}
 
 
-def nothing_open(kind):
-    """Return a learner whose kernel and penalty are given where it would choose them."""
-    usual = kind().get_params(deep=False)
-    return kind(**{name: GIVEN[name] for name in GIVEN if isinstance(usual.get(name), str)})
+def without_choices(kind):
+    """Return a learner with given values for all parameters that it would choose."""
+    defaults = kind().get_params(deep=False)
+    return kind(**{name: GIVEN[name] for name in GIVEN if isinstance(defaults.get(name), str)})
 
 
-@parametrize_with_checks([nothing_open(kind) for kind in KINDS])
+@parametrize_with_checks([without_choices(kind) for kind in KINDS])
 @pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
 def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
@@ -32,11 +32,11 @@ def test_scikit_learn_checks_pass(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks([kind() for kind in KINDS])
 @pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
-def test_scikit_learn_checks_of_what_is_chosen_pass(estimator, check):
+def test_scikit_learn_checks_of_defaults_pass(estimator, check):
     check(estimator)
 
 
-def test_grid_search_reaches_the_lengthscale_and_leaves_the_kernel_untouched():
+def test_grid_search_sets_the_lengthscale_and_does_not_change_the_kernel():
     kernel = Gaussian(lengthscale=1.0)
     model = bo.KernelRidge(kernel=kernel, method="orthogonal", n_features=128, random_state=0)
     search = GridSearchCV(model, {"kernel__lengthscale": [0.01, 1.0, 100.0]}, cv=3).fit(*table())

@@ -1,4 +1,4 @@
-"""Rules that are read off the source, and shapes that signatures state."""
+"""Rules of the source code, and shapes that signatures state."""
 
 import ast
 import json
@@ -32,27 +32,27 @@ def trees():
 # ---- imports
 
 
-def linted(root):
+def lint(root):
     """Run import-linter with the contracts of pyproject.toml on a package in a folder."""
-    lint = "from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
-    lint = lint.format(str(ROOT / "pyproject.toml"))
-    code = f"import sys; sys.path.insert(0, {str(root)!r}); {lint}"
+    code = "from importlinter.cli import lint_imports; sys.exit(lint_imports({!r}))"
+    code = code.format(str(ROOT / "pyproject.toml"))
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); {code}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root
     )
 
 
-def test_parts_import_those_below_and_one_another_in_no_cycle():
-    done = linted(SOURCE.parent)
+def test_packages_import_only_lower_ones_and_have_no_cycles():
+    done = lint(SOURCE.parent)
     assert done.returncode == 0, done.stdout
 
 
-# ---- one rule, one function: a module's tree to the sentences of what breaks it
+# ---- rules: functions from the tree of a module to the names of faults
 
 
 def parameters(function):
-    given = function.args
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    a = function.args
+    return [*a.posonlyargs, *a.args, *a.kwonlyargs]
 
 
 def nodes(tree, *kinds):
@@ -70,7 +70,7 @@ def values():
 
 
 def estimators_of_any_type(tree):
-    """Parameters that are an estimator of type Any."""
+    """Yield parameters that are estimators of type Any."""
     for function in nodes(tree, *FUNCTIONS):
         for p in parameters(function):
             if p.arg in ESTIMATOR and p.annotation and ast.unparse(p.annotation) == "Any":
@@ -78,16 +78,16 @@ def estimators_of_any_type(tree):
 
 
 def guesses(tree):
-    """Calls that ask an estimator which attributes it has."""
-    asked = ESTIMATOR | {f"type({name})" for name in ESTIMATOR}
+    """Yield calls that test or read attributes of an estimator by name."""
+    names = ESTIMATOR | {f"type({name})" for name in ESTIMATOR}
     for call in nodes(tree, ast.Call):
         name, first = ast.unparse(call.func), "".join(map(ast.unparse, call.args[:1]))
-        if name in {"hasattr", "getattr", "setattr"} and first in asked:
+        if name in {"hasattr", "getattr", "setattr"} and first in names:
             yield ast.unparse(call)
 
 
 def stores(tree):
-    """Attributes that a function stores on one of its parameters."""
+    """Yield attributes that a function sets on a parameter."""
     for function in nodes(tree, *FUNCTIONS):
         names = {p.arg for p in parameters(function)} - {"self", "cls"}
         for node in nodes(function, ast.Attribute):
@@ -96,7 +96,7 @@ def stores(tree):
 
 
 def values_that_change(tree):
-    """Dataclasses that are not frozen."""
+    """Yield dataclasses that are not frozen."""
     for node in nodes(tree, ast.ClassDef):
         options = "".join(map(ast.unparse, node.decorator_list))
         if is_dataclass(node) and "frozen=True" not in options:
@@ -104,15 +104,15 @@ def values_that_change(tree):
 
 
 def heirs_of_values(tree):
-    """Classes of a module with a base, of any module, that is a dataclass."""
-    own = {node.name for node in nodes(tree, ast.ClassDef) if is_dataclass(node)}
+    """Yield classes with a base that is a dataclass of this or another module."""
+    local = {node.name for node in nodes(tree, ast.ClassDef) if is_dataclass(node)}
     for node in nodes(tree, ast.ClassDef):
-        if (values() | own) & {ast.unparse(base).rpartition(".")[2] for base in node.bases}:
+        if (values() | local) & {ast.unparse(base).rpartition(".")[2] for base in node.bases}:
             yield node.name
 
 
 def estimators_that_store(tree):
-    """Attributes besides ``fit_`` that a method of a class with bases stores on its object."""
+    """Yield attributes besides ``fit_`` that methods of classes with bases set on self."""
     for kind in nodes(tree, ast.ClassDef):
         if kind.name == "KernelEstimator" or not kind.bases:
             continue
@@ -137,7 +137,7 @@ RULES = [
 ]
 
 
-def test_no_module_breaks_a_rule_and_a_planted_fault_is_found():
+def test_modules_follow_the_rules_and_planted_faults_are_found():
     faults = []
     for check, where, but, planted in RULES:
         assert [*check(ast.parse(planted))], f"{check.__name__} finds no fault in {planted}"
@@ -152,12 +152,12 @@ def test_no_two_classes_share_a_name():
     assert [name for name, count in names.items() if count > 1] == []
 
 
-# ==== Arrays have the shapes that signatures state.
+# ==== shapes of arrays
 
 
 @pytest.mark.slow
 def test_arrays_have_the_shapes_that_signatures_state():
-    """Public calls of every kind on small data, and a planted fault, in a process of their own."""
+    """Public calls of all kinds on small data, and a planted fault, in another process."""
     done = subprocess.run(
         [sys.executable, checked_shapes.__file__],
         capture_output=True,
@@ -167,7 +167,7 @@ def test_arrays_have_the_shapes_that_signatures_state():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert "parameters of bochner._core.blas.product" in found["wrong"].pop("planted")
-    assert found["wrong"] == {}
-    assert found["checked"] > 700
+    result = json.loads(done.stdout)
+    assert "parameters of bochner._core.blas.product" in result["wrong"].pop("planted")
+    assert result["wrong"] == {}
+    assert result["checked"] > 700
