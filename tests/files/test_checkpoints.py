@@ -1,4 +1,4 @@
-"""A killed fit goes on from its checkpoint, with the bits of one that was never killed."""
+"""A killed fit continues from its checkpoint and gives the bits of an undisturbed fit."""
 
 import errno
 import logging
@@ -32,17 +32,17 @@ OPTIONS = dict(kernel=Gaussian(1.0), method="orthogonal", n_features=8, random_s
 
 
 class Killed(BaseException):
-    """In the place of a signal."""
+    """Raised in place of a signal."""
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    """Blocks of 16 rows, parts of 64: several levels of the tree; records as often as asked."""
+    """Make blocks of 16 rows and parts of 64, so that sums have several levels; record often."""
     monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 64)
     monkeypatch.setattr("bochner.models._rows.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.selection.choices.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)
-    # moments of all rows are summed: few rows of float64 would be kept themselves
+    # moments are summed: few rows in float64 would be kept instead
     monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 0)
 
 
@@ -53,25 +53,25 @@ def folder(tmp_path):
 
 @pytest.fixture
 def where(folder):
-    """Fits that are recorded as often as can be."""
+    """Return an engine that records as often as possible."""
     return bo.engines.Local(folder, every=1e-9)
 
 
-def ridge(**more):
-    return bo.KernelRidge(**OPTIONS | more)
+def ridge(**options):
+    return bo.KernelRidge(**OPTIONS | options)
 
 
-def blocks(X=X, y=Y, **more):
-    return bo.Blocks.from_arrays(X, y, block_rows=16, **more)
+def blocks(X=X, y=Y):
+    return bo.Blocks.from_arrays(X, y, block_rows=16)
 
 
 def dying(rows, at):
-    """Blocks whose reader dies after so many of them."""
-    seen = []
+    """Return blocks whose reader raises at the block of this number."""
+    calls = []
 
     def die(_):
-        seen.append(1)
-        if len(seen) == at:
+        calls.append(1)
+        if len(calls) == at:
             raise Killed
 
     return rows.watch(die)
@@ -90,7 +90,7 @@ SMALL = blocks()
 
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("at", [30, 70])
-def test_a_fit_that_dies_goes_on_with_the_same_bits(folder, name, at):
+def test_a_killed_fit_continues_with_the_same_bits(folder, name, at):
     make, bits = LEARNERS[name]
     where = bo.engines.Local(folder, every=0.01, memory=0)
     whole = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
@@ -106,8 +106,8 @@ def test_a_fit_that_dies_goes_on_with_the_same_bits(folder, name, at):
 
 
 @pytest.mark.parametrize("at", [5, 30])
-def test_a_fit_that_dies_while_it_learns_columns_goes_on_with_the_same_bits(folder, at):
-    """The pass over cells is 38 blocks long."""
+def test_a_fit_killed_in_the_pass_over_cells_continues_with_the_same_bits(folder, at):
+    """This pass has 38 blocks."""
     names = np.char.add("N", (np.arange(N) % 60).astype(str))
     table = pd.DataFrame({"a": X[:, 0], "name": names, "y": Y + np.arange(N) % 60})
     table.loc[::7, "a"] = np.nan
@@ -122,7 +122,7 @@ def test_a_fit_that_dies_while_it_learns_columns_goes_on_with_the_same_bits(fold
     np.testing.assert_array_equal(model.coef_, whole.coef_)
 
 
-def test_rows_that_were_summed_up_are_not_read_again(where):
+def test_summed_rows_are_not_read_again(where):
     model = ridge(alpha=0.1)
     with pytest.raises(Killed):
         model.fit_blocks(dying(blocks(), 4), where=where)
@@ -142,8 +142,8 @@ def test_rows_that_were_summed_up_are_not_read_again(where):
     assert sum(read) % N == 0
 
 
-def test_streams_go_on_too(where):
-    """Of what can be read in order alone, the rows before are read and not summed up."""
+def test_fits_of_streams_continue(where):
+    """Earlier rows are read again, as they come in order, but not summed."""
 
     def rows():
         for start in range(0, N, 50):
@@ -169,7 +169,7 @@ X = rng.standard_normal((400_000, 2))
 y = np.sin(X[:, 0])
 if __name__ == "__main__":
     blocks = bo.Blocks.from_arrays(X, y)
-    print("begun", flush=True)
+    print("started", flush=True)
     model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=32, random_state=0)
     model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=0.02))
     np.save(sys.argv[2], model.coef_)
@@ -177,16 +177,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
-    """Killed with SIGKILL while it reads, three times, at moments of no plan."""
+def test_a_killed_process_continues_with_the_same_bits(tmp_path):
+    """Killed with SIGKILL twice while it reads, at random moments."""
     script = tmp_path / "fit.py"
     script.write_text(SCRIPT)
 
     def start(name):
         command = [sys.executable, script, tmp_path / f"{name}.ckpt", tmp_path / f"{name}.npy"]
-        one = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert one.stdout.readline() == "begun\n"
-        return one
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "started\n"
+        return process
 
     with start("whole") as process:
         assert process.wait() == 0
@@ -204,14 +204,14 @@ def test_a_process_that_is_killed_goes_on_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(folder, caplog):
-    """Amid a block the sum would be half made; the next fit goes on after it."""
+def test_ctrl_c_waits_for_the_end_of_a_block_and_keeps_a_checkpoint(folder, caplog):
+    """Within a block the sum would be incomplete; the next fit continues after the block."""
     where = bo.engines.Local(folder, every=1e9)
-    seen, handler = [], signal.getsignal(signal.SIGINT)  # Python's own, or that of Spark
+    counts, handler = [], signal.getsignal(signal.SIGINT)  # of Python or Spark
 
     def interrupted(rows):
-        seen.append(rows)
-        if sum(seen) == 320:
+        counts.append(rows)
+        if sum(counts) == 320:
             os.kill(os.getpid(), signal.SIGINT)
 
     model = ridge()
@@ -227,7 +227,7 @@ def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(folde
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_second_ctrl_c_waits_for_nothing(folder):
+def test_a_second_ctrl_c_stops_at_once(folder):
     def interrupted(rows):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -241,13 +241,13 @@ def test_a_second_ctrl_c_waits_for_nothing(folder):
 # ---- a full disk
 
 
-def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(where, monkeypatch):
-    """The fifth record is the last that finds room; the next fit goes on from it."""
-    written, sync = [], os.fsync
+def test_a_full_disk_ends_no_fit_and_keeps_earlier_records(where, monkeypatch):
+    """The disk is full after five records; the next fit continues from the fifth."""
+    files, sync = [], os.fsync
 
     def full(file):
-        written.append(file)
-        if len(written) > 5:
+        files.append(file)
+        if len(files) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(file)
 
@@ -256,28 +256,28 @@ def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(where, mon
     with pytest.warns(BochnerWarning, match=r"the disk is full.*The fit continues, and writes"):
         model = ridge(alpha=0.1).fit_blocks(blocks(), where=where)
     np.testing.assert_array_equal(model.coef_, whole.coef_)
-    written.clear()
+    files.clear()
     with pytest.warns(BochnerWarning, match="the disk is full"), pytest.raises(Killed):
         model.fit_blocks(dying(blocks(), 20), where=where)
     monkeypatch.setattr(os, "fsync", sync)
     read = []
     again = ridge(alpha=0.1).fit_blocks(blocks().watch(read.append), where=where)
     np.testing.assert_array_equal(again.coef_, whole.coef_)
-    assert read[0] == 16 * 4  # rows of four records, after the one that says what is fitted
+    assert read[0] == 16 * 4  # rows of four records, after the record of the fit itself
 
 
-# ---- refusals
+# ---- errors
 
 
 @pytest.fixture
-def left(where):
-    """Where a fit was killed."""
+def interrupted_fit(where):
+    """Return an engine with the checkpoint of a killed fit."""
     with pytest.raises(Killed):
         ridge(alpha=0.1).fit_blocks(dying(blocks(), 5), where=where)
     return where
 
 
-OTHERS = {
+CHANGES = {
     "parameters": (lambda: ridge(alpha=0.2), blocks),
     "rows": (lambda: ridge(alpha=0.1), lambda: blocks(X + 1e-9)),
     "targets": (lambda: ridge(alpha=0.1), lambda: blocks(y=-Y)),
@@ -286,11 +286,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_checkpoint_of_another_fit_is_refused(left, other):
-    make, rows = OTHERS[other]
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_checkpoint_of_another_fit_raises(interrupted_fit, name):
+    make, rows = CHANGES[name]
     with pytest.raises(DataFileError, match=r"must be of this fit.*of another fit.*Delete it"):
-        make().fit_blocks(rows(), where=left)
+        make().fit_blocks(rows(), where=interrupted_fit)
 
 
 SOURCES = {
@@ -303,7 +303,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_rows_altered_in_one_cell_are_other_rows(name):
+def test_rows_with_one_other_cell_have_another_mark(name):
     X = np.arange(6000.0).reshape(3000, 2)
     altered = X.copy()
     altered[1, 0] = 7.0
@@ -311,7 +311,7 @@ def test_rows_altered_in_one_cell_are_other_rows(name):
     assert marks[0] == marks[1] != marks[2]
 
 
-def test_a_file_that_was_written_again_is_refused(where, tmp_path):
+def test_a_rewritten_file_raises(where, tmp_path):
     path, table = tmp_path / "rows.parquet", pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     table.to_parquet(path)
     rows = lambda: bo.Blocks.from_files(path, target="y", block_rows=16)
@@ -345,13 +345,13 @@ def damage(folder, _):
     ],
     ids=["version", "sum", "damaged"],
 )
-def test_records_that_are_others_or_damaged_are_refused(left, folder, monkeypatch, change, match):
+def test_other_or_damaged_records_raise(interrupted_fit, folder, monkeypatch, change, match):
     change(folder, monkeypatch)
     with pytest.raises(DataFileError, match=match):
-        ridge(alpha=0.1).fit_blocks(blocks(), where=left)
+        ridge(alpha=0.1).fit_blocks(blocks(), where=interrupted_fit)
 
 
-def test_places_of_other_files_are_refused_and_stay(tmp_path):
+def test_folders_of_other_files_raise_and_stay(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     for place, match in (
         ("", "a folder of other files"),
@@ -363,7 +363,7 @@ def test_places_of_other_files_are_refused_and_stay(tmp_path):
         assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-def test_what_a_killed_process_was_writing_is_in_nobodys_way(folder, where):
+def test_unfinished_files_of_a_killed_process_are_ignored(folder, where):
     folder.mkdir()
     (folder / ".fit.json.host-1234abcd.part").write_text("{")
     ridge(alpha=0.1).fit_blocks(blocks(), where=where)
@@ -371,37 +371,37 @@ def test_what_a_killed_process_was_writing_is_in_nobodys_way(folder, where):
 
 
 TENSORS = bo.Blocks.from_arrays(torch.asarray(X), torch.asarray(Y), block_rows=16)
-EMPTIED = bo.Blocks.from_iterable(partial(next, iter(4 * [[(X, Y)]]), ()))
-ANEW = "must be the same each time it is made; got random_state"
+EXHAUSTED = bo.Blocks.from_iterable(partial(next, iter(4 * [[(X, Y)]]), ()))
+SEED = "must be the same each time it is made; got random_state"
 
 
 @pytest.mark.parametrize(
     ("changes", "rows", "match"),
     [
-        ({"random_state": None}, SMALL, ANEW),
-        ({"random_state": np.random.default_rng(0)}, SMALL, ANEW),
-        ({"random_state": np.random.RandomState(0)}, SMALL, ANEW),
+        ({"random_state": None}, SMALL, SEED),
+        ({"random_state": np.random.default_rng(0)}, SMALL, SEED),
+        ({"random_state": np.random.RandomState(0)}, SMALL, SEED),
         ({}, TENSORS, "a checkpoint holds sums of NumPy arrays"),
-        ({}, EMPTIED, "must have at least one row; pieces of .* has none"),
+        ({}, EXHAUSTED, "must have at least one row; pieces of .* has none"),
     ],
-    ids=["none", "generator", "state", "torch", "emptied"],
+    ids=["none", "generator", "state", "torch", "exhausted"],
 )
-def test_fits_that_cannot_be_recorded_are_refused(where, changes, rows, match):
+def test_fits_that_cannot_be_recorded_raise(where, changes, rows, match):
     with pytest.raises((InvalidInput, InvalidType), match=match):
         ridge(**changes).fit_blocks(rows, where=where)
 
 
-# ---- the command
+# ---- the command line
 
 
 def stopped_at_block(number):
-    """A walk over blocks that Ctrl-C stops at the block of this number, of all passes together."""
-    walk, seen = bo.Blocks.walk, []
+    """Return a walk over blocks that Ctrl-C stops at this block, counted over all passes."""
+    walk, calls = bo.Blocks.walk, []
 
     def die(self):
         for block in walk(self):
-            seen.append(1)
-            if len(seen) == number:
+            calls.append(1)
+            if len(calls) == number:
                 raise KeyboardInterrupt
             yield block
 
@@ -410,7 +410,7 @@ def stopped_at_block(number):
 
 @pytest.fixture
 def fit(tmp_path, monkeypatch, capsys):
-    """Return a function that fits a table by the command line, and what it wrote to stderr."""
+    """Return a function that fits a table by the command line and returns its stderr."""
     pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).to_parquet(tmp_path / "rows.parquet")
     monkeypatch.chdir(tmp_path)
     line = "fit rows.parquet --target y --kernel gaussian --features 8 --lengthscale 1 --out "
@@ -427,10 +427,10 @@ def fit(tmp_path, monkeypatch, capsys):
     return fitted
 
 
-def test_the_command_goes_on_from_its_checkpoint(fit):
+def test_the_command_continues_from_its_checkpoint(fit):
     fit("whole --quiet")
-    told = fit("again --quiet --checkpoint run.ckpt", 130, stop=True)
-    assert "Stopped; the same command resumes the fit in 'run.ckpt'." in told
+    message = fit("again --quiet --checkpoint run.ckpt", 130, stop=True)
+    assert "Stopped; the same command resumes the fit in 'run.ckpt'." in message
     assert "Resuming the fit in 'run.ckpt'" in fit("again --checkpoint run.ckpt")
     np.testing.assert_array_equal(bo.load("again").coef_, bo.load("whole").coef_)
     assert not Path("run.ckpt").exists()

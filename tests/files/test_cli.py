@@ -1,4 +1,4 @@
-"""The command line: what it writes, what it prints, how it ends."""
+"""The command line: files, output, errors and exit codes."""
 
 import io
 import json
@@ -51,7 +51,7 @@ def columns(n=N, seed=0):
     return {"a": a, "b": b, "c": c, "y": y}
 
 
-def ended(line):
+def run_line(line):
     """Run a command line; return its exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -60,20 +60,20 @@ def ended(line):
 
 
 def cli(line, code=0):
-    """Run a command line; return stdout and stderr, each without its wrapping."""
-    found, *streams = ended(line)
-    assert found == code, streams[1]
+    """Run a command line; return stdout and stderr, each on one line."""
+    exit_code, *streams = run_line(line)
+    assert exit_code == code, streams[1]
     return tuple(re.sub(r"\s+", " ", text) for text in streams)
 
 
 def facts(line):
-    """Return what a command line gives programs."""
+    """Return the JSON output of a command line."""
     return json.loads(cli(line + " --json")[0])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with tables, and files of models."""
+    """Return a folder with tables and model files."""
     folder = tmp_path_factory.mktemp("cli")
     pd.DataFrame(columns()).to_parquet(folder / "train.parquet")
     for name, seed in (("one", 1), ("two", 2)):
@@ -93,30 +93,30 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def here(folder, tmp_path, monkeypatch):
-    """Work in a folder with nothing but a link to the tables."""
+    """Work in a folder that only has a link to the tables."""
     monkeypatch.chdir(tmp_path)
     Path("in").symlink_to(folder)
 
 
-def written():
+def output_files():
     return sorted(p.name for p in Path().iterdir() if p.name != "in")
 
 
 # --- fit -----------------------------------------------------------------------------------------
 
 
-def test_fit_writes_the_model_that_python_would_fit():
+def test_fit_writes_the_same_model_as_python():
     choices = "--kernel matern32 --lengthscale 0.5 --lengthscale 1,2,3 --features 20"
     cli(f"fit in/train.parquet --target y --out m {choices} --method nystrom --alpha gcv --seed 5")
     kernel = Matern(1.5, (0.5, 1.0, 2.0, 3.0))
     options = {"method": bo.Nystrom(), "n_features": 20, "alpha": "gcv", "random_state": 5}
     blocks = bo.Blocks.from_files("in/train.parquet", target="y")
     model = bo.KernelRidge(kernel, **options).fit_blocks(blocks)
-    found = zip(bo.load("m").predict_blocks(blocks), model.predict_blocks(blocks), strict=True)
-    assert all(ours.tobytes() == theirs.tobytes() for ours, theirs in found)
+    pairs = zip(bo.load("m").predict_blocks(blocks), model.predict_blocks(blocks), strict=True)
+    assert all(ours.tobytes() == theirs.tobytes() for ours, theirs in pairs)
 
 
-def test_fit_says_what_it_did():
+def test_fit_prints_a_summary():
     line = "fit in/train.parquet --target y --out m --features 16 --kernel gaussian"
     out, err = cli(line)
     assert "rows 300 columns 4 (of 3 in the table) names a, b, c=green, c=red targets y" in out
@@ -133,20 +133,20 @@ def test_fit_says_what_it_did():
     assert cli(line + " --quiet") == ("", "")
 
 
-def test_fit_tells_programs_in_one_json_object():
-    found, model = facts(FIT), bo.load("m")
-    told = (found["rows"], found["alpha"], found["kernel"], found["kernel_chosen"], found["out"])
-    assert told == (N, model.alpha_, "Gaussian(lengthscale=1.0)", False, "m")
-    assert found["targets"] == ["y"]
-    assert found["certificate"]["epsilon"] == model.certificate_.epsilon
-    assert found["certificate_words"] == str(model.certificate_)
-    assert list(found["seconds"]) == ["open", "fit", "certify", "write"]
+def test_fit_prints_one_json_object():
+    result, model = facts(FIT), bo.load("m")
+    summary = [result[key] for key in ("rows", "alpha", "kernel", "kernel_chosen", "out")]
+    assert summary == [N, model.alpha_, "Gaussian(lengthscale=1.0)", False, "m"]
+    assert result["targets"] == ["y"]
+    assert result["certificate"]["epsilon"] == model.certificate_.epsilon
+    assert result["certificate_words"] == str(model.certificate_)
+    assert list(result["seconds"]) == ["open", "fit", "certify", "write"]
     index = np.argmin(np.abs(model.solution_.path.alphas - model.alpha_))
-    assert found["rmse"] ** 2 == pytest.approx(model.solution_.path.loo[index])
+    assert result["rmse"] ** 2 == pytest.approx(model.solution_.path.loo[index])
     # 80 rows: the root mean square of residuals has a relative deviation of about 1/√160.
     other = facts("check m in/test.csv")["errors"]["y"]
-    assert other["rmse"] == pytest.approx(found["rmse"], rel=5 / 160**0.5)
-    assert other["r_squared"] == pytest.approx(found["r_squared"], abs=0.1)
+    assert other["rmse"] == pytest.approx(result["rmse"], rel=5 / 160**0.5)
+    assert other["r_squared"] == pytest.approx(result["r_squared"], abs=0.1)
 
 
 def test_alpha_is_a_criterion_or_a_number():
@@ -159,7 +159,7 @@ def test_alpha_is_a_criterion_or_a_number():
         assert words in cli(f"{FIT} --alpha {alpha}")[0]
 
 
-def test_the_names_in_help_are_those_of_the_estimators():
+def test_names_in_the_help_are_those_of_the_estimators():
     assert tuple(NAMED) == KERNELS
     assert tuple(NAMED_METHODS) == METHODS
     assert CRITERIA == PENALTY_CRITERIA
@@ -176,15 +176,15 @@ def test_weights_columns_separator_and_several_targets():
     assert model.moments_.weight == sum(1 + i % 2 for i in range(60))
 
 
-def test_types_of_columns_are_taken_from_the_command():
+def test_types_of_columns_can_be_given():
     lines = "".join(f"{i % 3},{'?' if i == 5 else i},{i % 7}\n" for i in range(60))
     Path("t.csv").write_text(f"a,b,y\n{lines}")
     line = "fit t.csv --target y --out m --features 8"
     assert "Note: Blocks: column 'b' is text, since it has '?' besides 59" in cli(line)[1]
     _, err = cli(line + " --types b=number", 1)
     assert "Row #7: CSV conversion error to double: invalid value '?'" in err
-    found = facts(line + " --types b=category --types a=category")
-    assert found["columns"] == 4  # of a three of 0 and 1, of b means of the target
+    result = facts(line + " --types b=category --types a=category")
+    assert result["columns"] == 4  # three indicators of a, and target means of b
     assert "must be as a=number,b=category; got 'b=float'" in cli(line + " --types b=float", 2)[1]
 
 
@@ -202,7 +202,7 @@ def test_defaults_are_those_of_the_library(monkeypatch):
 
 def test_warnings_are_notes_of_one_line():
     more = "--precision float32 --alpha 1e-9 --features 128 --quiet"
-    code, out, err = ended(f"{FIT} {more}")
+    code, out, err = run_line(f"{FIT} {more}")
     assert (code, out, err.count("\n")) == (0, "", 1)
     assert err.startswith("Note: alpha is below what float32 products of the features resolve")
     Path("blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
@@ -210,26 +210,26 @@ def test_warnings_are_notes_of_one_line():
     assert re.search(r"Note: Column 'c' has categories that the fit has not seen.*'blue'", err)
 
 
-def test_what_the_solver_advises_is_told():
+def test_the_outcome_of_the_solver_is_printed():
     write_table(Path("t.parquet"), columns() | {"y": np.full(N, 2.0)})
     out, _ = cli(FIT.replace("in/train", "t"))
     assert "outcome The target is constant: the model predicts that constant everywhere." in out
 
 
-def test_a_model_without_a_certificate_is_still_written():
+def test_a_model_without_a_certificate_is_written():
     out, _ = cli(FIT + " --alpha 0")
     assert "alpha 0, as given" in out
     assert "certificate none: certify: alpha must be a positive finite number; got 0.0." in out
-    found = facts(FIT + " --alpha 0")
-    assert found["certificate"] is found["rmse"] is None
+    result = facts(FIT + " --alpha 0")
+    assert result["certificate"] is result["rmse"] is None
     assert bo.load("m").alpha_ == 0
 
 
 # --- predict and check ---------------------------------------------------------------------------
 
 
-def test_predictions_are_those_of_the_model_in_the_order_of_the_rows():
-    """Of files that are named, and of a glob in the order of names."""
+def test_predictions_equal_those_of_the_model_in_order():
+    """Files are given by name, or by a pattern in alphabetical order."""
     rows = [columns(50, 1), columns(50, 2)]
     table = pa.table({name: np.concatenate([r[name] for r in rows]) for name in "abc"})
     expected = bo.load("in/m.bochner").predict(table)
@@ -239,15 +239,15 @@ def test_predictions_are_those_of_the_model_in_the_order_of_the_rows():
         assert np.array_equal(next(iter(bo.Blocks.from_files(out))).X[:, 0], expected)
 
 
-def test_several_targets_are_named_and_old_predictions_written_over():
+def test_several_targets_have_names_and_old_predictions_are_replaced():
     cli("fit in/test.csv --out m --target y --target z " + QUICK)
     Path("p.csv").write_text("old")
-    found = facts("predict m in/test.csv --out p.csv")
-    assert (found["columns"], found["rows"]) == (["prediction_y", "prediction_z"], 80)
+    result = facts("predict m in/test.csv --out p.csv")
+    assert (result["columns"], result["rows"]) == (["prediction_y", "prediction_z"], 80)
     table = pd.read_csv("p.csv")
-    assert list(table) == found["columns"]
+    assert list(table) == result["columns"]
     np.testing.assert_allclose(table.prediction_y, -table.prediction_z, atol=1e-9)
-    assert written() == ["m", "p.csv"]
+    assert output_files() == ["m", "p.csv"]
 
 
 def test_models_fitted_on_arrays_read_the_columns_in_order():
@@ -261,29 +261,29 @@ def test_models_fitted_on_arrays_read_the_columns_in_order():
     assert np.array_equal(table, model.predict(X))
 
 
-def test_predictions_go_to_standard_output_as_text_alone(capsys):
+def test_standard_output_has_only_the_predictions(capsys):
     cli("predict in/m.bochner in/test.csv --out p.csv")
     assert run(["predict", "in/m.bochner", "in/test.csv", "--out", "-"]) == 0
     assert capsys.readouterr().out == Path("p.csv").read_text(encoding="utf-8")
 
 
-def test_check_measures_the_error_where_the_target_is_there():
-    found, table = facts("check in/m.bochner in/test.csv"), columns(80, 3)
+def test_check_measures_the_error_if_there_is_a_target():
+    result, table = facts("check in/m.bochner in/test.csv"), columns(80, 3)
     predicted = bo.load("in/m.bochner").predict(pa.table({k: table[k] for k in "abc"}))
     squared = np.mean((table["y"] - predicted) ** 2)
-    assert found["errors"]["y"]["rmse"] == pytest.approx(squared**0.5, rel=1e-12)
-    assert found["errors"]["y"]["r_squared"] == pytest.approx(1 - squared / np.var(table["y"]))
-    assert found["rows"] == found["certificate"]["n_rows"] == 80
+    assert result["errors"]["y"]["rmse"] == pytest.approx(squared**0.5, rel=1e-12)
+    assert result["errors"]["y"]["r_squared"] == pytest.approx(1 - squared / np.var(table["y"]))
+    assert result["rows"] == result["certificate"]["n_rows"] == 80
     out, _ = cli("check in/m.bochner in/test.csv")
     assert re.search(r"rows 80 errors RMSE 0\.\d+, R² 0\.\d+ certificate With 16 features", out)
-    found = facts(CHECK)  # no target
-    assert (found["errors"], found["rows"]) == ({}, 50)
-    assert 0 < found["certificate"]["epsilon"] < np.inf
-    assert found["certificate_words"].startswith("With 16 features, 50 rows")
+    result = facts(CHECK)  # no target
+    assert (result["errors"], result["rows"]) == ({}, 50)
+    assert 0 < result["certificate"]["epsilon"] < np.inf
+    assert result["certificate_words"].startswith("With 16 features, 50 rows")
     assert cli(CHECK + " --quiet") == ("", "")
 
 
-def test_check_weighs_the_error_where_the_model_was_weighed():
+def test_check_weights_errors_as_the_fit_did():
     cli(f"fit in/test.csv --target y --weight w --out m {QUICK}")
     table = pd.read_csv("in/test.csv")
     residual = table.y - bo.load("m").predict(table[["a", "b", "c", "z"]])
@@ -294,19 +294,19 @@ def test_check_weighs_the_error_where_the_model_was_weighed():
 # --- compare, demo, help -------------------------------------------------------------------------
 
 
-def test_compare_prints_the_table_that_python_would():
+def test_compare_prints_the_same_table_as_python():
     options = "--kernel matern32 --lengthscale 1.5 --features 16 --columns a,b --seed 3"
     out, _ = cli(f"compare in/train.parquet {options} --plot c.svg")
     X = np.column_stack([columns()["a"], columns()["b"]])
-    found = bo.compare(Matern(1.5, 1.5), X, n_features=16, random_state=3)
-    places = [out.index(str(row.method)) for row in found.rows]
+    comparison = bo.compare(Matern(1.5, 1.5), X, n_features=16, random_state=3)
+    places = [out.index(str(row.method)) for row in comparison.rows]
     assert places[0] < places[1]
-    assert f"errors on {found.n_sample} rows" in out
+    assert f"errors on {comparison.n_sample} rows" in out
     assert "<svg" in Path("c.svg").read_text()
-    told = facts(f"compare in/train.parquet {options}")
-    assert told["best"] == repr(found.best)
-    errors = [row.error for row in found.rows if not row.refused]
-    assert [m["error"] for m in told["methods"] if not m["refused"]] == pytest.approx(errors)
+    summary = facts(f"compare in/train.parquet {options}")
+    assert summary["best"] == repr(comparison.best)
+    errors = [row.error for row in comparison.rows if not row.refused]
+    assert [m["error"] for m in summary["methods"] if not m["refused"]] == pytest.approx(errors)
 
 
 def test_compare_chooses_the_lengthscale_by_the_target():
@@ -316,20 +316,20 @@ def test_compare_chooses_the_lengthscale_by_the_target():
     assert without["kernel"] != with_target["kernel"]
 
 
-def test_demo_shows_what_the_report_found(monkeypatch):
-    def found(out, *, quick, seed, show):
+def test_demo_prints_the_results_of_its_report(monkeypatch):
+    def run_demo(out, *, quick, seed, show):
         assert (quick, seed) == (True, 4)
         if show is not None:
             show("Fitting")
         numbers = {"n_features": 64, "rmse": 512.25, "r_squared": 0.95, "seconds": 1.5}
         best = {"name": "Nyström", **numbers, "epsilon": 0.25, "epsilon_interval": (0.2, 0.3)}
         worse = {"rmse": 900.0, "r_squared": 0.8, "epsilon": None, "loo": float("nan")}
-        rival = {**best, "name": "Rival", **worse}
+        other = {**best, "name": "Other", **worse}
         words = {"kernel": "Gaussian(0.1)", "certificate_words": "in words", "alpha": 0.1}
-        more = {"methods": [best, rival], "best": best, "maps": {}, "seconds": 1.0}
+        more = {"methods": [best, other], "best": best, "maps": {}, "seconds": 1.0}
         return {**words, **more, "page": str(Path(out) / "earth.html")}
 
-    monkeypatch.setattr("bochner.report.demo.run_demo", found)
+    monkeypatch.setattr("bochner.report.demo.run_demo", run_demo)
     out, err = cli("demo --out . --quick --seed 4")
     for words in ("best Nyström, 64 features: RMSE 512.2 m, R² 0.9500", "in words", "earth.html "):
         assert words in out
@@ -340,7 +340,7 @@ def test_demo_shows_what_the_report_found(monkeypatch):
     assert cli("demo --out . --quick --seed 4 --quiet") == ("", "")
 
 
-def test_help_names_every_command_and_option():
+def test_help_lists_all_commands_and_options():
     out, _ = cli("--help")
     for command in bochner.commands.values():
         assert command.name in out
@@ -350,12 +350,12 @@ def test_help_names_every_command_and_option():
     assert cli("--version")[0] == f"bochner {bo.__version__} "
 
 
-# --- what a person can act on --------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 COORDS = "fit in/test.csv --target y --out m --coords"
 ROWS = "fit in/rows.parquet --out m"
 PLAN = "plan in/train.parquet --kernel gaussian --lengthscale 1 --widths 8,16"
-#: Exit code, command line, and words of the one error.
+#: Exit code, command line, and a part of its message.
 WRONG = [
     (2, "fit in/train.parquet --target y --out no/m", "cannot be written: there is no folder"),
     (2, "fit in/train.parquet --target y --out in", "'in' cannot be written: it is a folder."),
@@ -412,36 +412,36 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("code", "line", "sentence"), WRONG)
-def test_what_is_wrong_is_one_sentence_and_nothing_is_written(code, line, sentence):
-    found, out, err = ended(line)
-    assert (found, out) == (code, "")
+def test_errors_are_one_sentence_and_nothing_is_written(code, line, sentence):
+    exit_code, out, err = run_line(line)
+    assert (exit_code, out) == (code, "")
     assert sentence in re.sub(r"\s+", " ", err)
     assert code == 2 or (err.startswith("Error: ") and err.count("\n") == 1)
-    assert written() == []
+    assert output_files() == []
 
 
-def test_errors_are_json_where_it_is_asked_for():
+def test_errors_are_json_with_the_option_json():
     for line, code, kind, sentence in (
         ("show nowhere", 1, "ModelFileError", "there is no such file"),
         ("show", 2, "UsageError", "Missing argument 'MODEL'"),
         ("fit nowhere.csv --target y --out m", 1, "", "nowhere.csv"),
     ):
-        told = json.loads(cli(f"{line} --json", code)[0])
-        assert told["exit_code"] == code
-        assert kind in told["kind"]
-        assert sentence in told["error"]
+        error = json.loads(cli(f"{line} --json", code)[0])
+        assert error["exit_code"] == code
+        assert kind in error["kind"]
+        assert sentence in error["error"]
 
 
-def test_a_place_that_may_not_be_written_is_refused_before_the_work(monkeypatch):
+def test_a_read_only_output_raises_before_the_fit(monkeypatch):
     access, line = os.access, "fit nowhere.csv --target y --out in/m.bochner"
-    shut = Path("in/m.bochner")
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != shut and access(path, mode))
+    file = Path("in/m.bochner")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != file and access(path, mode))
     assert "cannot be written: the file there is read-only. Choose another name" in cli(line, 2)[1]
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert "may not be written to. Choose another" in cli(line, 2)[1]
 
 
-def test_debug_shows_where(monkeypatch):
+def test_debug_raises_the_error(monkeypatch):
     monkeypatch.setenv("BOCHNER_DEBUG", "1")
     with pytest.raises(bo.errors.DataFileError, match="there is no file or folder"):
         cli("fit nowhere.csv --target y --out m")
@@ -456,17 +456,17 @@ def test_debug_shows_where(monkeypatch):
         (MissingDependency("Parquet needs pyarrow"), 1, "Error: Parquet needs pyarrow"),
     ],
 )
-def test_whatever_happens_in_a_fit_is_one_sentence(monkeypatch, error, code, sentence):
+def test_any_error_of_a_fit_is_one_sentence(monkeypatch, error, code, sentence):
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(bo.KernelRidge, "fit_blocks", fail)
     out, err = cli(FIT, code)
     assert err.strip().startswith(sentence)
-    assert (out, written()) == ("", [])
+    assert (out, output_files()) == ("", [])
 
 
-def test_a_terminal_gets_a_table_as_wide_as_it_is(capsys, monkeypatch):
+def test_tables_fit_the_width_of_the_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     assert run(CHECK.split()) == 0
@@ -478,7 +478,7 @@ def test_a_terminal_gets_a_table_as_wide_as_it_is(capsys, monkeypatch):
 # --- progress ------------------------------------------------------------------------------------
 
 
-def test_a_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
+def test_a_progress_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     Path("t.csv").write_text("a,b\n" + "1,2\n" * 900)
     blocks = bo.Blocks.from_files("t.csv", block_rows=300)
@@ -487,10 +487,10 @@ def test_a_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
     for _ in range(2):
         list(watched)
         bar.at("Choosing the kernel: candidate 3 of 7: one lengthscale")
-    shown = capsys.readouterr().err.replace("\033[K", "").split("\r")
-    assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s$", shown[1])
-    assert "Choosing the kernel: candidate 3 of 7: one lengthscale" in shown
-    assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s\n$", shown[-2])
+    lines = capsys.readouterr().err.replace("\033[K", "").split("\r")
+    assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s$", lines[1])
+    assert "Choosing the kernel: candidate 3 of 7: one lengthscale" in lines
+    assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s\n$", lines[-2])
     bar.step, bar.began, bar.rows = "", bar.began - 10, 450
     assert "pass 2: 450 of 900 rows, 4" in bar.text
     assert re.search(r"\b1\d s left", bar.text)
@@ -510,7 +510,7 @@ def test_a_command_runs_in_any_thread():
         assert pool.submit(run, ["--version"]).result() == 0
 
 
-# --- as a process --------------------------------------------------------------------------------
+# --- separate processes --------------------------------------------------------------------------
 
 MAIN = "from bochner.cli import main; main()"
 PATHS = str(Path(bo.__file__).parents[1]), os.environ.get("PYTHONPATH", "")
@@ -520,7 +520,7 @@ needs_shell = pytest.mark.skipif(shutil.which("bash") is None, reason="needs a s
 
 @contextmanager
 def process(code, line=""):
-    """Run Python on ``code`` with these arguments; stop it if the test did not."""
+    """Yield a Python process of ``code`` with these arguments; kill it at the end."""
     command, pipe = [sys.executable, "-c", code, *line.split()], subprocess.PIPE
     with subprocess.Popen(command, env=HERE, stdout=pipe, stderr=pipe, text=True) as running:
         try:
@@ -529,7 +529,7 @@ def process(code, line=""):
             running.kill()
 
 
-def test_help_imports_nothing_heavy():
+def test_help_imports_no_large_package():
     slow = {"numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib", "torch"}
     code = (
         "import sys\nfrom bochner.cli import main\n"
@@ -542,7 +542,7 @@ def test_help_imports_nothing_heavy():
     assert "--lengthscale" in out
 
 
-def test_without_its_package_the_command_line_says_how_to_get_it(monkeypatch, capsys):
+def test_without_click_the_command_line_states_how_to_install_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "click", None)
     with pytest.raises(SystemExit, match="2"):
         main(["--help"])
@@ -562,7 +562,7 @@ IN_WRITE = f"{PAUSE}os.fsync = pause\n"
     ("pause", "number", "code"),
     [(IN_SUM, signal.SIGINT, 130), (IN_WRITE, signal.SIGINT, 130), (IN_WRITE, signal.SIGTERM, 143)],
 )
-def test_stopping_a_fit_leaves_nothing_half_written(pause, number, code):
+def test_a_stopped_fit_leaves_no_incomplete_file(pause, number, code):
     Path("m").write_bytes(b"as before")
     with process(pause + MAIN, FIT) as running:
         assert running.stdout.readline() == "here\n"
@@ -571,11 +571,11 @@ def test_stopping_a_fit_leaves_nothing_half_written(pause, number, code):
     assert err.strip() == "Stopped; nothing was written."
     assert running.returncode == code
     assert Path("m").read_bytes() == b"as before"
-    assert written() == ["m"]
+    assert output_files() == ["m"]
 
 
 def in_shell(ending, **environment):
-    """Fit in a shell with streams as ``ending`` leaves them."""
+    """Return the result of a fit in a shell; ``ending`` redirects streams."""
     line = f"'{sys.executable}' -c '{MAIN}' {FIT}"
     command = ["bash", "-c", f"{line} {ending}"]
     return subprocess.run(command, env=HERE | environment, capture_output=True, check=False)
@@ -584,13 +584,13 @@ def in_shell(ending, **environment):
 @pytest.mark.slow
 @needs_shell
 @pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-", "2>&1 | true"])
-def test_a_closed_stream_loses_no_fit(ending):
-    """Nor do streams whose reader is gone."""
+def test_a_fit_with_closed_streams_is_written(ending):
+    """Also with streams whose reader has ended."""
     done = in_shell(ending)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (b"rows         300\n" in done.stdout) == (ending == "2>&-")
     assert bo.load("m").n_features_in_ == 3
-    assert written() == ["m"]
+    assert output_files() == ["m"]
 
 
 @pytest.mark.slow
@@ -602,7 +602,7 @@ def test_a_closed_stream_loses_no_fit(ending):
         ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "ε".encode()),
     ],
 )
-def test_an_encoding_without_greek_letters_is_no_error(environment, epsilon):
+def test_encodings_without_greek_letters_raise_no_error(environment, epsilon):
     done = in_shell("", **environment)  # click takes ASCII for UTF-8
     assert (done.returncode, done.stderr) == (0, b"")
     assert epsilon in done.stdout
@@ -611,7 +611,7 @@ def test_an_encoding_without_greek_letters_is_no_error(environment, epsilon):
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_closed_reader_prints_no_error():
     with process(MAIN, CHECK) as running:
         running.stdout.close()
         err = running.stderr.read()
@@ -619,7 +619,7 @@ def test_a_reader_that_goes_away_is_no_error():
     assert (running.returncode, err) == (1, "")
 
 
-# --- every learner: fitted, asked for its predictions, and judged --------------------------------
+# --- all learners: fits, predictions and errors --------------------------------------------------
 
 LABELS = ("ridge-classifier", "svc", "logistic", "sgd-classifier")
 NOTHING = ("one-class", "kmeans", "pca")
@@ -635,14 +635,14 @@ def target_of(name):
 
 @pytest.fixture(scope="module")
 def learner(folder):
-    """Return a function that fits a learner by the command line: what it told, model, file."""
+    """Return a function that fits a learner and returns its JSON output, model and file."""
     numbers = count()
 
     @cache
     def fitted(name, options=""):
         out = folder / f"learner-{next(numbers)}"
-        chosen = f"--columns a,c --features 8 --lengthscale 1 --method orthogonal {options}"
-        line = f"fit {folder}/rows.parquet --model {name} {target_of(name)} --out {out} {chosen}"
+        common = f"--columns a,c --features 8 --lengthscale 1 --method orthogonal {options}"
+        line = f"fit {folder}/rows.parquet --model {name} {target_of(name)} --out {out} {common}"
         return facts(f"{line} {SETTINGS.get(name, '')}"), bo.load(out), out
 
     return fitted
@@ -653,33 +653,33 @@ def rows(folder):
     return pd.read_parquet(folder / "rows.parquet")
 
 
-def predicted(model, options="", code=0):
-    """Return what predicting the rows told, and the table it wrote."""
+def predict(model, options="", code=0):
+    """Return output and table of the predictions of the rows."""
     out, err = cli(f"predict {model} in/rows.parquet --out p.csv {options}", code)
     return (out or err), pd.read_csv("p.csv") if Path("p.csv").exists() else None
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_every_learner_predicts_as_its_model_and_tells_an_honest_error(name, learner, rows):
-    found, model, file = learner(name)
+def test_all_learners_predict_like_their_model_and_state_held_out_errors(name, learner, rows):
+    result, model, file = learner(name)
     assert type(model).__name__ == LEARNERS[name]
-    assert (found["rows"], found["columns"], found["n_features"]) == (90, 3, 8)
-    assert found["certificate"]["epsilon"] > 0
-    _, table = predicted(file)
+    assert (result["rows"], result["columns"], result["n_features"]) == (90, 3, 8)
+    assert result["certificate"]["epsilon"] > 0
+    _, table = predict(file)
     X = rows[["a", "c"]]
     if name == "pca":
         assert table.to_numpy() == pytest.approx(model.transform(X), abs=1e-12)
         assert list(table) == ["component_1", "component_2"]
     else:
         assert table.iloc[:, 0].tolist() == pytest.approx(model.predict(X).tolist())
-    judged = found["held_out"]
+    held_out = result["held_out"]
     if name in ("ridge", "kmeans", "pca"):
-        assert judged is None
-        assert name != "ridge" or found["rmse"] > 0
+        assert held_out is None
+        assert name != "ridge" or result["rmse"] > 0
         return
-    assert judged["n_train"] + judged["n_test"] == judged["n_rows"] == 90
+    assert held_out["n_train"] + held_out["n_test"] == held_out["n_rows"] == 90
     keys = {"accuracy", "majority", "auc"} if name in LABELS else {"rmse", "r_squared"}
-    (errors,) = judged["errors"].values()
+    (errors,) = held_out["errors"].values()
     assert keys <= set(errors) or name == "one-class"
     assert ("log_loss" in errors) == (name in {*LABELS} - {"sgd-classifier"})
 
@@ -687,112 +687,113 @@ def test_every_learner_predicts_as_its_model_and_tells_an_honest_error(name, lea
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("options", ["", "--no-judge"])
 @pytest.mark.parametrize("name", LEARNERS)
-def test_the_model_is_the_one_that_python_fits(name, options, rows):
-    """Same data, options and seed give the same bits, in memory and from files, judged or not."""
+def test_the_model_equals_a_fit_in_python(name, options, rows):
+    """Same data, options and seed give the same bits, with or without held-out errors."""
     target = target_of(name).split()[1:]
     table = rows[["a", "c", *target]]
     table.to_csv("rows.csv", index=False)
-    given = {"kmeans": {"n_clusters": 3}, "pca": {"n_components": 2}}.get(name, {})
-    model = getattr(bo, LEARNERS[name])(random_state=0, **given).fit(table, *target)
-    settings = SETTINGS[name] if given else ""
-    told = facts(f"fit rows.csv --model {name} {target_of(name)} --out m {settings} {options}")
-    assert "judge" not in told["seconds"] or not options
-    found, X = bo.load("m"), rows[["a", "c"]]
-    call = "transform" if name == "pca" else "predict"
-    call = "decision_function" if hasattr(model, "decision_function") else call
-    np.testing.assert_array_equal(getattr(found, call)(X), getattr(model, call)(X))
-    assert type(found.fit_) is type(model.fit_)
-    assert name == "gp" or getattr(found.fit_, "errors", None) is None  # a process makes them
+    parameters = {"kmeans": {"n_clusters": 3}, "pca": {"n_components": 2}}.get(name, {})
+    model = getattr(bo, LEARNERS[name])(random_state=0, **parameters).fit(table, *target)
+    settings = SETTINGS[name] if parameters else ""
+    result = facts(f"fit rows.csv --model {name} {target_of(name)} --out m {settings} {options}")
+    assert "judge" not in result["seconds"] or not options
+    loaded, X = bo.load("m"), rows[["a", "c"]]
+    method = "transform" if name == "pca" else "predict"
+    method = "decision_function" if hasattr(model, "decision_function") else method
+    np.testing.assert_array_equal(getattr(loaded, method)(X), getattr(model, method)(X))
+    assert type(loaded.fit_) is type(model.fit_)
+    assert name == "gp" or getattr(loaded.fit_, "errors", None) is None  # a process computes them
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_labels_come_back_as_words_and_are_counted(name, learner, rows):
-    found, model, file = learner(name)
-    assert found["classes"] == ["high", "low", "mid"]
-    told, X = facts(f"check {file} in/rows.parquet")["errors"]["label"], rows[["a", "c"]]
-    assert told["accuracy"] == pytest.approx(np.mean(model.predict(X) == rows.label))
-    assert told["accuracy"] > 0.5
+def test_labels_are_predicted_as_text_and_counted(name, learner, rows):
+    result, model, file = learner(name)
+    assert result["classes"] == ["high", "low", "mid"]
+    errors, X = facts(f"check {file} in/rows.parquet")["errors"]["label"], rows[["a", "c"]]
+    assert errors["accuracy"] == pytest.approx(np.mean(model.predict(X) == rows.label))
+    assert errors["accuracy"] > 0.5
     out, _ = cli(f"check {file} in/rows.parquet")
-    assert f"AUC {number(told['auc'])}".rstrip("0") in out
+    assert f"AUC {number(errors['auc'])}".rstrip("0") in out
     assert ("log loss" in out) == hasattr(model, "predict_proba")
 
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", ["svc", "svr", "kmeans", "pca", "gp"])
-def test_raw_tables_have_the_certificate_that_check_gives(name, rows):
-    """Columns with gaps and many categories become numbers by the fit alone."""
+def test_raw_tables_have_the_certificate_of_check(name, rows):
+    """Columns with missing values and many categories are encoded by the fit."""
     table = rows.copy()
     table.loc[::7, "a"], table["c"] = np.nan, [f"place {i % 40}" for i in range(90)]
     table.to_csv("rows.csv", index=False)
     line = f"fit rows.csv --model {name} {target_of(name)} --out m --no-judge --columns a,c"
-    told = facts(line + " --features 8 --method uniform")["certificate"]
-    assert told["epsilon"] > 0
-    assert facts("check m rows.csv")["certificate"] == told
+    certificate = facts(line + " --features 8 --method uniform")["certificate"]
+    assert certificate["epsilon"] > 0
+    assert facts("check m rows.csv")["certificate"] == certificate
 
 
-def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(learner, rows):
+def test_check_ignores_class_weights_of_the_fit(learner, rows):
     _, model, file = learner("svc", "--set 'class_weight={\"mid\": 50}'")
-    right = model.predict(rows[["a", "c"]]) == rows.label
-    told = facts(f"check {file} in/rows.parquet")["errors"]["label"]["accuracy"]
-    assert told == pytest.approx(np.mean(right))
-    assert np.average(right, weights=np.where(rows.label == "mid", 50, 1)) > np.mean(right) + 0.01
+    correct = model.predict(rows[["a", "c"]]) == rows.label
+    accuracy = facts(f"check {file} in/rows.parquet")["errors"]["label"]["accuracy"]
+    assert accuracy == pytest.approx(np.mean(correct))
+    weights = np.where(rows.label == "mid", 50, 1)
+    assert np.average(correct, weights=weights) > np.mean(correct) + 0.01
 
 
 def test_each_row_is_predicted_once(learner, monkeypatch):
     _, _, file = learner("svc")
     predictions, rows = FitSummary.predictions, []
-    note = lambda fit, X: rows.append(X.n_rows) or predictions(fit, X)
-    monkeypatch.setattr(FitSummary, "predictions", note)
-    predicted(file)
+    record = lambda fit, X: rows.append(X.n_rows) or predictions(fit, X)
+    monkeypatch.setattr(FitSummary, "predictions", record)
+    predict(file)
     assert rows.count(90) == 1
     facts(f"check {file} in/rows.parquet")
     assert rows.count(90) == 2
 
 
-def test_probabilities_are_columns_of_their_own(learner, rows):
+def test_probabilities_have_their_own_columns(learner, rows):
     _, model, file = learner("logistic")
-    _, table = predicted(file)
+    _, table = predict(file)
     names = ["probability_high", "probability_low", "probability_mid"]
     assert list(table) == ["prediction", *names]
     assert table[names].to_numpy() == pytest.approx(model.predict_proba(rows[["a", "c"]]))
-    assert "LogisticRegression has no prediction i" in predicted(file, "--interval 0.9", 2)[0]
+    assert "LogisticRegression has no prediction i" in predict(file, "--interval 0.9", 2)[0]
 
 
-def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_is(learner, rows):
-    found, model, file = learner("gp")
-    assert found["intervals"] == model.calibration_.guarantee
-    told, table = predicted(file)
-    assert "intervals Cross-validation" in told
+def test_a_process_writes_intervals_and_both_deviations(learner, rows):
+    result, model, file = learner("gp")
+    assert result["intervals"] == model.calibration_.guarantee
+    output, table = predict(file)
+    assert "intervals Cross-validation" in output
     deviations = ["deviation_of_observation", "deviation_of_mean"]
     assert list(table) == ["prediction", "low_90", "high_90", *deviations]
     X = rows[["a", "c"]]
-    both = (model.predict(X, return_std=True, include_noise=own)[1] for own in (True, False))
-    expected = [*model.predict_interval(X, 0.9), *both]
+    std = (model.predict(X, return_std=True, include_noise=noise)[1] for noise in (True, False))
+    expected = [*model.predict_interval(X, 0.9), *std]
     assert table.to_numpy().T == pytest.approx(np.array(expected))
-    told, table = predicted(file, "--coverage 0.975 --json")
+    output, table = predict(file, "--coverage 0.975 --json")
     assert list(table)[1:3] == ["low_97.5", "high_97.5"]
     assert table["high_97.5"].tolist() == pytest.approx(model.predict_interval(X, 0.975)[2])
-    assert json.loads(told)["intervals"] == model.calibration_.guarantee
-    # what 90 rows cannot calibrate is that of the normal law, and said to be
-    told, table = predicted(file, "--coverage 0.995 --json")
-    assert json.loads(told)["intervals"].startswith("Gaussian, true if the model is")
+    assert json.loads(output)["intervals"] == model.calibration_.guarantee
+    # 90 rows cannot calibrate this coverage: the interval is normal, and the output states it
+    output, table = predict(file, "--coverage 0.995 --json")
+    assert json.loads(output)["intervals"].startswith("Gaussian, true if the model is")
     expected = norm.ppf(0.0025, *model.predict(X, return_std=True, include_noise=True))
     assert table["low_99.5"].tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["ridge", "svr"])
-def test_a_regressor_gives_bounds_where_they_are_asked_for(name, learner, rows):
-    """Those of svr are made of the errors that its fit was judged by."""
+def test_a_regressor_writes_intervals_if_requested(name, learner, rows):
+    """Those of svr use the held-out errors of its fit."""
     _, model, file = learner(name)
-    told, table = predicted(file, "--json")
+    output, table = predict(file, "--json")
     assert list(table) == ["prediction"]
-    assert "intervals" not in json.loads(told)
-    told, table = predicted(file, "--interval 0.8 --json")
-    assert json.loads(told)["intervals"] == model.calibration_.guarantee
+    assert "intervals" not in json.loads(output)
+    output, table = predict(file, "--interval 0.8 --json")
+    assert json.loads(output)["intervals"] == model.calibration_.guarantee
     assert list(table) == ["prediction", "low_80", "high_80"]
     expected = np.array(model.predict_interval(rows[["a", "c"]], 0.8))
     assert table.to_numpy().T == pytest.approx(expected)
-    assert "cannot calibrate a coverage of 0.9999" in predicted(file, "--interval 0.9999", 1)[0]
+    assert "cannot calibrate a coverage of 0.9999" in predict(file, "--interval 0.9999", 1)[0]
 
 
 def test_settings_reach_the_learner(learner):
@@ -800,7 +801,7 @@ def test_settings_reach_the_learner(learner):
     assert (model.C, model.loss) == (2, "hinge")
     _, model, file = learner("regressor", "--set loss=quantile --alpha 0.1")
     assert (model.loss, model.alpha) == ("quantile", 0.1)
-    assert list(predicted(file)[1]) == [f"prediction_{q}" for q in (0.1, 0.5, 0.9)]
+    assert list(predict(file)[1]) == [f"prediction_{q}" for q in (0.1, 0.5, 0.9)]
 
 
 # --- coordinates and maps ------------------------------------------------------------------------
@@ -811,7 +812,7 @@ STATIONS = "fit in/stations.csv --target t --coords lon,lat"
 
 @pytest.fixture(scope="module")
 def stations(folder):
-    """A process fitted to a table of stations."""
+    """Return a process fitted to a table of stations."""
     rng = np.random.default_rng(0)
     lon, lat = rng.uniform(5, 15, 90), rng.uniform(47, 55, 90)
     t = 15 - (lat - 47) + np.sin(lon) + 0.1 * rng.standard_normal(90)
@@ -821,7 +822,7 @@ def stations(folder):
 
 
 @pytest.mark.slow
-def test_coordinates_stand_for_a_process(stations):
+def test_coordinates_choose_a_process(stations):
     assert isinstance(stations, bo.GaussianProcessRegressor)
     assert (stations.method, stations.kernel) == (None, "matern32")
     assert list(stations.feature_names_in_) == ["lon", "lat"]
@@ -831,44 +832,44 @@ def test_coordinates_stand_for_a_process(stations):
     assert (model.method, model.kernel) == ("grid", "gaussian")
 
 
-def test_the_field_holds_mean_and_deviation_at_the_places(stations, monkeypatch):
-    found = facts("map in/process --out field.nc --places 9")
+def test_the_field_has_mean_and_deviation_at_the_places(stations, monkeypatch):
+    result = facts("map in/process --out field.nc --places 9")
     with xarray.open_dataset("field.nc", engine="scipy") as field:
         lon, lat = field["lon"].values, field["lat"].values
         mean, std = stations.predict_grid(lon=lon, lat=lat, return_std=True)
         np.testing.assert_allclose(field["t"], mean)
         np.testing.assert_allclose(field["t_deviation"], std)
         assert field["t"].dims == ("lon", "lat")
-    assert found["places"] == 81
-    assert found["mean"] == [float(mean.min()), float(mean.max())]
+    assert result["places"] == 81
+    assert result["mean"] == [float(mean.min()), float(mean.max())]
     assert Path("field.png").read_bytes().startswith(b"\x89PNG")
     assert "places" in cli("map in/process --out field.nc --picture here.svg --places 5")[0]
     assert "<svg" in Path("here.svg").read_text()
     monkeypatch.setitem(sys.modules, "xarray", None)
-    told = cli("map in/process --out f.nc", 1)[1]
-    assert "bochner map needs the package xarray, which is not installed" in told
+    message = cli("map in/process --out f.nc", 1)[1]
+    assert "bochner map needs the package xarray, which is not installed" in message
 
 
 def test_a_process_of_three_columns_has_no_map():
     X = np.random.default_rng(0).standard_normal((40, 3))
     bo.save(bo.GaussianProcessRegressor(n_features=8, random_state=0).fit(X, X[:, 0]), "three")
-    told = cli("map three --out f.nc", 1)[1]
-    assert "a map has one or two columns and one target; got 3 columns" in told
+    message = cli("map three --out f.nc", 1)[1]
+    assert "a map has one or two columns and one target; got 3 columns" in message
 
 
 # --- plan and show -------------------------------------------------------------------------------
 
 
 def test_plan_prints_a_table_and_the_reason():
-    code, out, _ = ended(PLAN + " --target y")
+    code, out, _ = run_line(PLAN + " --target y")
     assert code == 0
     assert out.startswith("Gaussian(lengthscale=1.0), 300 rows of 4 columns; any time and")
-    chosen = [line for line in out.splitlines() if line.startswith(">")]
-    assert chosen[-1].startswith("> The exact kernel, by")
-    found = facts(PLAN + " --target y --seconds 100 --memory 1e9")
-    assert (found["rows"], found["columns"]) == (300, 4)
-    assert found["choice"] in found["fits"]
-    assert found["choice"]["seconds"] < 100
+    marked = [line for line in out.splitlines() if line.startswith(">")]
+    assert marked[-1].startswith("> The exact kernel, by")
+    result = facts(PLAN + " --target y --seconds 100 --memory 1e9")
+    assert (result["rows"], result["columns"]) == (300, 4)
+    assert result["choice"] in result["fits"]
+    assert result["choice"]["seconds"] < 100
 
 
 @pytest.fixture(scope="module")
@@ -879,36 +880,36 @@ def table():
     return pd.DataFrame({"a": a, "same": a, "when": when, "city": city, "y": y})
 
 
-def test_show_says_what_the_fit_was_and_what_columns_become(table):
+def test_show_prints_the_fit_and_the_encoding_of_columns(table):
     table.to_csv("t.csv", index=False)
     cli("fit t.csv --target y --out m --set effort=low --set alpha=0.01")
-    told, found = facts("show m"), bo.load("m")
-    assert told["model"] == "KernelRidge"
-    assert (told["rows"], told["alpha"], told["targets"]) == (120, found.alpha_, ["y"])
-    assert told["kernel"] == repr(found.kernel_)
-    assert told["parameters"] == {"alpha": "0.01", "effort": "'low'", "random_state": "0"}
-    assert told["bytes"] == Path("m").stat().st_size
-    _, out, _ = ended("show m")
+    summary, model = facts("show m"), bo.load("m")
+    assert summary["model"] == "KernelRidge"
+    assert (summary["rows"], summary["alpha"], summary["targets"]) == (120, model.alpha_, ["y"])
+    assert summary["kernel"] == repr(model.kernel_)
+    assert summary["parameters"] == {"alpha": "0.01", "effort": "'low'", "random_state": "0"}
+    assert summary["bytes"] == Path("m").stat().st_size
+    _, out, _ = run_line("show m")
     assert "column       a: number\n" in out
     assert "column       same: left out (the same as another column)\n" in out
     assert "column       city: becomes city=x, city=y\n" in out
     assert "when: becomes when (days)" in out
 
 
-def test_show_prints_the_candidates_that_were_compared(table):
-    found = bo.KernelRidge(random_state=0).fit(table[["a", "city"]], table["y"])
-    bo.save(found, "m")
-    assert str(found.search_) in ended("show m")[1]
-    shown = facts("show m")["search"]
-    assert [c["rank"] for c in shown] == list(range(1, len(found.search_.compared) + 1))
-    assert sum(c["chosen"] for c in shown) == 1
+def test_show_prints_the_compared_kernels(table):
+    model = bo.KernelRidge(random_state=0).fit(table[["a", "city"]], table["y"])
+    bo.save(model, "m")
+    assert str(model.search_) in run_line("show m")[1]
+    candidates = facts("show m")["search"]
+    assert [c["rank"] for c in candidates] == list(range(1, len(model.search_.compared) + 1))
+    assert sum(c["chosen"] for c in candidates) == 1
 
 
-def test_show_of_many_columns_ends_and_of_no_learner_says_what_it_is():
+def test_show_lists_at_most_forty_columns_and_prints_other_objects():
     X = np.random.default_rng(0).normal(size=(60, 45))
     X = pd.DataFrame(X, columns=[f"c{i}" for i in range(45)])
     blocks = bo.Blocks.from_table(X.assign(y=X["c0"]), target="y")
     bo.save(bo.KernelRidge("linear", random_state=0).fit_blocks(blocks), "m")
-    assert "column       c39: number\ncolumn       and 5 more\n" in ended("show m")[1]
+    assert "column       c39: number\ncolumn       and 5 more\n" in run_line("show m")[1]
     bo.save(bo.draw(Gaussian(), bo.Fourier(), n_features=8, n_inputs=2), "map")
     assert "Fourier" in facts("show map")["model"]
