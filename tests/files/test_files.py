@@ -1,4 +1,4 @@
-"""Files of data: which a path means, their formats, URLs; damage is named, and writing is all or nothing."""
+"""Files of data: paths, formats and URLs; damaged files; complete writes."""
 
 import csv
 import gzip
@@ -26,7 +26,7 @@ from bochner.data.files import find_files, sniff
 from bochner.data.writers import atomic, write_table
 from bochner.errors import BochnerError, DataFileError, DataWarning, InvalidInput, MissingDependency
 
-# ---- which files a path means
+# ---- paths
 
 
 def write(path, **columns):
@@ -39,7 +39,7 @@ def numbers(blocks):
     return np.concatenate([block.X for block in blocks])
 
 
-def test_folders_and_globs_are_read_in_the_order_of_names(tmp_path):
+def test_folders_and_patterns_are_read_in_order_of_names(tmp_path):
     for number in (3, 1, 2):
         write(tmp_path / f"{number}.parquet", a=[float(number)])
     (tmp_path / "2b.csv").write_text("a\n2.5\n")
@@ -58,19 +58,19 @@ def test_folders_and_globs_are_read_in_the_order_of_names(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
-def test_parts_of_a_row_group_are_its_rows(tmp_path, monkeypatch, name):
+def test_parts_of_a_row_group_have_its_rows(tmp_path, monkeypatch, name):
     path = tmp_path / name
     save = pq.write_table if name == "t.parquet" else pf.write_feather
     save(pa.table({"a": np.arange(20_000.0)}), path)
     monkeypatch.setattr("bochner.data.tables.CELLS_PER_PIECE", 1 << 10)
     blocks = Blocks.from_files(path, block_rows=1000)
     for start in (0, 2500, 17_500, 5000):
-        found = np.concatenate([block.X[:, 0] for block in blocks.part(start, start + 2500)])
-        np.testing.assert_array_equal(found, np.arange(start, start + 2500.0))
+        values = np.concatenate([block.X[:, 0] for block in blocks.part(start, start + 2500)])
+        np.testing.assert_array_equal(values, np.arange(start, start + 2500.0))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather"])
-def test_a_part_reads_no_group_before_it(tmp_path, monkeypatch, kind):
+def test_a_part_reads_no_earlier_group(tmp_path, monkeypatch, kind):
     table, path, read = pa.table({"a": np.arange(20_000.0)}), tmp_path / f"t.{kind}", []
     if kind == "parquet":
         pq.write_table(table, path, row_group_size=1000)
@@ -78,20 +78,20 @@ def test_a_part_reads_no_group_before_it(tmp_path, monkeypatch, kind):
     else:
         pf.write_feather(table, path, chunksize=1000)
         reader, name, group = pa.ipc.RecordBatchFileReader, "get_batch", lambda group: group
-    blocks, given = Blocks.from_files(path), getattr(reader, name)
-    note = lambda self, *a, **k: read.append(group(*a)) or given(self, *a, **k)
-    monkeypatch.setattr(reader, name, note)
+    blocks, original = Blocks.from_files(path), getattr(reader, name)
+    record = lambda self, *a, **k: read.append(group(*a)) or original(self, *a, **k)
+    monkeypatch.setattr(reader, name, record)
     (block,) = blocks.part(17_500, 17_600)
     assert block.X[0, 0] == 17_500
     assert read[0] == 17
 
 
-def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
-    """Lists may hold folders; relative paths start at the current folder; brackets may be a name."""
+def test_lists_keep_their_order_and_existing_names_are_no_patterns(tmp_path, monkeypatch):
+    """Lists may have folders, relative paths start at the current folder, [ ] may be in names."""
     first, second = write(tmp_path / "d" / "a.pq", a=[1.0]), write(tmp_path / "b.pq", a=[2.0])
     names = lambda paths: [str(file) for file in find_files(paths)]
-    found = names([second, tmp_path / "d", str(tmp_path / "*.pq")])
-    assert found == [*map(str, (second, first, second))]
+    files = names([second, tmp_path / "d", str(tmp_path / "*.pq")])
+    assert files == [*map(str, (second, first, second))]
     monkeypatch.chdir(tmp_path)
     assert names("d/*.pq") == names("d") == names("d/a.pq") == [str(Path("d/a.pq"))]
     path = write(tmp_path / "x[1].parquet", a=[1.0])
@@ -99,7 +99,7 @@ def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
     assert Blocks.from_files(path.rename("table.data")).n_rows == 1  # Parquet by its first bytes
 
 
-def test_paths_that_mean_nothing_are_refused_in_a_sentence(tmp_path):
+def test_invalid_paths_raise_with_their_message(tmp_path):
     write(tmp_path / "train.parquet", a=[1.0])
     write(tmp_path / "hive" / "y=1" / "x.parquet", a=[1.0])
     (tmp_path / "empty").mkdir()
@@ -120,7 +120,7 @@ def test_paths_that_mean_nothing_are_refused_in_a_sentence(tmp_path):
             Blocks.from_files(tmp_path / name if isinstance(name, str) else name)
 
 
-def test_files_with_other_columns_or_kinds_of_values_are_named(tmp_path):
+def test_files_with_other_columns_or_types_raise_with_their_name(tmp_path):
     write(tmp_path / "1.parquet", a=[1.0], b=[2.0])
     write(tmp_path / "2.parquet", a=[1.0], c=[2.0])
     lacks = r"same columns; '.*2.parquet' lacks 'b' and adds 'c' compared with '.*1"
@@ -135,7 +135,7 @@ def test_files_with_other_columns_or_kinds_of_values_are_named(tmp_path):
         Blocks.from_files(tmp_path)
 
 
-# ---- files that change, vanish or cannot be read
+# ---- files that change, are removed or cannot be read
 
 
 @pytest.fixture(params=["parquet", "csv"])
@@ -147,7 +147,7 @@ def path(request, tmp_path):
     return tmp_path / "x.csv"
 
 
-def grown(path):
+def append(path):
     with path.open("ab") as file:
         file.write(b"1.5\n")
 
@@ -156,32 +156,32 @@ CHANGED = r"'.*' must stay as it is until all passes are done; it changed .* byt
 CANNOT = r"'.*' cannot be read: "
 
 
-@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("started", [True, False])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (grown, CHANGED),
+        (append, CHANGED),
         (lambda path: os.truncate(path, 50_000), CHANGED),
         (lambda path: os.utime(path, ns=(0, 0)), CHANGED),
         (Path.unlink, CANNOT + "no such file or directory"),
     ],
     ids=["grown", "cut", "touched", "gone"],
 )
-def test_a_file_that_changes_during_or_between_passes_is_noticed(path, change, message, begun):
-    blocks = Blocks.from_files(path, block_rows=10 if begun else 60_000)
+def test_a_file_that_changes_during_or_between_passes_raises(path, change, message, started):
+    blocks = Blocks.from_files(path, block_rows=10 if started else 60_000)
     rows = iter(blocks)
     next(rows)
     change(path)
     with pytest.raises(DataFileError, match=message):
-        list(rows if begun else blocks)
+        list(rows if started else blocks)
 
 
 def refuse(*_arguments, **_options):
     raise PermissionError(13, "Permission denied")
 
 
-def test_what_may_not_be_read_is_named(path, monkeypatch):
-    """Before it is opened, after, and a folder."""
+def test_files_without_permission_raise_with_their_name(path, monkeypatch):
+    """Before a file is opened, after, and for a folder."""
     blocks = Blocks.from_files(path)
     module = "pyarrow.parquet.ParquetFile" if path.suffix == ".parquet" else "pyarrow.csv.open_csv"
     denied, folder = CANNOT + "permission denied", path.parent
@@ -205,7 +205,7 @@ def test_what_may_not_be_read_is_named(path, monkeypatch):
 # ---- Parquet
 
 
-def test_row_groups_and_batches_do_not_show(tmp_path):
+def test_rows_are_independent_of_row_groups_and_blocks(tmp_path):
     a = np.random.default_rng(0).normal(size=1000)
     for size in (1, 7, 1000):
         pq.write_table(pa.table({"a": a}), tmp_path / "x.parquet", row_group_size=size)
@@ -213,18 +213,18 @@ def test_row_groups_and_batches_do_not_show(tmp_path):
         np.testing.assert_array_equal(numbers(blocks)[:, 0], a)
 
 
-def test_only_the_columns_that_are_named_are_read(tmp_path):
+def test_only_named_columns_are_read(tmp_path):
     when = pa.array([1, 2], pa.timestamp("s"))
     path = write(tmp_path / "x.parquet", **{"a": [1.0, 2.0], "a.b": [2.0, 3.0], "when": when})
     with pytest.raises(InvalidInput, match=r"columns must .* got 'when' \(dates or times\)"):
         next(iter(Blocks.from_files(path)))
     assert next(iter(Blocks.from_files(path, "a.b", columns=["a"]))).y.tolist() == [2, 3]
     assert numbers(Blocks.from_files(path, columns=["a.b", "a"])).tolist() == [[2, 1], [3, 2]]
-    pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 6]).to_parquet(path)  # names of rows are no feature
+    pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 6]).to_parquet(path)  # the index is no feature
     assert Blocks.from_files(path).feature_names == ("a",)
 
 
-def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
+def test_a_file_without_rows_is_skipped_among_others(tmp_path):
     write(tmp_path / "0.parquet", a=pa.array([], pa.null()))
     write(tmp_path / "1.parquet", a=[1.0, 2.0])
     assert numbers(Blocks.from_files(tmp_path)).shape == (2, 1)
@@ -233,7 +233,7 @@ def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
         list(Blocks.from_files(tmp_path))
 
 
-def test_bad_values_are_refused_with_column_and_row(tmp_path):
+def test_invalid_values_raise_with_column_and_row(tmp_path):
     for values, message in (
         (pa.array([1.0, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
         (pa.array([1, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
@@ -263,12 +263,12 @@ def test_memory_does_not_grow_with_row_groups(tmp_path):
         pq.write_table(pa.table(columns), rows[n], row_group_size=n)
         most[n] = most_allocated(Blocks.from_files(rows[n]))
     assert most[800_000] < 1.2 * most[100_000] + 2**20
-    # The fault: a reader without a buffer bound holds the whole row group.
+    # The planted fault: a reader without a buffer limit keeps the whole row group.
     plain = pq.ParquetFile(rows[800_000], pre_buffer=False, buffer_size=0)
     assert most_allocated(plain.iter_batches(1000)) > 1.2 * most[100_000] + 2**20
 
 
-UNWANTED = """
+IMPORTS = """
 import sys
 from bochner.data.blocks import Blocks
 assert "pyarrow" not in sys.modules
@@ -279,14 +279,14 @@ assert not {"pandas", "polars", "torch"} & set(sys.modules)
 
 
 def test_reading_files_imports_no_other_table_library(tmp_path):
-    # pyarrow's own conversions to NumPy import pandas: 0.3 s and 40 MB.
+    # Conversions of pyarrow to NumPy would import pandas: 0.3 s and 40 MB.
     parquet, text = tmp_path / "x.parquet", tmp_path / "x.csv"
     write(parquet, a=[1, 2], s=["x", "y"], f=[True, False], b=[1.0, 2.0])
     text.write_text("a,s,f,b\n1,x,true,1.0\n2,y,false,2.0\n")
-    subprocess.run([sys.executable, "-c", UNWANTED, parquet, text], check=True)
+    subprocess.run([sys.executable, "-c", IMPORTS, parquet, text], check=True)
 
 
-# ---- every format, from disks and behind URLs
+# ---- all formats, from disks and URLs
 
 N = 1000
 RNG = np.random.default_rng(0)
@@ -295,14 +295,14 @@ TABLE = pa.table(
 )
 WRITE = {
     "csv": pc.write_csv,
-    "csv.gz": lambda table, file: file.write(gzip.compress(written(pc.write_csv, table))),
+    "csv.gz": lambda table, file: file.write(gzip.compress(bytes_of(pc.write_csv, table))),
     "parquet": pq.write_table,
     "feather": lambda table, file: pf.write_feather(table, file, chunksize=300),
     "arrow": lambda table, file: pf.write_feather(table, file, compression="zstd"),
 }
 
 
-def written(write, table):
+def bytes_of(write, table):
     sink = pa.BufferOutputStream()
     write(table, sink)
     return sink.getvalue().to_pybytes()
@@ -327,7 +327,7 @@ def rows(blocks):
 
 @pytest.mark.parametrize("size", [7, 300, 5000])
 @pytest.mark.parametrize("kind", WRITE)
-def test_every_format_gives_the_rows_of_the_table_from_disk_and_url(memory, tmp_path, kind, size):
+def test_all_formats_give_the_rows_of_the_table_from_disk_and_url(memory, tmp_path, kind, size):
     url = put(memory, f"/t.{kind}")
     (tmp_path / f"t.{kind}").write_bytes(memory.cat(f"/t.{kind}"))
     expected = rows(Blocks.from_table(TABLE, "b.c", block_rows=size))
@@ -339,7 +339,7 @@ def test_every_format_gives_the_rows_of_the_table_from_disk_and_url(memory, tmp_
         assert {b.X.shape[0] for b in blocks} <= {size, N % size or size, N}
 
 
-def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
+def test_folders_and_patterns_of_urls_are_read_in_order_of_names(memory):
     for number, name in enumerate(["d/2.parquet", "d/1.csv", "d/e/0.feather", "d/_tmp/9.csv"]):
         put(memory, f"/{name}", TABLE.slice(10 * number, 10))
     X = rows(Blocks.from_files("memory://d", "b.c"))
@@ -347,33 +347,33 @@ def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
     np.testing.assert_array_equal(X, expected.reshape(3, 10, -1)[[1, 0, 2]].reshape(30, -1))
     two = Blocks.from_files(["memory://d/*.csv", "memory://d/*/*.feather"], "b.c")
     assert rows(two).shape[0] == 20
-    found = find_files("memory://d")
-    assert [str(file)[-5:] for file in found] == ["1.csv", "rquet", "ather"]
-    np.testing.assert_array_equal(rows(Blocks.from_files(found, "b.c")), X)
+    files = find_files("memory://d")
+    assert [str(file)[-5:] for file in files] == ["1.csv", "rquet", "ather"]
+    np.testing.assert_array_equal(rows(Blocks.from_files(files, "b.c")), X)
 
 
-def test_a_file_behind_a_url_that_changes_or_is_lost_is_noticed(memory, monkeypatch):
+def test_a_file_of_a_url_that_changes_or_is_removed_raises(memory, monkeypatch):
     blocks = Blocks.from_files(put(memory, "/t.csv"), "b.c")
     put(memory, "/t.csv", TABLE.slice(1))
-    emptied = []  # a cache of many users keeps other paths
-    monkeypatch.setattr(type(memory), "invalidate_cache", lambda _, path=None: emptied.append(path))
+    paths = []  # a cache of many users keeps other paths
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda _, path=None: paths.append(path))
     with pytest.raises(DataFileError, match=r"'memory://.*' must stay as it is until all passes"):
         list(blocks)
     memory.rm("/t.csv")
     with pytest.raises(DataFileError, match=r"'memory:.*' cannot be read: .*t\.csv"):
         list(blocks)
-    assert {*emptied} == {"/t.csv"}
+    assert {*paths} == {"/t.csv"}
     monkeypatch.setattr(type(memory), "info", Refuses.info)
     with pytest.raises(DataFileError, match=r"'memory://.*' cannot be read: unable to locate"):
         list(blocks)
 
 
 class NoKeys(Exception):
-    """As botocore's NoCredentialsError, no OSError."""
+    """An error that is no OSError, like NoCredentialsError of botocore."""
 
 
 class Refuses(fsspec.AbstractFileSystem):
-    """A storage whose package has errors of its own."""
+    """A file system with its own type of errors."""
 
     protocol = "refuses"
 
@@ -383,7 +383,7 @@ class Refuses(fsspec.AbstractFileSystem):
     ls = info
 
 
-def test_urls_that_mean_nothing_are_refused_in_a_sentence(memory):
+def test_invalid_urls_raise_with_their_message(memory):
     fsspec.register_implementation("refuses", Refuses, clobber=True)
     for url, match in (
         ("memory://no.csv", "there is no file or folder 'memory://no.csv'. Check"),
@@ -396,7 +396,7 @@ def test_urls_that_mean_nothing_are_refused_in_a_sentence(memory):
             Blocks.from_files(url)
 
 
-def test_what_urls_need_is_named(memory, monkeypatch):
+def test_missing_packages_of_urls_are_named(memory, monkeypatch):
     def missing(_):
         raise ImportError("Install s3fs to access S3")
 
@@ -418,7 +418,7 @@ def test_tables_on_the_web_are_read(tmp_path):
     pc.write_csv(TABLE, tmp_path / "t.csv")
     pf.write_feather(TABLE, tmp_path / "t.feather")
     handler = partial(Quiet, directory=tmp_path)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:  # which gives its files whole
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:  # it sends complete files only
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         blocks = Blocks.from_files(f"{url}/t.csv", "b.c")
@@ -430,11 +430,11 @@ def test_tables_on_the_web_are_read(tmp_path):
         server.shutdown()
 
 
-# ---- damaged and bad files
+# ---- damaged and invalid files
 
 
 def damaged():
-    """Names of files, what is in them, and what must be told of them."""
+    """Yield name, content and error message of damaged files."""
     sink = pa.BufferOutputStream()
     values = np.random.default_rng(0).normal(size=50_000)
     pq.write_table(pa.table({"a": values, "b": values}), sink, write_page_checksum=True)
@@ -444,12 +444,12 @@ def damaged():
     for content in (whole[: len(whole) // 2], whole[:6], whole[:-1], text, middle):
         yield "x.parquet", content, "'.*x.parquet' must be a complete Parquet file; it is"
     yield "x.parquet", b"", "x.parquet' is empty; it must hold a table"
-    whole = written(WRITE["feather"], TABLE)
+    whole = bytes_of(WRITE["feather"], TABLE)
     for cut in (0.5, 0.99):
         content = whole[: int(cut * len(whole))]
         yield "x.feather", content, "x.feather' must be a complete Feather file; it is incomplete"
     table = pa.table({"s": ["red", "green", "blue"] * 100})
-    whole = written(lambda t, f: pf.write_feather(t, f, compression="uncompressed"), table)
+    whole = bytes_of(lambda t, f: pf.write_feather(t, f, compression="uncompressed"), table)
     at = whole.index(table["s"].chunk(0).buffers()[1].to_pybytes()[4:400])  # offsets of its texts
     content = whole[:at] + (1 << 30).to_bytes(4, "little") + whole[at + 4 :]
     yield "x.feather", content, "must be a complete Feather file"
@@ -459,13 +459,13 @@ def damaged():
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [*damaged()], ids=range(11))
-def test_damaged_files_are_refused_in_a_sentence(tmp_path, name, content, message):
+def test_damaged_files_raise_with_their_message(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataFileError, match=message):
         list(Blocks.from_files(tmp_path / name))
 
 
-LONG = "1,2\n" * 400_000  # more than the 1 MiB that types are learned from
+LONG = "1,2\n" * 400_000  # more than the 1 MiB that determines types
 BAD = [
     ("", r"'.*x.csv' is empty; it must hold a table"),
     ("  \n\n", r"'.*x.csv' is empty"),
@@ -518,7 +518,7 @@ BAD = [
 
 @pytest.fixture
 def text(tmp_path):
-    """Return a function that gives the rows of a text file with this content."""
+    """Return a function that writes a text file and returns its blocks."""
 
     def blocks(content, name="x.csv", **arguments):
         path = tmp_path / name
@@ -548,7 +548,7 @@ ARGUMENTS = [
     ({"target": "c", "separator": ";"}, r"its columns are 'a,b' \(read with separator ';'"),
     ({"target": "c"}, r"must have a target column 'c'; its columns are 'a', 'b'"),
 ]
-REFUSED = [
+INVALID = [
     *((content, {"schema": CATEGORIES}, words) for content, words in OTHER_SCHEMA),
     *(("a,b\n1,2\n", arguments, words) for arguments, words in ARGUMENTS),
     *((content, {}, words) for content, words in BAD),
@@ -556,8 +556,8 @@ REFUSED = [
 
 
 @pytest.mark.main_cases(22)
-@pytest.mark.parametrize(("content", "arguments", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_bad_text_files_and_arguments_are_refused_in_a_sentence(text, content, arguments, words):
+@pytest.mark.parametrize(("content", "arguments", "words"), INVALID, ids=range(len(INVALID)))
+def test_invalid_text_files_and_arguments_raise_with_one_sentence(text, content, arguments, words):
     with pytest.raises(BochnerError, match=words) as caught:
         list(text(content, **arguments))
     assert "\n" not in str(caught.value)
@@ -568,14 +568,14 @@ def test_bad_text_files_and_arguments_are_refused_in_a_sentence(text, content, a
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_separator_is_found(text, separator, end):
+def test_the_separator_is_detected(text, separator, end):
     lines = [["a", "b", "c"], ["1", "2.5", "x"], ["-3", "1e3", "y"]]
     blocks = text(end.join(separator.join(line) for line in lines) + end)
     assert blocks.feature_names == ("a", "b", "c=x", "c=y")
     np.testing.assert_array_equal(numbers(blocks), [[1, 2.5, 1, 0], [-3, 1000, 0, 1]])
 
 
-def test_quotes_and_lines_cut_by_the_end_of_the_sample_do_not_mislead(text):
+def test_quotes_and_incomplete_lines_do_not_change_the_separator(text):
     assert sniff('a;b\n"1,5,6,7";2\n"1,5";3\n') == ";"
     assert sniff('name,note\nx,"a;b;c;d"\ny,"e"\n') == ","
     assert sniff("a\n1\n2\n") == ","
@@ -584,7 +584,7 @@ def test_quotes_and_lines_cut_by_the_end_of_the_sample_do_not_mislead(text):
     assert text("a:b\n1:2\n", separator=":").feature_names == ("a", "b")
 
 
-def test_whole_numbers_may_become_floats_later_and_truth_values_are_numbers(text):
+def test_integers_may_become_floats_later_and_booleans_are_numbers(text):
     X = numbers(text("a,b\n" + LONG + "3.5,-4e2\n"))
     assert X.shape == (400_001, 2)
     np.testing.assert_array_equal(X[-2:], [[1, 2], [3.5, -400]])
@@ -605,28 +605,28 @@ MANY = {"names": ",".join(f"c{i}" for i in range(8_000)), "row": ",".join(["0.12
     ],
     ids=["quotes", "NA", "codes", "thousand", "wide"],
 )  # fmt: skip
-def test_what_cells_are_is_understood(text, content, names):
+def test_text_cells_are_parsed(text, content, names):
     blocks = text(content)
     assert blocks.feature_names == names
     assert numbers(blocks).shape[1] == len(names)
 
 
-def test_text_that_looks_like_numbers_is_text_where_the_schema_says_so(text):
+def test_numeric_texts_are_categories_if_the_schema_has_them(text):
     blocks = text("code,b\n07,2\n07,3\n", schema=text("code,b\n1x,2\n07,2\n").schema)
     np.testing.assert_array_equal(numbers(blocks), [[1, 0, 2], [1, 0, 3]])
 
 
 def test_decimals_targets_and_weights_may_have_commas(text):
     lines = "a;y;z;w\n1,5;0,25;3;1\n-3,25;-7;4,5;0,5\n7;2,5;5;2\n"
-    (one,) = text(lines, target="y", weight="w", columns=["a"])
-    np.testing.assert_array_equal(one.y, [0.25, -7, 2.5])
-    np.testing.assert_array_equal(one.w, [1, 0.5, 2])
-    (both,) = text(lines, target=["y", "z"], weight="w")
-    np.testing.assert_array_equal(both.y, [[0.25, 3], [-7, 4.5], [2.5, 5]])
-    np.testing.assert_array_equal(both.X[:, 0], [1.5, -3.25, 7])
+    (block,) = text(lines, target="y", weight="w", columns=["a"])
+    np.testing.assert_array_equal(block.y, [0.25, -7, 2.5])
+    np.testing.assert_array_equal(block.w, [1, 0.5, 2])
+    (block,) = text(lines, target=["y", "z"], weight="w")
+    np.testing.assert_array_equal(block.y, [[0.25, 3], [-7, 4.5], [2.5, 5]])
+    np.testing.assert_array_equal(block.X[:, 0], [1.5, -3.25, 7])
 
 
-def test_a_fit_to_a_target_with_commas_is_that_of_points(text):
+def test_a_target_with_decimal_commas_equals_one_with_points(text):
     x = np.arange(100) / 8
     points = "x;y\n" + "".join(f"{a};{b}\n" for a, b in zip(x, np.sin(x), strict=True))
     commas, models = points.replace(".", ","), []
@@ -635,7 +635,7 @@ def test_a_fit_to_a_target_with_commas_is_that_of_points(text):
         models.append((model.kernel_, model.predict(text(content, target="y")).tolist()))
     assert models[0] == models[1]
     bad = text(commas.replace("\n0,125;", "\n0,125;z"), target="y")
-    assert bad.schema.classes  # labels, where one cell is no number
+    assert bad.schema.classes  # one cell is no number, so these are labels
     with pytest.raises(InvalidInput, match="target 'y' must hold numbers; got text"):
         KernelRidge().fit_blocks(bad)
 
@@ -645,17 +645,17 @@ VALUES = [repr(v) for v in np.random.default_rng(3).normal(size=2000).round(2).t
 
 @pytest.mark.parametrize("at", [0, 17, 1999])
 @pytest.mark.parametrize("cell", ["?", "1_000", '"1,000.5"', "[m/s]", "0x1F", "1 2"])
-def test_a_stray_cell_is_named_and_the_column_is_text(text, cell, at):
+def test_one_invalid_cell_makes_a_column_text_and_is_named(text, cell, at):
     lines = [f"{cell if row == at else value},0\n" for row, value in enumerate(VALUES)]
     content, plain = "a,b\n" + "".join(lines), re.escape(repr(cell.strip('"')))
-    said = rf"column 'a' is text, since it has {plain} besides \d+ different numbers\. Correct or"
-    with pytest.warns(DataWarning, match=said):
+    match = rf"column 'a' is text, since it has {plain} besides \d+ different numbers\. Correct or"
+    with pytest.warns(DataWarning, match=match):
         text(content)
     with pytest.raises(InvalidInput, match=rf"Row #{at + 2}: CSV conversion error"):
         numbers(text(content, dtypes={"a": "number"}))
 
 
-def test_the_file_of_a_stray_cell_is_named(tmp_path, memory):
+def test_the_file_of_an_invalid_cell_is_named(tmp_path, memory):
     for name, cell in (("1.csv", "5"), ("2.csv", "none"), ("3.csv", "6")):
         (tmp_path / name).write_text(f"a\n1\n2\n3\n4\n{cell}\n7\n8\n9\n0\n1\n")
     match = r"'a' holds text in '.*2.csv' and numbers in '.*1.csv'\. Make them alike"
@@ -674,7 +674,7 @@ def test_the_file_of_a_stray_cell_is_named(tmp_path, memory):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 4096])
-def test_types_that_are_given_hold_for_any_block_size(text, rows):
+def test_given_types_are_independent_of_the_block_size(text, rows):
     content = "a,b\n1,x\n1,2\n2,3\n"
     codes = text(content, dtypes={"a": "category"}, block_rows=rows)
     assert codes.feature_names == ("a=1", "a=2", "b=2", "b=3", "b=x")
@@ -685,7 +685,7 @@ def test_types_that_are_given_hold_for_any_block_size(text, rows):
     assert labels.schema.classes == ("0", "1", "7")
 
 
-# ---- written files are there as a whole or not at all
+# ---- complete writes
 
 
 @pytest.fixture
@@ -709,38 +709,38 @@ def as_text(path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".pq"])
-def test_what_is_written_is_read_back_to_the_last_bit(tmp_path, chunks, suffix):
+def test_written_tables_are_read_with_the_same_bits(tmp_path, chunks, suffix):
     path = tmp_path / f"out{suffix}"
     assert write_table(path, iter(chunks)) == 54
     read = as_text(path) if suffix == ".csv" else pq.read_table(path).to_pydict()
     for name in chunks[0]:
-        want = np.concatenate([chunk[name] for chunk in chunks])
-        np.testing.assert_array_equal(np.array(read[name]).astype(want.dtype), want)
+        expected = np.concatenate([chunk[name] for chunk in chunks])
+        np.testing.assert_array_equal(np.array(read[name]).astype(expected.dtype), expected)
     y = np.concatenate([b.y for b in Blocks.from_files(path, "y", columns=["f", "i"])])
     np.testing.assert_array_equal(y, np.concatenate([c["y"] for c in chunks]))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_chunks_are_written_as_they_come(tmp_path, suffix):
-    alive = []
+def test_chunks_are_written_one_by_one(tmp_path, suffix):
+    contents = []
 
     def chunks():
         for number in range(4):
-            alive.append(sorted(tmp_path.iterdir()))
+            contents.append(sorted(tmp_path.iterdir()))
             yield {"a": np.full(10, number)}
 
     write_table(tmp_path / f"x{suffix}", chunks())
-    assert all(len(files) == 1 and files[0].suffix == ".part" for files in alive[1:])
+    assert all(len(files) == 1 and files[0].suffix == ".part" for files in contents[1:])
     assert [path.name for path in tmp_path.iterdir()] == [f"x{suffix}"]
 
 
 class Stop(BaseException):
-    """As KeyboardInterrupt, which pytest would take for the user's."""
+    """A stand-in for KeyboardInterrupt, which would stop pytest."""
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("error", [Stop, ValueError, KeyboardInterrupt])
-def test_nothing_is_left_and_nothing_lost_when_writing_is_cut_off(tmp_path, suffix, error):
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, suffix, error):
     path = tmp_path / f"x{suffix}"
     path.write_text("what was there before")
 
@@ -765,7 +765,7 @@ def test_two_writers_do_not_disturb_each_other(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("n", [1, 100_000])
-def test_a_disk_that_is_full_is_named(tmp_path, n):
+def test_a_full_disk_raises(tmp_path, n):
     for name in ("x.csv", "x.parquet"):
         (tmp_path / name).symlink_to("/dev/full")
         with pytest.raises(DataFileError, match=r"'/dev/full' cannot be written: the disk is full"):
@@ -773,7 +773,7 @@ def test_a_disk_that_is_full_is_named(tmp_path, n):
         assert (tmp_path / name).is_symlink()
 
 
-def test_folders_that_are_missing_or_closed_are_named(tmp_path, monkeypatch):
+def test_missing_and_read_only_folders_raise_with_their_name(tmp_path, monkeypatch):
     (tmp_path / "dir.csv").mkdir()
     (tmp_path / "old.csv").write_text("old")
     for name, reason in (("no/x.csv", "no such file or dir"), ("dir.csv", "it is a folder")):
@@ -793,7 +793,7 @@ def test_errors_about_other_files_pass_unchanged(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tables_are_not_written_without_their_package(tmp_path, monkeypatch):
+def test_writing_without_pyarrow_raises(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for name in ("x.csv", "x.parquet"):
         with pytest.raises(MissingDependency, match=f"Writing '.*{name}' needs .* pyarrow"):

@@ -1,4 +1,4 @@
-"""The report of a model and the demo: their numbers hold, their pages show them by themselves."""
+"""The report of a model and the demo: correct numbers, and pages without other files."""
 
 import base64
 import json
@@ -28,8 +28,8 @@ from bochner.report.demo import METHODS, RELIEF, colours, earth_page, run_demo
 from bochner.report.model import report_model
 from bochner.report.render import number, picture
 
-N, SHOWN = 90, 64
-LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts
+N, N_SAMPLE = 90, 64
+LETTER = 0.52  # mean width of a letter relative to its size in sans-serif fonts
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 LEARNERS = {
     "ridge": (bo.KernelRidge, {}, "number"),
@@ -62,29 +62,29 @@ TARGETS = {
 
 @cache
 def fitted(name):
-    kind, more, target = LEARNERS[name]
-    return kind(**COMMON | more).fit(X, TARGETS[target])
+    kind, options, target = LEARNERS[name]
+    return kind(**COMMON | options).fit(X, TARGETS[target])
 
 
 @cache
-def reported(name):
+def report_of(name):
     """Return the report of a learner on the rows of its fit."""
-    return report_model(fitted(name), X, TARGETS[LEARNERS[name][2]], n_sample=SHOWN)
+    return report_model(fitted(name), X, TARGETS[LEARNERS[name][2]], n_sample=N_SAMPLE)
 
 
 @cache
 def page_of(name):
-    return reported(name).to_html()
+    return report_of(name).to_html()
 
 
-def brief(*given, n_sample=SHOWN):
-    """Return a report of few rows."""
-    return report_model(*given, n_sample=n_sample)
+def brief(*arguments, n_sample=N_SAMPLE):
+    """Return a report with a small sample."""
+    return report_model(*arguments, n_sample=n_sample)
 
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    """Pages of names of pictures, for what is in words."""
+    """Replace pictures by their titles, as the test is about text."""
     monkeypatch.setattr("bochner.report.model_page.picture", lambda title, draw: title)
 
 
@@ -93,8 +93,8 @@ def no_pictures(monkeypatch):
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", LEARNERS)
-def test_page_is_whole_has_the_parts_that_apply_and_fetches_nothing(name):
-    page, report, target = page_of(name), reported(name), LEARNERS[name][2]
+def test_the_page_is_complete_and_has_the_sections_of_its_learner(name):
+    page, report, target = page_of(name), report_of(name), LEARNERS[name][2]
     reader = read_complete(page)
     assert "style" not in dict(reader.attrs)
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
@@ -117,15 +117,15 @@ def test_page_is_whole_has_the_parts_that_apply_and_fetches_nothing(name):
 
 
 def crowded(drawing):
-    """Texts of a drawing that leave it, or touch another."""
+    """Return the texts of a drawing that leave it or overlap."""
     boxes = []
     for attributes, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", drawing):
         x, y = (float(re.search(rf'\b{axis}="([-\d.]+)"', attributes)[1]) for axis in "xy")
         style = re.search(r'style="(.*?)"', attributes)[1]
         size = float(re.search(r"font(?:-size)?: ([\d.]+)px", style)[1])
         width = LETTER * size * len(unescape(text))
-        before = {"middle": width / 2, "end": width}.get(re.search(r"anchor: (\w+)", style)[1], 0)
-        box = (-before, width - before, -0.75 * size, 0.2 * size)
+        left = {"middle": width / 2, "end": width}.get(re.search(r"anchor: (\w+)", style)[1], 0)
+        box = (-left, width - left, -0.75 * size, 0.2 * size)
         if "rotate(-90" in attributes:
             box = (*box[2:], -box[1], -box[0])
         boxes.append((x + box[0], x + box[1], y + box[2], y + box[3], text))
@@ -142,8 +142,8 @@ def crowded(drawing):
     return bad
 
 
-def test_tables_show_the_numbers_of_the_report():
-    report, page = reported("ridge"), read(page_of("ridge"))
+def test_tables_have_the_numbers_of_the_report():
+    report, page = report_of("ridge"), read(page_of("ridge"))
     cells = page.cells
     assert ["target", *(number(v) for v in report.quality.errors["target"].values())] in cells
     worst = report.seen.worst[0]
@@ -152,29 +152,29 @@ def test_tables_show_the_numbers_of_the_report():
     assert report.certificate_words in "".join(page.text)
 
 
-def test_columns_are_measured_as_by_the_functions_and_shown():
-    model, report = fitted("ridge"), reported("ridge")
-    sample = Blocks.from_arrays(X).sample(SHOWN, 0).X
-    found = bo.column_importance(model, sample)
-    np.testing.assert_allclose(report.importance.importance, found.importance)
-    first = int(found.order[0])
-    shown = report.dependence[0]
-    assert shown.column == found.columns[first]
+def test_importance_and_dependence_equal_those_of_the_functions():
+    model, report = fitted("ridge"), report_of("ridge")
+    sample = Blocks.from_arrays(X).sample(N_SAMPLE, 0).X
+    importance = bo.column_importance(model, sample)
+    np.testing.assert_allclose(report.importance.importance, importance.importance)
+    first = int(importance.order[0])
+    dependence = report.dependence[0]
+    assert dependence.column == importance.columns[first]
     mean = []
-    for value in shown.grid_values:
-        moved = sample.copy()
-        moved[:, first] = value
-        mean.append(model.predict(moved))
+    for value in dependence.grid_values:
+        rows = sample.copy()
+        rows[:, first] = value
+        mean.append(model.predict(rows))
     lines = np.array(mean) - np.mean(mean, axis=0)
-    np.testing.assert_allclose(shown.average[0], np.mean(mean, axis=1))
-    np.testing.assert_allclose(shown.error[0], lines.std(axis=1) / SHOWN**0.5)
-    assert f"Mean prediction against {found.columns[first]}" in page_of("ridge")
-    assert found.table()[1][0] in read(page_of("ridge")).cells
+    np.testing.assert_allclose(dependence.average[0], np.mean(mean, axis=1))
+    np.testing.assert_allclose(dependence.error[0], lines.std(axis=1) / N_SAMPLE**0.5)
+    assert f"Mean prediction against {importance.columns[first]}" in page_of("ridge")
+    assert importance.table()[1][0] in read(page_of("ridge")).cells
     assert len(report.to_dict()["dependence"]) == 2
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_many_columns_are_ranked_another_way_and_said_to_be():
+def test_pages_of_many_columns_suggest_another_importance():
     many = np.random.default_rng(0).normal(size=(40, 513))
     model = bo.KernelRidge(Gaussian(30.0), n_features=8, random_state=0).fit(many, many[:, 0])
     report = brief(model, many, many[:, 0])
@@ -183,11 +183,12 @@ def test_many_columns_are_ranked_another_way_and_said_to_be():
     assert 'column_importance(model, X, by="gradient")' in unescape(report.to_html())
 
 
-def test_text_from_outside_is_escaped():
+def test_text_of_users_is_escaped():
     table = pd.DataFrame(X, columns=["<script>alert(1)</script>", "a & b"])
     labels = np.where(TARGETS["label"] == "above", "<b>up</b>", "down")
     model = bo.KernelRidgeClassifier(**COMMON).fit(table, labels)
-    reader = read(report_model(model, table, labels, n_sample=SHOWN, source="<i>x</i>").to_html())
+    report = report_model(model, table, labels, n_sample=N_SAMPLE, source="<i>x</i>")
+    reader = read(report.to_html())
     assert not {"script", "i"} & set(reader.tags)
     assert "<script>alert(1)</script>" in "".join(reader.text)
     assert "<b>up</b>" in "".join(reader.text)
@@ -196,63 +197,63 @@ def test_text_from_outside_is_escaped():
 # --- the numbers ---------------------------------------------------------------------------------
 
 
-def test_left_out_predictions_are_those_of_fits_without_the_row():
-    model, residuals = fitted("fourier"), reported("fourier").quality.residuals
+def test_leave_one_out_predictions_are_those_of_the_fit():
+    model, residuals = fitted("fourier"), report_of("fourier").quality.residuals
     predicted = model.fit_.left_out().predicted[:, 0]
-    assert reported("fourier").quality.left_out == N
+    assert report_of("fourier").quality.left_out == N
     np.testing.assert_allclose(residuals.y_pred, predicted)
-    error = reported("fourier").quality.errors["target"]
+    error = report_of("fourier").quality.errors["target"]
     square = np.mean((Y - predicted) ** 2)
     assert error["loo_rmse"] == pytest.approx(np.sqrt(square))
     assert error["loo_r_squared"] == pytest.approx(1 - square / Y.var())
 
 
 @pytest.mark.parametrize("name", ["svr", "several"])
-def test_errors_of_numbers_are_those_of_the_predictions(name):
-    error = next(iter(reported(name).quality.errors.values()))
+def test_errors_of_regression_are_those_of_the_predictions(name):
+    error = next(iter(report_of(name).quality.errors.values()))
     square = np.mean((Y - fitted(name).predict(X).reshape(N, -1)[:, 0]) ** 2)
     assert error["rmse"] == pytest.approx(np.sqrt(square))
     assert error["r_squared"] == pytest.approx(1 - square / Y.var())
 
 
 def test_errors_of_labels_are_those_of_the_predictions():
-    model, report, y = fitted("svc"), reported("svc"), TARGETS["labels"]
+    model, report, y = fitted("svc"), report_of("svc"), TARGETS["labels"]
     error = next(iter(report.quality.errors.values()))
     assert error["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
-    shown = page_of("svc").partition("most frequent label")[2]
-    assert f">{number(error['majority'], 4)}<" in re.sub(r"\s", "", shown)
+    text = page_of("svc").partition("most frequent label")[2]
+    assert f">{number(error['majority'], 4)}<" in re.sub(r"\s", "", text)
     table = pd.crosstab(y, model.predict(X)).reindex(columns=model.classes_, fill_value=0)
     np.testing.assert_array_equal(report.quality.confusion, table)
 
 
 @pytest.mark.slow
-def test_rows_of_the_fit_are_known_from_others():
+def test_rows_of_the_fit_are_recognised():
     for name in ("ridge", "process", "ridge classifier", "several"):
-        assert reported(name).rows_of_fit is True
+        assert report_of(name).rows_of_fit is True
         assert "rows of the fit" in page_of(name)
         other = brief(fitted(name), X[::2], TARGETS[LEARNERS[name][2]][::2])
         assert other.rows_of_fit is False
         assert not other.quality.left_out
     assert brief(fitted("ridge"), X, Y + 1e-3).rows_of_fit is False
-    assert reported("svr").rows_of_fit is None
+    assert report_of("svr").rows_of_fit is None
     assert "keeps no record of its rows" in page_of("svr")
 
 
-def test_rows_to_look_at_are_the_worst_of_all():
-    rows = reported("ridge").seen.worst
-    missed = np.argsort(-np.abs(Y - fitted("ridge").predict(X)))[:8].tolist()
-    assert [row.number for row in rows] == missed
-    assert np.array_equal([row.x for row in rows], X[missed])
+def test_listed_rows_have_the_largest_errors():
+    rows = report_of("ridge").seen.worst
+    worst = np.argsort(-np.abs(Y - fitted("ridge").predict(X)))[:8].tolist()
+    assert [row.number for row in rows] == worst
+    assert np.array_equal([row.x for row in rows], X[worst])
     model, y = fitted("svc"), TARGETS["labels"]
-    f, own = model.decision_function(X), y[:, None] == model.classes_
-    excess = np.where(own, -np.inf, f).max(axis=1) - f[own]
-    assert [row.number for row in reported("svc").seen.worst] == np.argsort(-excess)[:8].tolist()
+    f, is_label = model.decision_function(X), y[:, None] == model.classes_
+    excess = np.where(is_label, -np.inf, f).max(axis=1) - f[is_label]
+    assert [row.number for row in report_of("svc").seen.worst] == np.argsort(-excess)[:8].tolist()
 
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("form", ["frame", "blocks", "file"])
-def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tmp_path):
+def test_listed_rows_show_the_columns_of_the_raw_table(form, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -269,12 +270,12 @@ def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tm
         model.fit(table, y)
     complete = table.assign(y=y)
     complete.to_csv(tmp_path / "rows.csv", index=False)
-    given = {
+    source = {
         "frame": (table, y),
         "blocks": (Blocks.from_table(complete, target="y", block_rows=30),),
         "file": (Blocks.from_files(tmp_path / "rows.csv", target="y"),),
     }[form]
-    report = brief(model, *given)
+    report = brief(model, *source)
     assert report.seen.columns == ("size", "colour", "day")
     rows = report.seen.worst
     for row in rows:
@@ -282,44 +283,44 @@ def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tm
         assert row.x[0] is None if np.isnan(size) else row.x[0] == pytest.approx(size)
         assert row.x[1] == colour
         assert str(row.x[2]).startswith(f"{day:%Y-%m-%d}")
-    shown = read(report.to_html()).cells
-    head = next(line for line in shown if line[:1] == ["row"])
+    cells = read(report.to_html()).cells
+    head = next(line for line in cells if line[:1] == ["row"])
     assert head[-3:] == ["size", "colour", "day"]
-    line = shown[shown.index(head) + 1]
+    line = cells[cells.index(head) + 1]
     assert line[-2] == rows[0].x[1]
     assert line[-3] == number(rows[0].x[0], 4)
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_block_size_changes_nothing_and_sparse_rows_are_dense_ones():
+def test_reports_are_independent_of_blocks_and_sparse_formats():
     model, zeros = fitted("ridge"), np.where(np.abs(X) > 1, X, 0.0)
     blocks = [brief(model, Blocks.from_arrays(X, Y, block_rows=b)) for b in (90, 7)]
-    both = [brief(model, make(zeros), Y) for make in (np.asarray, scipy.sparse.csr_array)]
-    for one, other in (blocks, both):
+    formats = [brief(model, make(zeros), Y) for make in (np.asarray, scipy.sparse.csr_array)]
+    for one, other in (blocks, formats):
         rmse = one.quality.errors["target"]["rmse"]
         assert other.quality.errors["target"]["rmse"] == pytest.approx(rmse)
         assert other.rows_of_fit == one.rows_of_fit
         lists = ([r.number for r in report.seen.worst] for report in (one, other))
         assert next(lists) == next(lists)
-    read(both[1].to_html())
+    read(formats[1].to_html())
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_of_many_rows_some_at_random_are_examined(monkeypatch):
+def test_a_random_sample_of_many_rows_is_examined(monkeypatch):
     monkeypatch.setattr("bochner.report.quality.MOST_ROWS", 1)
     monkeypatch.setattr("bochner.report.quality.FEWEST_ROWS", 40)
     model = fitted("svr")
     report = brief(model, X, Y, n_sample=16)
-    some = Blocks.from_arrays(X, Y).sample(40, 0).index
+    sample = Blocks.from_arrays(X, Y).sample(40, 0).index
     assert (report.seen.n_rows, report.seen.n_examined) == (N, 40)
-    squares = (Y[some] - model.predict(X[some])) ** 2
+    squares = (Y[sample] - model.predict(X[sample])) ** 2
     assert report.quality.errors["target"]["rmse"] == pytest.approx(np.sqrt(squares.mean()))
-    assert {row.number for row in report.seen.worst} <= set(some.tolist())
+    assert {row.number for row in report.seen.worst} <= set(sample.tolist())
     assert "On 40 random rows" in report.to_html()
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_without_targets_or_rows_the_page_says_what_it_lacks():
+def test_pages_without_targets_or_rows_state_what_is_missing():
     report = brief(fitted("svc"), X[:20])
     assert report.quality.errors == {}
     assert "so there are no errors" in report.to_html()
@@ -335,20 +336,20 @@ def test_without_targets_or_rows_the_page_says_what_it_lacks():
 
 @pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", ["ridge", "svc", "process", "clusters"])
-def test_code_on_the_page_makes_the_same_learner(name):
+def test_code_on_the_page_gives_the_same_learner(name):
     code = unescape(re.search(r"<pre><code>(.*?)</code>", page_of(name), re.DOTALL)[1])
-    assert code == reported(name).fit["code"]
+    assert code == report_of(name).fit["code"]
     names = {}
     exec(code, names)  # noqa: S102
     again = names["model"].fit(X, TARGETS[LEARNERS[name][2]])
     np.testing.assert_array_equal(again.predict(X), fitted(name).predict(X))
 
 
-# --- from the command line -----------------------------------------------------------------------
+# --- the command line ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_command_writes_the_page_and_tells_the_numbers(tmp_path, capsys):
+def test_the_command_writes_the_page_and_prints_numbers(tmp_path, capsys):
     folder, out = tmp_path, tmp_path / "ridge.html"
     table = pd.DataFrame(X, columns=["a", "b"]).assign(sort=TARGETS["labels"], y=Y)
     table.to_parquet(folder / "rows.parquet")
@@ -356,43 +357,43 @@ def test_command_writes_the_page_and_tells_the_numbers(tmp_path, capsys):
     assert run(f"{fit} --out {folder}/ridge.bochner".split()) == 0
     line = f"report {folder}/ridge.bochner {folder}/rows.parquet --out {out}"
     assert run(f"{line} --json".split()) == 0
-    told, page = json.loads(capsys.readouterr().out), out.read_text(encoding="utf-8")
-    assert told["rows_of_fit"] is True
-    assert told["page"] == str(out.resolve())
-    for words in (number(told["errors"]["y"]["loo_rmse"], 3), "KernelRidge of y", "sort=high"):
+    result, page = json.loads(capsys.readouterr().out), out.read_text(encoding="utf-8")
+    assert result["rows_of_fit"] is True
+    assert result["page"] == str(out.resolve())
+    for words in (number(result["errors"]["y"]["loo_rmse"], 3), "KernelRidge of y", "sort=high"):
         assert words in page
     assert f"$ bochner report {folder}/ridge.bochner" in unescape(page)
     assert run(f"{line} --rows 32".split()) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "leave-one-out RMSE" in said
-    assert re.search(r"driven by [ab] .* % of the deviation of predictions \(they do not add", said)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "leave-one-out RMSE" in out
+    assert re.search(r"driven by [ab] .* % of the deviation of predictions \(they do not add", out)
 
 
-# --- pictures and words --------------------------------------------------------------------------
+# --- pictures and text ---------------------------------------------------------------------------
 
 
-def test_a_picture_is_the_same_again_and_its_text_is_escaped():
+def test_pictures_are_reproducible_and_their_text_is_escaped():
     def draw(ax):
         ax.loglog([1, 10, 100], [0.1, 1, 10], "o-", label="a < b & c")
         ax.legend()
 
-    drawn = picture("one <line>", draw)
-    assert drawn == picture("one <line>", draw)
-    ((title, svg),) = drawings(drawn)
+    page = picture("one <line>", draw)
+    assert page == picture("one <line>", draw)
+    ((title, svg),) = drawings(page)
     assert title == "one &lt;line&gt;"
     assert "a &lt; b &amp; c" in svg
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
-def test_without_a_package_the_page_says_how_to_get_it(monkeypatch, missing):
-    report = reported("ridge")
+def test_a_missing_package_raises_with_its_extra(monkeypatch, missing):
+    report = report_of("ridge")
     monkeypatch.setitem(sys.modules, missing, None)
     remedy = rf'needs the package {missing}, which is not .*: pip install "bochner\[report\]"'
     with pytest.raises(MissingDependency, match=remedy):
         report.to_html()
 
 
-def test_numbers_are_written_for_people():
+def test_numbers_are_formatted_for_readers():
     for value, text in (
         (12345.6, "12,346"),
         (-0.5, "−0.5000"),
@@ -410,16 +411,16 @@ def test_numbers_are_written_for_people():
 
 
 def coarse_earth():
-    """Every fourth row and column of cells."""
+    """Return the Earth with every fourth row and column of cells."""
     earth = datasets.load_earth()
-    kept = np.arange(64800).reshape(180, 360)[::4, ::4].ravel()
-    parts = {name: getattr(earth, name)[kept] for name in ("X", "y", "latitude", "longitude")}
+    cells = np.arange(64800).reshape(180, 360)[::4, ::4].ravel()
+    parts = {name: getattr(earth, name)[cells] for name in ("X", "y", "latitude", "longitude")}
     return replace(earth, **parts)
 
 
 @pytest.fixture
 def one_method(monkeypatch):
-    """Demos of coarse cells and a single method."""
+    """Make demos of coarse cells and a single method."""
     monkeypatch.setattr("bochner.report.demo.load_earth", coarse_earth)
     for name in ("METHODS", "CURVES"):
         monkeypatch.setattr(f"bochner.report.demo.{name}", METHODS[:1])
@@ -427,7 +428,7 @@ def one_method(monkeypatch):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """One quick demo on coarse cells: the result, the lines shown, the page."""
+    """Return result, printed lines and page of a quick demo on coarse cells."""
     lines = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bochner.report.demo.load_earth", coarse_earth)
@@ -436,14 +437,14 @@ def demo(tmp_path_factory):
     return result, lines, (out / "earth.html").read_text(encoding="utf-8")
 
 
-def test_the_demo_is_a_whole_page_that_fetches_and_runs_nothing(demo):
+def test_the_demo_is_a_complete_page_without_scripts(demo):
     reader = read_complete(demo[2])
     assert reader.tags.count("table") == 2
     assert "$" not in re.sub(r"\$ bochner demo", "", "".join(reader.text))
     assert len(drawings(demo[2])) == 4  # three maps and the curves
 
 
-def test_table_shows_the_results(demo):
+def test_the_first_table_has_the_results(demo):
     result, _, page = demo
     header, *rows = read(page, without=["small"]).cells[:8]
     assert header == ["Method", "Test RMSE, m", "R²", "Seconds", "Kernel error, %", "ε"]
@@ -460,7 +461,7 @@ def test_table_shows_the_results(demo):
             assert float(cells[5]) == pytest.approx(row["epsilon"], rel=6e-3)
 
 
-def test_second_table_shows_harmonics_and_neighbours(demo):
+def test_the_second_table_has_harmonics_and_neighbours(demo):
     result, lines, page = demo
     header, *rows = read(page, without=["small"]).cells[8:]
     assert header == ["Model", "Size", "Test RMSE, m", "Seconds"]
@@ -471,15 +472,15 @@ def test_second_table_shows_harmonics_and_neighbours(demo):
         assert any(row["name"] in line and f"{row['rmse']:.0f} m" in line for line in lines)
     assert result["near"][1]["detail"] == "256 harmonics"  # degree 15, of 23 rows of cells
     assert result["near"][2]["rmse"] < result["near"][0]["rmse"] < result["methods"][0]["rmse"]
-    assert "'evidence'" not in result["near"][2]["code"]  # quick: numbers are not searched for
+    assert "'evidence'" not in result["near"][2]["code"]  # quick: hyperparameters are not fitted
 
 
 def test_numbers_are_of_held_out_cells_only(demo):
     result, lines, _ = demo
-    *own, rival = result["methods"]
-    assert "scikit-learn" in rival["name"]
-    assert rival["epsilon"] is None
-    assert all(row["epsilon"] is not None for row in own)
+    *rows, other = result["methods"]
+    assert "scikit-learn" in other["name"]
+    assert other["epsilon"] is None
+    assert all(row["epsilon"] is not None for row in rows)
     held_out, best = result["maps"]["held_out"], result["best"]
     assert held_out.sum() == result["test_rows"] == held_out.size // 10
     assert result["train_rows"] + result["test_rows"] == held_out.size
@@ -497,10 +498,10 @@ def test_numbers_are_of_held_out_cells_only(demo):
     for row in result["methods"]:
         line = next(line for line in lines if line.strip().startswith(row["name"] + "  "))
         assert f"{row['rmse']:.0f} m" in line
-        assert (row is rival) or line.endswith(f"ε {number(row['epsilon'], 3)}")
+        assert (row is other) or line.endswith(f"ε {number(row['epsilon'], 3)}")
 
 
-def test_code_on_the_page_makes_the_same_model(demo):
+def test_code_of_the_demo_gives_the_same_model(demo):
     result, _, page = demo
     code = unescape(re.search(r"<code>(\$ bochner.*?)</code>", page, re.DOTALL)[1])
     shell, python = code.split("\n\n", 1)
@@ -515,28 +516,28 @@ def test_code_on_the_page_makes_the_same_model(demo):
     assert (model.n_features, model.random_state) == (result["best"]["n_features"], 3)
 
 
-def test_text_from_outside_is_escaped_on_its_page(demo):
-    nasty = demo[0]["methods"][0] | {"name": "<script>alert(1)</script> & \"'"}
-    methods = [nasty, *demo[0]["methods"][1:]]
+def test_text_of_the_demo_is_escaped(demo):
+    row = demo[0]["methods"][0] | {"name": "<script>alert(1)</script> & \"'"}
+    methods = [row, *demo[0]["methods"][1:]]
     result = demo[0] | {"methods": methods, "certificate_words": "a < b <img src=x>"}
     reader = read(earth_page(result), without=["small"])
     assert "script" not in reader.tags
     assert "a < b <img src=x>" in "".join(reader.text)
-    assert reader.cells[1][0] == nasty["name"]
+    assert reader.cells[1][0] == row["name"]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
-def test_the_same_seed_gives_the_same_numbers(demo, tmp_path):
+def test_a_seed_determines_the_numbers_of_the_demo(demo, tmp_path):
     again = run_demo(tmp_path / "relief.html", quick=True, seed=3)
     assert again["methods"][0]["rmse"] == pytest.approx(demo[0]["methods"][0]["rmse"], rel=1e-9)
     np.testing.assert_array_equal(again["maps"]["held_out"], demo[0]["maps"]["held_out"])
     assert again["page"] == str(tmp_path / "relief.html")
 
 
-def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
-    never = lambda: pytest.fail("computed before it looked")
-    monkeypatch.setattr("bochner.report.demo.load_earth", never)
+def test_an_invalid_folder_raises_before_the_computation(tmp_path, monkeypatch):
+    fail = lambda: pytest.fail("computed before the folder was checked")
+    monkeypatch.setattr("bochner.report.demo.load_earth", fail)
     file = tmp_path / "file"
     file.write_text("in the way")
     with pytest.raises(DataFileError, match=r"cannot be written: .*Check the folder and its perm"):
@@ -544,13 +545,13 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path
     assert file.read_text() == "in the way"
 
 
-def test_map_has_north_above_and_its_colours(demo):
+def test_the_map_has_its_colours_and_north_at_the_top(demo):
     result, _, page = demo
     title, figure = drawings(page)[0]
     assert title == "Relief as measured, m"
     address = re.search(r'<image [^>]*href="data:image/png;base64,([^"]+)"', figure, re.DOTALL)[1]
-    found = image.imread(BytesIO(base64.b64decode(address)))[..., :3]
-    assert found.shape[:2] == result["maps"]["truth"].shape
+    pixels = image.imread(BytesIO(base64.b64decode(address)))[..., :3]
+    assert pixels.shape[:2] == result["maps"]["truth"].shape
     expected = colours(RELIEF)(TwoSlopeNorm(0, -7500, 6000)(result["maps"]["truth"][::-1]))[..., :3]
-    turned = re.search(r"<image [^>]*(scale\(1 -1\)|matrix\([\d.]+ 0 0 -)", figure, re.DOTALL)
-    assert np.abs((found[::-1] if turned else found) - expected).max() < 0.01
+    flipped = re.search(r"<image [^>]*(scale\(1 -1\)|matrix\([\d.]+ 0 0 -)", figure, re.DOTALL)
+    assert np.abs((pixels[::-1] if flipped else pixels) - expected).max() < 0.01

@@ -1,4 +1,4 @@
-"""Tables in memory, and arrays in files: each that cannot be used ends in one sentence."""
+"""Tables in memory, lazy tables, and arrays in files: their rows, and messages of invalid ones."""
 
 import datetime as dt
 import pickle
@@ -24,14 +24,14 @@ from bochner.kernels import Gaussian
 DAY = dt.date(2020, 1, 1)
 
 
-def frame(column, **more):
-    """Return a table with an odd column, of the library that made it."""
+def frame(column, **columns):
+    """Return a table with the column "odd", of the library of the column."""
     if isinstance(column, pa.Array):
         return pa.table({"odd": column})
-    return (pl if isinstance(column, pl.Series) else pd).DataFrame({"odd": column, **more})
+    return (pl if isinstance(column, pl.Series) else pd).DataFrame({"odd": column, **columns})
 
 
-#: Columns that are neither numbers nor text; those that a fit makes numbers of, and nothing else.
+#: Columns of unsupported types; columns that only a fit encodes; columns with missing values.
 NEITHER = [
     ([[1], [2]], r"lists or records \(list<item: int64>\)"),
     (pl.Series([[1], [2]]), r"lists or records \(large_list.* Spread it over several columns"),
@@ -41,7 +41,7 @@ NEITHER = [
     (pl.Series([object(), 1], dtype=pl.Object), r"neither numbers nor text \(Object\)"),
     (pl.Series([b"x", b"y"]), r"neither numbers nor text \(.*binary.*\)"),
 ]
-BY_A_FIT = [
+BY_FITS = [
     (pd.to_datetime(["2020", "2021"]), r"dates or times\). Learners' fit and fit_blocks encode"),
     (pl.Series([DAY, DAY]), r"dates or times\).* or turn them into numbers first"),
     (pd.period_range("2020", periods=2), "dates or times"),
@@ -114,9 +114,9 @@ UNLIKE_THE_SCHEMA = [
     ({"size": [1.0], "colour": ["red"], "y": ["?"]}, r"'y' must hold numbers; got '\?' in row 0"),
     ({"size": [1.0], "colour": pd.to_datetime(["2020"])}, "'colour' must hold cat.* got '2020"),
 ]  # fmt: skip
-REFUSED = [
+INVALID = [
     *((frame(c), {}, f"'odd' must hold numbers, text .*; got {words}") for c, words in NEITHER),
-    *((frame(c), {}, rf"must hold numbers, .*; got 'odd' \({words}") for c, words in BY_A_FIT),
+    *((frame(c), {}, rf"must hold numbers, .*; got 'odd' \({words}") for c, words in BY_FITS),
     *((frame(c), {}, "column 'odd' must .* missing .* in row 1 of the p") for c in MISSING),
     *((table, {}, words) for table, words in UNREAD),
     *((TABLE, roles, words) for roles, words in ROLES),
@@ -124,19 +124,19 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("table", "arguments", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_tables_that_cannot_be_read_are_refused(table, arguments, words):
+@pytest.mark.parametrize(("table", "arguments", "words"), INVALID, ids=range(len(INVALID)))
+def test_invalid_tables_raise_with_their_message(table, arguments, words):
     with pytest.raises((InvalidInput, InvalidType), match=words):
         list(Blocks.from_table(table, **arguments))
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_a_part_of_a_table_takes_no_other_rows_along(library):
+def test_a_pickled_part_of_a_table_has_only_its_rows(library):
     blocks = Blocks.from_table(library({"a": np.arange(1e5), "b": ["x", "y"] * 50_000}))
     assert len(pickle.dumps(blocks.part(4096, 8192))) < 200_000
 
 
-def test_texts_of_polars_and_rows_of_pandas_are_not_copied_before_they_are_read():
+def test_tables_are_not_copied_before_they_are_read():
     X, texts = np.arange(4e6).reshape(-1, 40), ["a text of some length"] * 1_000_000
     in_rows = pd.DataFrame(X, columns=[*map(str, range(40))], copy=False)
     for table in (pl.DataFrame({"text": texts}), in_rows):
@@ -146,7 +146,7 @@ def test_texts_of_polars_and_rows_of_pandas_are_not_copied_before_they_are_read(
     np.testing.assert_array_equal(np.concatenate([block.X for block in blocks]), X)
 
 
-def test_all_problems_of_a_table_come_in_one_message():
+def test_all_problems_of_a_table_are_in_one_message():
     table = pd.DataFrame({"a": [[1], [2]], "b": [1j, 2], "c": [1.0, 2.0], "y": [[1], [2]]})
     three = r"column 'a' must .* column 'b' must .* target 'y' must"
     with pytest.raises(InvalidInput, match=three):
@@ -158,7 +158,7 @@ def test_all_problems_of_a_table_come_in_one_message():
         list(Blocks.from_table(table))
 
 
-def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
+def test_durations_are_seconds_and_objects_have_the_type_of_their_values():
     flag = pd.Series([True, False], dtype=object)
     table = pd.DataFrame({"duration": pd.to_timedelta([1, 2], unit="s"), "flag": flag})
     table = table.assign(decimal=[Decimal("1.5"), 2], long=np.array([5, 6], np.longdouble))
@@ -169,14 +169,14 @@ def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
     np.testing.assert_array_equal(block.X, [[1, 1, 1.5, 5, 0], [2, 0, 2, 6, 3]])
 
 
-def test_a_target_asked_for_must_be_there():
+def test_a_requested_target_must_exist():
     table = pd.DataFrame({"size": [1.0], "colour": ["red"]})
     assert next(iter(Blocks.from_table(table, schema=SCHEMA))).y is None
     with pytest.raises(InvalidInput, match=r"must have a target column 'y'; its columns are"):
         Blocks.from_table(table, "y", schema=SCHEMA)
 
 
-def test_near_names_are_found_and_long_lists_cut():
+def test_similar_names_are_suggested_and_long_lists_shortened():
     assert did_you_mean("temprature", ["Temperature", "time"]) == " (did you mean 'Temperature'?)"
     assert did_you_mean("x", ["abc"]) == ""
     assert quote(range(8)) == "0, 1, 2, 3, 4, 5, ... (8 in all)"
@@ -184,7 +184,7 @@ def test_near_names_are_found_and_long_lists_cut():
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
-def test_a_stray_cell_of_a_table_is_named(make):
+def test_one_invalid_cell_of_a_table_is_named(make):
     cells = [str(v) for v in range(50)]
     cells[7] = "n/a"
     table = make({"a": cells, "b": list(range(50))})
@@ -197,12 +197,12 @@ def test_a_stray_cell_of_a_table_is_named(make):
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
-def test_texts_that_are_numbers_are_numbers_where_that_is_said(make):
+def test_numeric_texts_are_numbers_if_requested(make):
     table = make({"a": ["1", "2.5", "-3e2"], "b": [1, 2, 3]})
     (block,) = Blocks.from_table(table, dtypes={"a": "number", "b": "category"})
     np.testing.assert_array_equal(block.X, [[1, 1, 0, 0], [2.5, 0, 1, 0], [-300, 0, 0, 1]])
-    chosen = pd.DataFrame({"a": pd.Categorical([*map(str, range(50)), "?"])})
-    assert len(Blocks.from_table(chosen).feature_names) == 51
+    declared = pd.DataFrame({"a": pd.Categorical([*map(str, range(50)), "?"])})
+    assert len(Blocks.from_table(declared).feature_names) == 51
 
 
 def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
@@ -218,10 +218,10 @@ def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
         list(Blocks.from_table(pa.table({"s": ["x", "w", "u", "w"]}), schema=schema))
 
 
-# ---- what is computed as it is read
+# ---- lazy tables
 
 
-def test_a_dataset_of_folders_is_read_with_its_filter_and_the_columns_that_are_used(tmp_path):
+def test_datasets_are_read_with_their_filter_and_used_columns(tmp_path):
     rng = np.random.default_rng(0)
     columns = {name: rng.standard_normal(1000) for name in ("a", "b", "y")}
     table = pa.table({**columns, "year": pa.array(np.arange(1000) % 3 + 2020)})
@@ -229,15 +229,15 @@ def test_a_dataset_of_folders_is_read_with_its_filter_and_the_columns_that_are_u
         table, tmp_path, format="parquet", partitioning=["year"], partitioning_flavor="hive"
     )
     whole = dataset.dataset(tmp_path, partitioning="hive")
-    some = whole.filter(dataset.field("year") == 2021)
-    blocks = Blocks.from_table(some, target="y", columns=["a"], block_rows=100)
-    found = np.concatenate([block.X[:, 0] for block in blocks])
-    np.testing.assert_array_equal(found, columns["a"][1::3])
+    subset = whole.filter(dataset.field("year") == 2021)
+    blocks = Blocks.from_table(subset, target="y", columns=["a"], block_rows=100)
+    values = np.concatenate([block.X[:, 0] for block in blocks])
+    np.testing.assert_array_equal(values, columns["a"][1::3])
     assert Blocks.from_table(whole, target="y").feature_names == ("a", "b", "year")
 
 
-def lazily(library, frame):
-    """The rows of a frame in a table that is computed as it is read."""
+def lazy_table(library, frame):
+    """Return a lazy table of this library with the rows of a frame."""
     if library == "polars":
         if not hasattr(pl.LazyFrame, "collect_batches"):
             pytest.skip("polars before 1.34 collects lazy frames whole")
@@ -248,15 +248,15 @@ def lazily(library, frame):
 
 
 @pytest.mark.parametrize("library", ["polars", "duckdb", "pyarrow"])
-def test_a_table_that_is_computed_as_it_is_read_is_fitted_and_predicted_as_one_in_memory(library):
+def test_fits_and_predictions_of_lazy_tables_equal_those_in_memory(library):
     rng = np.random.default_rng(0)
     columns = {name: rng.standard_normal(5000) for name in "ab"}
     frame = pl.DataFrame(columns | {"y": np.sin(columns["a"]), "w": rng.integers(0, 3, 5000)})
-    table, rows = lazily(library, frame), frame.select("a", "b")
+    table, rows = lazy_table(library, frame), frame.select("a", "b")
     fitted = ridge().fit(frame.select("a", "b", "w"), frame["y"])
-    there = ridge().fit(table, "y")
-    np.testing.assert_array_equal(there.coef_, fitted.coef_)
-    np.testing.assert_array_equal(there.predict(table), fitted.predict(frame.drop("y")))
+    lazy = ridge().fit(table, "y")
+    np.testing.assert_array_equal(lazy.coef_, fitted.coef_)
+    np.testing.assert_array_equal(lazy.predict(table), fitted.predict(frame.drop("y")))
     weighted = ridge().fit(rows, frame["y"], frame["w"].to_numpy())
     np.testing.assert_array_equal(ridge().fit(table, "y", "w").coef_, weighted.coef_)
     process = GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS).fit(table, "y")
@@ -264,21 +264,21 @@ def test_a_table_that_is_computed_as_it_is_read_is_fitted_and_predicted_as_one_i
     np.testing.assert_array_equal(process.predict(table, return_std=True), expected)
     blocks = Blocks.from_table(table, target="y", columns=["a"], block_rows=300)
     for _ in range(2):
-        found = np.concatenate([block.X[:, 0] for block in blocks])
-        np.testing.assert_array_equal(found, columns["a"])
+        values = np.concatenate([block.X[:, 0] for block in blocks])
+        np.testing.assert_array_equal(values, columns["a"])
 
 
-def test_targets_beside_a_table_that_is_computed_as_it_is_read_are_names_of_its_columns():
+def test_targets_of_lazy_tables_are_names_of_columns():
     frame = pl.DataFrame({"a": [1.0, 2.0], "y": [1.0, 2.0]})
     with pytest.raises(InvalidInput, match=r"a table of polars, y .* names of its .*got Series"):
-        KernelRidge(Gaussian(1.0)).fit(lazily("polars", frame), frame["y"])
-    model = KernelRidge(Gaussian(1.0)).fit(lazily("polars", frame), "y")
+        KernelRidge(Gaussian(1.0)).fit(lazy_table("polars", frame), frame["y"])
+    model = KernelRidge(Gaussian(1.0)).fit(lazy_table("polars", frame), "y")
     with pytest.raises(InvalidInput, match="at least one row"):
-        model.predict(lazily("polars", frame).filter(pl.col("a") > 2))
+        model.predict(lazy_table("polars", frame).filter(pl.col("a") > 2))
 
 
-@pytest.mark.filterwarnings("ignore")  # those of ibis
-def test_a_table_of_ibis_is_computed_batch_by_batch_from_the_columns_that_are_used():
+@pytest.mark.filterwarnings("ignore")  # warnings of ibis
+def test_tables_of_ibis_are_read_in_batches_of_the_used_columns():
     ibis = pytest.importorskip("ibis")
     rows = pd.DataFrame({"a": np.arange(1000.0), "other": "x", "y": 2 * np.arange(1000.0)})
     table = ibis.polars.connect().create_table("rows", rows)
@@ -313,19 +313,19 @@ DIMS = ("time", "lat", "lon")
 FIELD = xr.Dataset({"wind": (DIMS, X[..., 0]), "pressure": (DIMS, X[..., 1]), "height": (DIMS, Y)})
 
 
-def test_a_field_is_fitted_as_a_data_frame_and_its_predictions_are_a_field_with_gaps(tmp_path):
+def test_a_field_is_fitted_as_a_data_frame_and_predictions_are_a_field(tmp_path):
     FIELD.where(FIELD["lat"] > 10).to_netcdf(tmp_path / "sea.nc", engine="scipy")
     table = xr.open_dataset(tmp_path / "sea.nc", engine="scipy").to_dataframe().dropna()
     rows = table[["wind", "pressure"]]
     model = ridge().fit(table, "height")
     plain = ridge().fit(rows.to_numpy(), table.height)
-    found = table.assign(found=model.predict(rows)).found.to_xarray()
+    field = table.assign(mean=model.predict(rows))["mean"].to_xarray()
     expected = plain.predict(X[:, 11:].reshape(-1, 2)).reshape(10, 9, 6)
-    np.testing.assert_array_equal(found.transpose(*DIMS), expected)
+    np.testing.assert_array_equal(field.transpose(*DIMS), expected)
 
 
 @pytest.mark.parametrize("field", [FIELD, FIELD.wind[0]])
-def test_a_field_itself_is_refused_with_the_name_of_the_conversion(field):
+def test_a_field_raises_with_the_name_of_the_conversion(field):
     for read in (bo.Blocks.from_table, bo.KernelFeatures(**OPTIONS).fit):
         with pytest.raises((InvalidType, TypeError), match=r"to_dataframe\(\)|to_dataarray\(\)"):
             read(field)
@@ -349,11 +349,11 @@ def in_zarr(folder):
 
 @pytest.fixture(params=[in_hdf5, in_zarr])
 def stored(request, tmp_path):
-    """Rows and targets in files."""
+    """Return rows and targets in files."""
     return request.param(tmp_path)
 
 
-def test_an_array_in_a_file_is_read_by_slices_that_end_where_chunks_do(stored, monkeypatch):
+def test_arrays_in_files_are_read_in_slices_of_whole_chunks(stored, monkeypatch):
     monkeypatch.setattr("bochner.data.sources.CELLS_READ", 2 * 700)  # two chunks of 300 rows
     blocks = bo.Blocks.from_arrays(*stored, block_rows=256)
     np.testing.assert_array_equal(np.concatenate([block.X for block in blocks]), ROWS)
@@ -363,7 +363,7 @@ def test_an_array_in_a_file_is_read_by_slices_that_end_where_chunks_do(stored, m
     assert next(iter(part)).start == 256
 
 
-def test_an_array_in_a_file_is_fitted_and_predicted_as_one_in_memory(stored):
+def test_fits_and_predictions_of_arrays_in_files_equal_those_in_memory(stored):
     rows, targets = stored
     for model in (ridge().fit(*stored), ridge().fit_blocks(bo.Blocks.from_arrays(*stored))):
         np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
@@ -377,7 +377,7 @@ def test_an_array_in_a_file_is_fitted_and_predicted_as_one_in_memory(stored):
     np.testing.assert_allclose(model.predict(rows).compute(), PLAIN.predict(ROWS), rtol=1e-12)
 
 
-def test_a_checkpoint_tells_stored_rows_from_others(tmp_path):
+def test_marks_distinguish_stored_rows(tmp_path):
     rows, _ = in_hdf5(tmp_path)
     before = bo.Blocks.from_arrays(rows, TARGETS).source.mark()
     assert bo.Blocks.from_arrays(rows, TARGETS).source.mark() == before
@@ -386,7 +386,7 @@ def test_a_checkpoint_tells_stored_rows_from_others(tmp_path):
     assert bo.Blocks.from_arrays(rows, TARGETS).source.mark() != before
 
 
-def test_stored_values_that_cannot_be_are_refused(tmp_path):
+def test_invalid_stored_values_raise(tmp_path):
     rows, _ = in_hdf5(tmp_path)
     rows[700, 1] = np.nan
     with pytest.raises(InvalidInput, match=r"column 1 of X must hold finite.*row 700"):
