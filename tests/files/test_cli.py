@@ -204,7 +204,7 @@ def test_warnings_are_notes_of_one_line():
     more = "--precision float32 --alpha 1e-9 --features 128 --quiet"
     code, out, err = run_line(f"{FIT} {more}")
     assert (code, out, err.count("\n")) == (0, "", 1)
-    assert err.startswith("Note: alpha is below what float32 products of the features resolve")
+    assert err.startswith("Note: float32 products of the features do not resolve alpha")
     Path("blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
     _, err = cli("check in/m.bochner blue.csv")
     assert re.search(r"Note: Column 'c' has categories that the fit has not seen.*'blue'", err)
