@@ -111,7 +111,7 @@ def test_the_reference_lists_each_public_name_once():
 
 
 def test_described_parameters_are_arguments():
-    for name in listed():
+    for name in reference_names():
         doc = inspect.getdoc(value(name)) or ""
         part = re.search(r"\nParameters\n-+\n(.*?)(\n\n[A-Z][\w ]+\n---|$)", doc, re.DOTALL)
         heads = re.findall(
