@@ -5,7 +5,7 @@ import pandas as pd
 
 import bochner as bo
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, Polynomial, Warped
-from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
+from bochner.landmarks import KMeans, Points, RidgeLeverage, RPCholesky, Uniform
 from bochner.sums.passes import draw_rows
 
 N_COLUMNS = 3
@@ -180,7 +180,7 @@ LANDMARKS = [
         KMeans(),
         RidgeLeverage(),
         RidgeLeverage(alpha=0.1),
-        Given(np.random.default_rng(9).normal(size=(24, N_COLUMNS))),
+        Points(np.random.default_rng(9).normal(size=(24, N_COLUMNS))),
     )
 ]
 """Every choice of landmarks."""

@@ -11,7 +11,7 @@ import numpy as np
 from bochner._core import native
 from bochner._core.threads import set_num_threads
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.sums.passes import sum_up
+from bochner.sums.passes import sum_blocks
 
 #: Whether the compiled loops are available; otherwise pure Python is used.
 HAVE_NATIVE = native.HAVE_NATIVE
@@ -45,7 +45,7 @@ class Source(list):
         return np.concatenate([block.Z for block in self])
 
     def sum(self, summand):
-        return sum_up(summand, self, 1 << 16)
+        return sum_blocks(summand, self, 1 << 16)
 
     def __iter__(self):
         self.sweeps += 1

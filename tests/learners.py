@@ -20,7 +20,7 @@ SEED = {"random_state": 0}
 FEATURES = {"kernel": KERNEL, "method": "orthogonal", "n_features": 24, **SEED}
 LANDMARKS = FEATURES | {"method": "nystrom"}
 GIVEN = FEATURES | {
-    "method": bo.Nystrom(bo.landmarks.Given(np.random.default_rng(8).uniform(-2, 2, (20, 2))))
+    "method": bo.Nystrom(bo.landmarks.Points(np.random.default_rng(8).uniform(-2, 2, (20, 2))))
 }
 MATRIX = {"kernel": KERNEL, **SEED}
 EXACT = {"kernel": KERNEL, "method": "exact", **SEED}

@@ -5,6 +5,6 @@
 True
 """
 
-from bochner.features.nystrom import Given, KMeans, Landmarks, RidgeLeverage, RPCholesky, Uniform
+from bochner.features.nystrom import KMeans, Landmarks, Points, RidgeLeverage, RPCholesky, Uniform
 
-__all__ = ["Given", "KMeans", "Landmarks", "RPCholesky", "RidgeLeverage", "Uniform"]
+__all__ = ["KMeans", "Landmarks", "Points", "RPCholesky", "RidgeLeverage", "Uniform"]

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import bochner as bo
 from bochner._core import blas, lapack, threads
 from bochner._core.lapack import SMALL
-from bochner._core.threads import one_thread
+from bochner._core.threads import single_thread
 from bochner.kernels import Custom
 
 # --- routines in place ---
@@ -104,7 +104,7 @@ def test_products_equal_those_of_numpy(n, dtype, placed):
         lapack.add_square(S, placed(B), 2.0, transposed=transposed)
         assert close(np.triu(S), np.triu(1 + 2 * rows), dtype)
     S = placed(np.ones(A.shape))
-    lapack.add_both_products(S, placed(B), 2 * B)
+    lapack.add_symmetric_product(S, placed(B), 2 * B)
     assert close(np.triu(S), np.triu(1 + 4 * C @ C.T), dtype)
     X = placed(B)
     lapack.multiply_by_triangle(placed(A), X)
@@ -140,7 +140,7 @@ def test_shapes_that_do_not_fit_raise(dtype):
         lambda: lapack.add_product(A, B, B),
         lambda: lapack.add_product(A, B, B, transposed=(True, False)),
         lambda: lapack.add_square(A, B),
-        lambda: lapack.add_both_products(A, B, B),
+        lambda: lapack.add_symmetric_product(A, B, B),
         lambda: lapack.upper_product(A, x),
         lambda: lapack.upper_product(A, B),
     ):
@@ -164,11 +164,11 @@ def two_threads():
 
 
 def test_one_thread_restores_the_number_of_blas_threads(two_threads):
-    with one_thread():
-        with one_thread():
+    with single_thread():
+        with single_thread():
             assert blas_threads() == {1}
         assert blas_threads() == {1}
-    with pytest.raises(ZeroDivisionError), one_thread():
+    with pytest.raises(ZeroDivisionError), single_thread():
         _ = 1 / 0
     assert blas_threads() == {2}
 
@@ -177,7 +177,7 @@ def test_overlapping_contexts_of_two_python_threads_restore_the_number(two_threa
     entered, may_leave = Event(), Event()
 
     def first():
-        with one_thread():
+        with single_thread():
             assert blas_threads() == {1}  # threadpoolctl 3.8 obeys one thread of Python
             entered.set()
             assert may_leave.wait(60)
@@ -186,7 +186,7 @@ def test_overlapping_contexts_of_two_python_threads_restore_the_number(two_threa
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(first)
         assert entered.wait(60)
-        with one_thread():
+        with single_thread():
             may_leave.set()
             future.result()  # the first to enter leaves first
             assert blas_threads() == {1}
@@ -253,7 +253,7 @@ def test_without_n_jobs_the_context_of_joblib_sets_the_number_of_threads(threads
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_products_have_the_same_bits_for_any_number_of_threads(dtype, monkeypatch):
     """The error bound is k ε |A||B| (Higham 2002, section 3.5) with rounded factors."""
-    for name, value in {"LEAST_WORK": 1000, "LEAST_WIDTH": 20, "PART": 32}.items():
+    for name, value in {"MIN_WORK": 1000, "MIN_WIDTH": 20, "PART": 32}.items():
         monkeypatch.setattr(blas, name, value)
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((130, 70)), rng.standard_normal((70, 97))
@@ -293,7 +293,7 @@ def test_results_of_tasks_are_in_their_order(many_threads):
         meeting.wait(60)
         return number, threads.get_num_threads(), blas_threads()
 
-    results = threads.side_by_side([partial(task, number) for number in range(6)])
+    results = threads.run_parallel([partial(task, number) for number in range(6)])
     assert results == [(number, 1, {1}) for number in range(6)]
     assert threads.get_num_threads() == 3
 
@@ -308,7 +308,7 @@ def test_the_first_error_is_raised_and_later_tasks_do_not_start(many_threads, tw
         Event().wait(0.05)
 
     with pytest.raises(ZeroDivisionError, match="the second"):
-        threads.side_by_side([partial(task, number) for number in range(200)], most=2)
+        threads.run_parallel([partial(task, number) for number in range(200)], limit=2)
     assert len(numbers) < 200
     assert blas_threads() == {2}
 

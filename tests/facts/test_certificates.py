@@ -77,17 +77,17 @@ def test_projection_costs_are_in_the_interval_and_two_reach_its_ends(which):
     values, vectors = np.linalg.eigh(E)
     for U in (vectors[:, -5:], vectors[:, :5], np.linalg.eigh(K)[1][:, -5:]):
         gap = cost(K_hat, U @ U.T) - cost(K, U @ U.T)
-        assert c.least - 1e-8 <= gap <= c.most + 1e-8
-    assert c.least == pytest.approx(np.trace(E) - values[-5:].sum())
+        assert c.lowest - 1e-8 <= gap <= c.highest + 1e-8
+    assert c.lowest == pytest.approx(np.trace(E) - values[-5:].sum())
     for _ in range(20):
         U = np.linalg.qr(g.standard_normal((300, 5)))[0]
         gap = cost(K_hat, U @ U.T) - cost(K, U @ U.T)
-        assert c.least <= gap <= c.most
+        assert c.lowest <= gap <= c.highest
         assert abs(gap) <= c.relative * cost(K, U @ U.T)
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
-    above, below = max(c.most, 0) / c.best_cost, max(-c.least, 0) / c.best_cost
+    above, below = max(c.highest, 0) / c.best_cost, max(-c.lowest, 0) / c.best_cost
     assert c.factor == (None if below >= 1 else pytest.approx((1 + above) / (1 - below)))
-    assert replace(c, least=-1.5 * c.best_cost).factor is None  # no bound
+    assert replace(c, lowest=-1.5 * c.best_cost).factor is None  # no bound
 
 
 def solved(A, alpha):
@@ -152,7 +152,7 @@ def waves(d=3, pairs=60, amplitude=1.0):
 
 
 def landmarks(X, count=30):
-    method = bo.Nystrom(bo.landmarks.Given(X[:count]))
+    method = bo.Nystrom(bo.landmarks.Points(X[:count]))
     return bo.draw(Gaussian(), method, n_features=count, X=X, random_state=0)
 
 

@@ -18,7 +18,7 @@ from bochner.features.rules import choose
 from bochner.kernels import ArcCosine, Gaussian, Laplace, Linear, Matern, NeuralTangent, Polynomial
 from bochner.kernels.hyperparameters import TunedPositive
 from bochner.kernels.series import RadialKernels
-from bochner.kernels.spectral import Measure, fixed
+from bochner.kernels.spectral import Measure, constant_law
 
 X = rows(50)
 
@@ -268,7 +268,7 @@ def degrees_of_lines(k, d):
     return RadialKernels(d, lambda q, r, s: np.stack([one(l, r, s) for l in range(q + 1)]))
 
 
-gaussian_law = lambda k, d: Measure(fixed(), np.full(d, 1 / k.size), of="factor")
+gaussian_law = lambda k, d: Measure(constant_law(), np.full(d, 1 / k.size), role="factor")
 WAVES = user_kernel("Waves", lambda size, X, Y: Gaussian(size)(X, Y), spectral=gaussian_law)
 of_squares = lambda k, d: bo.kernels.PowerSeries((1.0, 0.0, k.size))
 SQUARES = user_kernel("Squares", lambda size, X, Y: 1.0 + size * (X @ Y.T) ** 2, series=of_squares)

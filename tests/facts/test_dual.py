@@ -18,7 +18,7 @@ from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave
 from bochner.solvers.ridge.eigen import decompose, left_out_path
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.problem import evidence, evidence_slope, gcv
-from bochner.solvers.ridge.search import downhill, least_along
+from bochner.solvers.ridge.search import downhill, minimise
 from bochner.solvers.ridge.solution import Outcome, pool
 from bochner.sums.moments import Moments
 
@@ -104,7 +104,7 @@ def test_the_evidence_equals_that_of_exact_features(amplitude, weights, centred)
         arguments = eigen, eigen.at([alpha]), None, amplitude
         assert_close(score.value, -evidence(*arguments).sum() / problem.count, factor=1e6)
         slope = -evidence_slope(*arguments).sum() / problem.count
-        assert_close(score.by_log_alpha, slope, factor=1e7)
+        assert_close(score.alpha_gradient, slope, factor=1e7)
 
 
 LAWS = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
@@ -121,10 +121,10 @@ def test_gradients_in_the_kernel_matrix_equal_differences(score, weights, centre
     value = lambda h, alpha: SCORES[score](replace(problem, K=problem.K + h * turn), alpha)
     result = value(0.0, 0.3)
     along = (value(step, 0.3).value - value(-step, 0.3).value) / (2 * step)
-    assert abs((result.by_kernel * turn).sum() / along - 1) < 1e-6
+    assert abs((result.gradient * turn).sum() / along - 1) < 1e-6
     ends = (value(0.0, 0.3 * np.exp(h)).value for h in (step, -step))
     if score != f"evidence {LAWS[-1]}":  # its penalty is given
-        assert abs(result.by_log_alpha / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
+        assert abs(result.alpha_gradient / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
@@ -152,7 +152,7 @@ def test_many_rows_use_a_subset_for_the_penalty_and_refined_float32_factors(monk
         assert_close(actual, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
     # refinement does not converge at this penalty
-    assert smooth._by_single(1e-12, problem.y, 1e-12, 0.3) is None
+    assert smooth._solve_single(1e-12, problem.y, 1e-12, 0.3) is None
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
     subset = solve_kernel(problem, "loo")
     assert subset.path.loo_rows == 30
@@ -190,7 +190,7 @@ def test_more_rows_lower_the_penalty_only_if_they_resolve_more(monkeypatch, nois
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 40)
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.SETTLED_ROWS", 40)
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.DENSE_ROWS", 400)
-    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.MOST_STEPS", 12)
+    monkeypatch.setattr("bochner.solvers.ridge.kernel_path.MAX_STEPS", 12)
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 20, (500, 1))
     y = np.abs(np.sin(3 * X)) + noise * rng.standard_normal((500, 1))
@@ -266,13 +266,13 @@ def test_penalties_at_an_edge_are_reported_as_outcomes():
 
 @pytest.mark.parametrize("start", [-5.0, 0.0, 3.0, 9.0])
 def test_line_searches_find_the_minimum_within_their_bounds(start):
-    assert abs(least_along(lambda x: ((x - 2) ** 2, 2 * (x - 2)), start, -10, 10) - 2) < 0.05
-    assert least_along(lambda x: (x, 1.0), start, -10, 10) == -10
+    assert abs(minimise(lambda x: ((x - 2) ** 2, 2 * (x - 2)), start, -10, 10) - 2) < 0.05
+    assert minimise(lambda x: (x, 1.0), start, -10, 10) == -10
     hidden = lambda x: (np.inf, -np.inf) if x < 1 else ((x - 2) ** 2, 2 * (x - 2))
-    assert abs(least_along(hidden, start, -10, 10) - 2) < 0.05
+    assert abs(minimise(hidden, start, -10, 10) - 2) < 0.05
     calls = []
     cubic = lambda x: calls.append(x) or (x**3 - 3 * x, 3 * x**2 - 3)
-    assert abs(least_along(cubic, 0.3 + start / 9, -0.95, 10) - 1) < 1e-9
+    assert abs(minimise(cubic, 0.3 + start / 9, -0.95, 10) - 1) < 1e-9
     assert len(calls) == 3
     assert downhill(lambda k: abs(k - start), 1, (-4, 8), sizes=(3, 1)) == np.clip(start, -4, 8)
 
@@ -282,4 +282,4 @@ def test_line_searches_find_the_minimum_within_their_bounds(start):
         return -risen + np.exp(x - 6), -risen * (1 - risen) + np.exp(x - 6)
 
     minimum = min(np.linspace(-10, 10, 20_001), key=lambda x: plateau(x)[0])
-    assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - minimum) < 0.1
+    assert abs(minimise(plateau, -7.0 + start / 2, -10, 10) - minimum) < 0.1

@@ -20,7 +20,7 @@ from bochner.features.fourier.grid import equispaced_map
 from bochner.kernels import Columns, Gaussian, Matern, OnSphere, Periodic, RationalQuadratic, Zonal
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.models.gaussian_process import grid as process_grid
-from bochner.selection.modes import modes_for, most_modes
+from bochner.selection.modes import max_modes, modes_for
 from bochner.solvers import modes
 from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, full_of, to_real
 from bochner.solvers.harmonics import from_modes, to_modes
@@ -369,7 +369,7 @@ def test_rough_kernels_get_a_coarser_grid_or_none(n):
     tolerances = [choice.method.tolerance if choice else 1.0 for choice in choices]
     assert tolerances == sorted(tolerances)
     assert {1e-3, 1e-2} < {*tolerances} <= {1e-3, 1e-2, 3e-2, 1.0}
-    assert all(c.map.n_features <= most_modes(n) for c in choices if c)
+    assert all(c.map.n_features <= max_modes(n) for c in choices if c)
 
 
 def test_kernels_of_the_globe_get_harmonics():
@@ -695,8 +695,8 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     process = bo.GaussianProcessRegressor(Matern(1.5, 0.3), method=bo.FourierGrid(1e-3), **options)
     _, exact = process.fit(X, y).predict(new, return_std=True)
     for module in (process_grid, modes):
-        monkeypatch.setattr(module, "MOST_EXACT", 10)
-    monkeypatch.setattr(process_grid, "MOST_FOR_VARIANCE", 40)
+        monkeypatch.setattr(module, "MAX_EXACT", 10)
+    monkeypatch.setattr(process_grid, "MAX_VARIANCE_ROWS", 40)
     _, few = process.fit(X, y).predict(new[:10], return_std=True)
     np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
     _, many = process.predict(new, return_std=True)

@@ -77,8 +77,8 @@ OF_NUMBERS = [
     (EpsilonInsensitive(0.3, 0.0), lambda y, f: ramp(0)(abs(y - f) - TWO)),
     (EpsilonInsensitive(0.3, 0.2), lambda y, f: ramp(ONE)(abs(y - f) - TWO)),
     (losses.EpsilonInsensitive(0.3), lambda y, f: max(abs(y - f) - TWO, 0) ** 2),
-    (losses.BelowZero(), lambda y, f: max(0, -f)),
-    (losses.BelowZero(0.2), lambda y, f: ramp(ONE)(-f)),
+    (losses.ZeroHinge(), lambda y, f: max(0, -f)),
+    (losses.ZeroHinge(0.2), lambda y, f: ramp(ONE)(-f)),
     (PoissonDeviance(), lambda y, f: mpmath.exp(f) - y * f + y * mpmath.log(y) - y),
     (losses.GammaDeviance(), lambda y, f: f + y * mpmath.exp(-f) - mpmath.log(y) - 1),
 ]
@@ -117,7 +117,7 @@ def test_a_loss_in_other_units_is_scaled_by_a_power_of_them(loss):
 
 # ==== Minima of nonsmooth and smooth losses, compared with brute force and with each other.
 
-NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3, 0.0), losses.BelowZero()]
+NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3, 0.0), losses.ZeroHinge()]
 SMOOTH = [losses.Squared(), Huber(0.4), PoissonDeviance(), losses.GammaDeviance()]
 SMOOTH += [losses.EpsilonInsensitive(0.3)]
 N, D = 60, 5

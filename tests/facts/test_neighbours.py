@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 
 import bochner as bo
 from bochner.kernels import Columns, Exponential, Gaussian, Linear, Matern
-from bochner.landmarks import Given
+from bochner.landmarks import Points
 from bochner.models.gaussian_process.neighbours import condition
 
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
@@ -21,7 +21,7 @@ def process(method, kernel=KERNELS[0], **options):
 
 def exact(X, kernel=KERNELS[0], **options):
     """Return the exact process: all rows are landmarks."""
-    method, n = bo.Nystrom(Given(X)), len(X)
+    method, n = bo.Nystrom(Points(X)), len(X)
     return process(method, kernel, n_features=n, precision="float64", **options)
 
 

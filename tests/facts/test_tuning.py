@@ -143,4 +143,4 @@ def test_gradients_do_not_depend_on_uninitialised_memory(monkeypatch):
     monkeypatch.setattr(np, "empty", filled)
     X = np.linspace(0, 1, 600)[:, None]
     problem = KernelRows(Exponential(0.5)(X), np.sin(9 * X), np.ones(600), True)
-    assert np.isfinite(kernel_evidence(problem, 0.1).below).all()
+    assert np.isfinite(kernel_evidence(problem, 0.1).lower).all()

@@ -198,7 +198,7 @@ def test_the_penalty_is_the_minimum_of_a_parabola_through_the_smallest_errors(at
     """Errors are a parabola in log alpha; if the smallest is at an end, its penalty is chosen."""
     x = start + np.arange(4.0)
     errors = 2.0 + 3.0 * (x - x[1] - at) ** 2
-    log_alpha = lambda errors: np.log(search.least_of_parabola(np.exp(x), errors))
+    log_alpha = lambda errors: np.log(search.parabola_minimum(np.exp(x), errors))
     assert log_alpha(errors) == pytest.approx(x[1] + at, abs=1e-12)
     ends = [log_alpha(np.sort(errors)), log_alpha(np.sort(errors)[::-1])]
     assert ends == pytest.approx([x[0], x[3]])
@@ -267,7 +267,7 @@ def test_leave_one_out_errors_agree_with_those_of_moments(alpha, monkeypatch):
     options = {"n_features": 128, "alpha": alpha}
     moments = learner(**options).fit(X, y).fit_
     monkeypatch.setattr("bochner.models.representations.features.WIDE", 8)
-    monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 100)
+    monkeypatch.setattr("bochner.models.representations.features.cached_rows", lambda _: 100)
     model = learner(**options).fit(X, y)
     left_out = model.fit_.left_out()
     sample = model.fit_.representation.sample.lowest(len(left_out.w))

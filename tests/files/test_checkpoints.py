@@ -43,7 +43,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr("bochner.selection.choices.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)
     # moments are summed: few rows in float64 would be kept instead
-    monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 0)
+    monkeypatch.setattr("bochner.models.representations.features.cached_rows", lambda _: 0)
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ def test_types_of_columns_can_be_given():
 def test_defaults_are_those_of_the_library(monkeypatch):
     monkeypatch.setattr("bochner.report.model_page.picture", lambda title, draw: title)
     out, _ = cli("fit in/rows.parquet --target y --columns a,c --out m")
-    assert "The exact kernel of 90 rows" in out
+    assert "full kernel matrix of 90 rows" in out
     assert re.search(r"error leave-one-out RMSE [\d.e-]+, R² [\d.]+", out)
     assert "certificate none: the fit has no features." in out
     blocks = bo.Blocks.from_files("in/rows.parquet", target="y", columns=["a", "c"])
@@ -685,7 +685,7 @@ def test_all_learners_predict_like_their_model_and_state_held_out_errors(name, l
 
 
 @pytest.mark.main_cases(2)
-@pytest.mark.parametrize("options", ["", "--no-judge"])
+@pytest.mark.parametrize("options", ["", "--no-held-out"])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_model_equals_a_fit_in_python(name, options, rows):
     """Same data, options and seed give the same bits, with or without held-out errors."""
@@ -696,7 +696,7 @@ def test_the_model_equals_a_fit_in_python(name, options, rows):
     model = getattr(bo, LEARNERS[name])(random_state=0, **parameters).fit(table, *target)
     settings = SETTINGS[name] if parameters else ""
     result = facts(f"fit rows.csv --model {name} {target_of(name)} --out m {settings} {options}")
-    assert "judge" not in result["seconds"] or not options
+    assert "held_out" not in result["seconds"] or not options
     loaded, X = bo.load("m"), rows[["a", "c"]]
     method = "transform" if name == "pca" else "predict"
     method = "decision_function" if hasattr(model, "decision_function") else method
@@ -724,7 +724,7 @@ def test_raw_tables_have_the_certificate_of_check(name, rows):
     table = rows.copy()
     table.loc[::7, "a"], table["c"] = np.nan, [f"place {i % 40}" for i in range(90)]
     table.to_csv("rows.csv", index=False)
-    line = f"fit rows.csv --model {name} {target_of(name)} --out m --no-judge --columns a,c"
+    line = f"fit rows.csv --model {name} {target_of(name)} --out m --no-held-out --columns a,c"
     certificate = facts(line + " --features 8 --method uniform")["certificate"]
     assert certificate["epsilon"] > 0
     assert facts("check m rows.csv")["certificate"] == certificate
@@ -863,7 +863,7 @@ def test_a_process_of_three_columns_has_no_map():
 def test_plan_prints_a_table_and_the_reason():
     code, out, _ = run_line(PLAN + " --target y")
     assert code == 0
-    assert out.startswith("Gaussian(lengthscale=1.0), 300 rows of 4 columns; any time and")
+    assert out.startswith("Gaussian(lengthscale=1.0), 300 rows of 4 columns; at most ")
     marked = [line for line in out.splitlines() if line.startswith(">")]
     assert marked[-1].startswith("> The exact kernel, by")
     result = facts(PLAN + " --target y --seconds 100 --memory 1e9")

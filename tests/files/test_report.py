@@ -20,7 +20,7 @@ from pages import drawings, read, read_complete
 
 import bochner as bo
 from bochner import Blocks, datasets
-from bochner._core.text import rounded
+from bochner._core.text import round_numbers
 from bochner.cli.running import run
 from bochner.errors import DataFileError, DataWarning, MissingDependency
 from bochner.kernels import Gaussian
@@ -146,7 +146,7 @@ def test_tables_have_the_numbers_of_the_report():
     report, page = report_of("ridge"), read(page_of("ridge"))
     cells = page.cells
     assert ["target", *(number(v) for v in report.quality.errors["target"].values())] in cells
-    worst = report.seen.worst[0]
+    worst = report.rows.worst[0]
     assert [str(worst.number), number(worst.value, 3)] in [row[:2] for row in cells]
     assert any(row[0] == "ε, spectral" for row in cells)
     assert report.certificate_words in "".join(page.text)
@@ -229,25 +229,25 @@ def test_errors_of_labels_are_those_of_the_predictions():
 @pytest.mark.slow
 def test_rows_of_the_fit_are_recognised():
     for name in ("ridge", "process", "ridge classifier", "several"):
-        assert report_of(name).rows_of_fit is True
+        assert report_of(name).is_training is True
         assert "rows of the fit" in page_of(name)
         other = brief(fitted(name), X[::2], TARGETS[LEARNERS[name][2]][::2])
-        assert other.rows_of_fit is False
+        assert other.is_training is False
         assert not other.quality.left_out
-    assert brief(fitted("ridge"), X, Y + 1e-3).rows_of_fit is False
-    assert report_of("svr").rows_of_fit is None
+    assert brief(fitted("ridge"), X, Y + 1e-3).is_training is False
+    assert report_of("svr").is_training is None
     assert "keeps no record of its rows" in page_of("svr")
 
 
 def test_listed_rows_have_the_largest_errors():
-    rows = report_of("ridge").seen.worst
+    rows = report_of("ridge").rows.worst
     worst = np.argsort(-np.abs(Y - fitted("ridge").predict(X)))[:8].tolist()
     assert [row.number for row in rows] == worst
     assert np.array_equal([row.x for row in rows], X[worst])
     model, y = fitted("svc"), TARGETS["labels"]
     f, is_label = model.decision_function(X), y[:, None] == model.classes_
     excess = np.where(is_label, -np.inf, f).max(axis=1) - f[is_label]
-    assert [row.number for row in report_of("svc").seen.worst] == np.argsort(-excess)[:8].tolist()
+    assert [row.number for row in report_of("svc").rows.worst] == np.argsort(-excess)[:8].tolist()
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -276,8 +276,8 @@ def test_listed_rows_show_the_columns_of_the_raw_table(form, tmp_path):
         "file": (Blocks.from_files(tmp_path / "rows.csv", target="y"),),
     }[form]
     report = brief(model, *source)
-    assert report.seen.columns == ("size", "colour", "day")
-    rows = report.seen.worst
+    assert report.rows.columns == ("size", "colour", "day")
+    rows = report.rows.worst
     for row in rows:
         size, colour, day = table.iloc[row.number, :3]
         assert row.x[0] is None if np.isnan(size) else row.x[0] == pytest.approx(size)
@@ -299,23 +299,23 @@ def test_reports_are_independent_of_blocks_and_sparse_formats():
     for one, other in (blocks, formats):
         rmse = one.quality.errors["target"]["rmse"]
         assert other.quality.errors["target"]["rmse"] == pytest.approx(rmse)
-        assert other.rows_of_fit == one.rows_of_fit
-        lists = ([r.number for r in report.seen.worst] for report in (one, other))
+        assert other.is_training == one.is_training
+        lists = ([r.number for r in report.rows.worst] for report in (one, other))
         assert next(lists) == next(lists)
     read(formats[1].to_html())
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_random_sample_of_many_rows_is_examined(monkeypatch):
-    monkeypatch.setattr("bochner.report.quality.MOST_ROWS", 1)
+    monkeypatch.setattr("bochner.report.quality.MAX_ROWS", 1)
     monkeypatch.setattr("bochner.report.quality.FEWEST_ROWS", 40)
     model = fitted("svr")
     report = brief(model, X, Y, n_sample=16)
     sample = Blocks.from_arrays(X, Y).sample(40, 0).index
-    assert (report.seen.n_rows, report.seen.n_examined) == (N, 40)
+    assert (report.rows.n_rows, report.rows.n_evaluated) == (N, 40)
     squares = (Y[sample] - model.predict(X[sample])) ** 2
     assert report.quality.errors["target"]["rmse"] == pytest.approx(np.sqrt(squares.mean()))
-    assert {row.number for row in report.seen.worst} <= set(sample.tolist())
+    assert {row.number for row in report.rows.worst} <= set(sample.tolist())
     assert "On 40 random rows" in report.to_html()
 
 
@@ -325,7 +325,7 @@ def test_pages_without_targets_or_rows_state_what_is_missing():
     assert report.quality.errors == {}
     assert "so there are no errors" in report.to_html()
     report = brief(fitted("ridge"), X[:20])
-    assert not report.seen.worst
+    assert not report.rows.worst
     read(report.to_html())
     report = report_model(fitted("ridge"), X[:1], Y[:1])
     assert report.certificate is None
@@ -358,7 +358,7 @@ def test_the_command_writes_the_page_and_prints_numbers(tmp_path, capsys):
     line = f"report {folder}/ridge.bochner {folder}/rows.parquet --out {out}"
     assert run(f"{line} --json".split()) == 0
     result, page = json.loads(capsys.readouterr().out), out.read_text(encoding="utf-8")
-    assert result["rows_of_fit"] is True
+    assert result["is_training"] is True
     assert result["page"] == str(out.resolve())
     for words in (number(result["errors"]["y"]["loo_rmse"], 3), "KernelRidge of y", "sort=high"):
         assert words in page
@@ -366,7 +366,7 @@ def test_the_command_writes_the_page_and_prints_numbers(tmp_path, capsys):
     assert run(f"{line} --rows 32".split()) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "leave-one-out RMSE" in out
-    assert re.search(r"driven by [ab] .* % of the deviation of predictions \(they do not add", out)
+    assert re.search(r"importance +[ab] .* % of the standard deviation of predictions \(not", out)
 
 
 # --- pictures and text ---------------------------------------------------------------------------
@@ -404,7 +404,7 @@ def test_numbers_are_formatted_for_readers():
         (999.99, "1000"),
     ):
         assert number(value) == text
-    assert rounded("Gaussian(lengthscale=2.3080414215)") == "Gaussian(lengthscale=2.308)"
+    assert round_numbers("Gaussian(lengthscale=2.3080414215)") == "Gaussian(lengthscale=2.308)"
 
 
 # --- the demo ----------------------------------------------------------------------------------

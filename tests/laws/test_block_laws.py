@@ -19,7 +19,7 @@ from layouts import OnlyAStream
 
 from bochner import Blocks, Schema
 from bochner._core.sizes import block_rows
-from bochner.data.sample import chosen_rows, row_priorities
+from bochner.data.sample import row_priorities, sample_rows
 from bochner.errors import InvalidInput
 
 N = 203
@@ -195,7 +195,7 @@ def unevenness(draw, n=40, m=10, seeds=2000):
 def test_all_rows_are_equally_likely_in_a_sample():
     # Alarm rate 1e-6. The count of a row is binomial with variance seeds p (1 − p); two counts have
     # correlation −1/(n − 1), because each sample has m rows.
-    assert unevenness(chosen_rows) < scipy.stats.chi2.isf(1e-6, 39)
+    assert unevenness(sample_rows) < scipy.stats.chi2.isf(1e-6, 39)
 
 
 def test_sample_takes_integers_and_generators_as_seeds():

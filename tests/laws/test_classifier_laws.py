@@ -202,7 +202,7 @@ def test_fits_with_the_exact_kernel_equal_those_with_all_landmarks(cls):
     by_rows = Gaussian(0.8)(T, model.X_fit_) @ model.dual_coef_.T + model.intercept_
     np.testing.assert_allclose(model.decision_function(T), by_rows, atol=1e-10)
     np.testing.assert_allclose(model.map_(T) @ model.coef_.T + model.intercept_, by_rows, atol=1e-6)
-    assert model.choice_.reason.startswith("The exact kernel of 200 rows")
+    assert model.choice_.reason.startswith("Exact kernel, with the full")
 
 
 @pytest.mark.main_cases(2)

@@ -152,7 +152,7 @@ def projections():
 
 def gegenbauer():
     bound = zonal_bound(GAUSSIAN, rows(), alpha=4.0)
-    cut = bound.cut_for(400)
+    cut = bound.best_cut(400)
     return of_spectrum(bound, bo.Gegenbauer("monomial", cut.order, cut.degree), 14.0)
 
 

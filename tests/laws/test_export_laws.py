@@ -287,7 +287,7 @@ class ByTriangle(FeatureSums):
 
     def decompose(self):
         X, y, w = self.sample.X, self.sample.y, self.sample.w
-        triangle = Triangle.of(self.chosen.rounded.features(X), y, w, self.fit_intercept)
+        triangle = Triangle.of(self.chosen.precision_map.features(X), y, w, self.fit_intercept)
         return triangle.eigen(), self.pieces(), self.means
 
 

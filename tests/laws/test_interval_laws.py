@@ -15,8 +15,8 @@ import bochner as bo
 from bochner import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.models.error_law import LeftOutRows, TargetLaw, learn_errors
-from bochner.report.quality import judge_held_out
+from bochner.models.error_law import HeldOutRows, TargetLaw, learn_errors
+from bochner.report.quality import held_out_error
 
 # ---- intervals of regressors: leave-one-out errors by refits, coverage and calibration
 
@@ -118,7 +118,7 @@ def test_ends_of_intervals_are_order_statistics_of_the_scores(coverage):
 
 
 def rows_of(errors, X, source="leave one out"):
-    return LeftOutRows(X, np.zeros((len(X), 1)), errors[:, None], np.ones(len(X)), source)
+    return HeldOutRows(X, np.zeros((len(X), 1)), errors[:, None], np.ones(len(X)), source)
 
 
 def test_the_scale_of_errors_is_learned_only_if_it_varies():
@@ -348,7 +348,7 @@ NUMBERS["process"] = bo.GaussianProcessRegressor(**COMMON)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_errors_of_quantities_are_those_of_held_out_rows(records, name):
     X, y = gallery.table(N, noise=0.3)
-    result, why = judge_held_out(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
+    result, why = held_out_error(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
     assert "held out: 48 rows, of a fit to 192 others" in why
     train = parts(result, X, records[-1][0])
     penalty = {"alpha": 0.5 * 0.8} if name == "ridge" else {"C": 2.5} if name == "svr" else {}
@@ -368,7 +368,7 @@ def test_errors_of_labels_are_those_of_held_out_rows(records, kind, several):
     X, y = gallery.table(N, noise=0.3)
     labels = np.where(y > 5.5, "up", np.where(several & (y < 4.5), "down", "flat"))
     model = kind(**COMMON).fit(X, labels)
-    errors = judge_held_out(model, Blocks.from_arrays(X, np.unique(labels, return_inverse=True)[1]))
+    errors = held_out_error(model, Blocks.from_arrays(X, np.unique(labels, return_inverse=True)[1]))
     result = errors[0] if errors[0] else pytest.fail(errors[1])
     train = parts(result, X, records[-1][0])
     other = kind(**COMMON).fit(X[train], labels[train])
@@ -396,7 +396,7 @@ def test_categories_of_noise_do_not_lower_the_held_out_error(records):
     table["y"] = rng.normal(size=n)
     blocks = Blocks.from_table(table, target="y")
     model = bo.GaussianProcessRegressor("gaussian", n_features=32, random_state=0)
-    result, _ = judge_held_out(model.fit_blocks(blocks), blocks)
+    result, _ = held_out_error(model.fit_blocks(blocks), blocks)
     # R² of pure noise on 120 rows is below 0 plus six times its deviation √(2/120)
     assert result["errors"]["y"]["r_squared"] < 6 * np.sqrt(2 / 120)
 
@@ -406,7 +406,7 @@ def test_held_out_errors_use_weights_and_a_bounded_sample(records, monkeypatch):
     X, y = gallery.table(N, noise=0.3)
     w = np.where(np.arange(N) % 2, 1.0, 3.0)
     model = bo.KernelRidge(alpha=0.5, **COMMON).fit(X, y, w)
-    result, _ = judge_held_out(model, Blocks.from_arrays(X, y, w))
+    result, _ = held_out_error(model, Blocks.from_arrays(X, y, w))
     assert (result["n_train"], result["n_test"], result["n_rows"]) == (80, 20, N)
     fit, _, weights = records[-1]
     np.testing.assert_array_equal(weights, [w[np.all(X == x, axis=1)][0] for x in fit])
@@ -415,15 +415,15 @@ def test_held_out_errors_use_weights_and_a_bounded_sample(records, monkeypatch):
 def test_held_out_errors_of_other_learners_exist_or_have_a_reason():
     X, y = gallery.table(N, noise=0.3)
     quantiles = bo.KernelRegressor(loss="quantile", quantiles=[0.1, 0.9], **COMMON).fit(X, y)
-    (measures,) = judge_held_out(quantiles, Blocks.from_arrays(X, y))[0]["errors"].values()
+    (measures,) = held_out_error(quantiles, Blocks.from_arrays(X, y))[0]["errors"].values()
     assert list(measures) == ["explained"]
     assert 0 < measures["explained"] < 1
     components = bo.KernelPCA(2, n_features=16, random_state=0).fit(X)
     none = "none: KernelPCA predicts nothing that could be wrong."
-    assert judge_held_out(components, Blocks.from_arrays(X)) == (None, none)
+    assert held_out_error(components, Blocks.from_arrays(X)) == (None, none)
     outliers = bo.OneClassSVM(nu=0.2, **COMMON).fit(X)
-    (measures,) = judge_held_out(outliers, Blocks.from_arrays(X))[0]["errors"].values()
+    (measures,) = held_out_error(outliers, Blocks.from_arrays(X))[0]["errors"].values()
     assert measures["nu"] == 0.2
     assert abs(measures["outside"] - 0.2) < 6 * np.sqrt(0.16 / 48)
-    few = judge_held_out(bo.SVR(**COMMON).fit(X[:4], y[:4]), Blocks.from_arrays(X[:4], y[:4]))
+    few = held_out_error(bo.SVR(**COMMON).fit(X[:4], y[:4]), Blocks.from_arrays(X[:4], y[:4]))
     assert few == (None, "none: 4 rows are too few to hold some out.")

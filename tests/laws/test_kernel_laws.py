@@ -151,7 +151,7 @@ def test_spectral_samples_and_quantiles_have_the_same_distribution(kernel):
     rng, u = np.random.default_rng(5), np.array([0.02, 0.25, 0.5, 0.9])
     if source.quantile is unknown:
         return
-    if source.fixed:
+    if source.constant:
         assert (source.sample(rng, 9) == source.quantile(np.full(9, 0.3))).all()
         return
     below = (source.sample(rng, N_FREQUENCIES)[:, None] <= source.quantile(u)).mean(axis=0)

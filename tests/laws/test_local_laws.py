@@ -221,7 +221,7 @@ def test_the_kernel_of_least_log_loss_is_chosen_for_classes(name):
     compared = [KernelComparison(2, race, 0.5, chosen=True), KernelComparison(1, simple, 0.54)]
     tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(last, 1e-3)
     known = exact._solve(spec, last, rows, 1e-3)
-    best = exact._of_least_log_loss(spec, rows, tuning, other, known)
+    best = exact._minimise_log_loss(spec, rows, tuning, other, known)
     assert best.kernel == {"race": race, "simple": simple, "near": last}[name]
     assert name == "near" or best.chosen.kernel == best.kernel
 

@@ -19,7 +19,7 @@ from bochner import draw
 from bochner.features import Nystrom
 from bochner.features.nystrom import NystromMap, estimate
 from bochner.kernels import Angular, ArcCosine, Columns, Gaussian, Laplace, Linear, Matern
-from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
+from bochner.landmarks import KMeans, Points, RidgeLeverage, RPCholesky, Uniform
 from bochner.solvers import factorisations
 from bochner.solvers.factorisations import accept, randomly_pivoted_cholesky
 
@@ -73,7 +73,7 @@ def test_landmarks_are_distinct_rows_of_the_data(landmarks):
 def test_few_rows_are_all_landmarks_once(method):
     X = np.repeat(rows(6)[:5], 8, axis=0)
     phi, one = new_map(Gaussian(), method, X=X), new_map(Gaussian(), method, n_features=1, X=X[:1])
-    is_given = isinstance(method.landmarks, Given)
+    is_given = isinstance(method.landmarks, Points)
     if isinstance(method.landmarks, RPCholesky | KMeans):
         assert phi.n_features == 5
         assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=ROUNDED / of(np.float64))
@@ -85,7 +85,7 @@ def test_few_rows_are_all_landmarks_once(method):
 @pytest.mark.parametrize("learner", [bo.KernelRidge, bo.LogisticRegression])
 def test_landmarks_are_factored_once_for_all_passes_and_predictions(learner, monkeypatch):
     """L depends on the landmarks and the precision only; it was computed twice in a pass."""
-    calls = record_calls(monkeypatch, "bochner.features.nystrom.raised_factor")
+    calls = record_calls(monkeypatch, "bochner.features.nystrom.jittered_cholesky")
     X, options = rows(200), {"n_features": D, "precision": "float64", "random_state": 0}
     blocks = bo.Blocks.from_arrays(X, np.sign(X[:, 0]), block_rows=30)
     model = learner(Gaussian(), method="uniform", **options).fit_blocks(blocks)
@@ -101,7 +101,7 @@ def test_a_saved_map_keeps_its_bits_where_factors_round_differently(dtype, tmp_p
     phi = new_map(Gaussian(lengthscale=3.0), Nystrom())
     expected = phi(X)
     bo.save(phi, tmp_path / "map")
-    name = "bochner.features.nystrom.raised_factor"
+    name = "bochner.features.nystrom.jittered_cholesky"
     factor = resolve_name(name)
     monkeypatch.setattr(name, lambda A, *of: factor(A * (1 + 1e-15), 2 * of[0], of[1]))
     loaded, fresh = bo.load(tmp_path / "map"), NystromMap(phi.kernel, phi.landmarks)
@@ -109,24 +109,24 @@ def test_a_saved_map_keeps_its_bits_where_factors_round_differently(dtype, tmp_p
 
 
 def test_given_landmarks_need_no_data_and_are_a_read_only_copy():
-    phi = draw(Gaussian(), Nystrom(Given(rows(9))), n_features=5, n_inputs=3)
+    phi = draw(Gaussian(), Nystrom(Points(rows(9))), n_features=5, n_inputs=3)
     assert (phi.landmarks == rows(9)[:5]).all()
-    assert draw(Gaussian(), Nystrom(Given(rows(9))), n_inputs=3).n_features == 9
+    assert draw(Gaussian(), Nystrom(Points(rows(9))), n_inputs=3).n_features == 9
     S = rows(4)
-    landmarks = Given(S)
+    landmarks = Points(S)
     S[0] = 7
-    assert landmarks == Given(rows(4)) == Given(torch.asarray(rows(4))) != Given(S)
-    assert hash(landmarks) == hash(Given(rows(4).tolist()))
+    assert landmarks == Points(rows(4)) == Points(torch.asarray(rows(4))) != Points(S)
+    assert hash(landmarks) == hash(Points(rows(4).tolist()))
     with pytest.raises(ValueError, match="read-only"):
         landmarks.rows[0] = 1
-    assert repr(Given([[1.0, 2.0]])) == "Given(rows=[[1.0, 2.0]])"
-    assert repr(Given(rows(40))) == "Given(rows=<40 × 3>)"
+    assert repr(Points([[1.0, 2.0]])) == "Points(rows=[[1.0, 2.0]])"
+    assert repr(Points(rows(40))) == "Points(rows=<40 × 3>)"
 
 
 def test_landmarks_may_be_names_or_rows():
     named = {"rpcholesky": RPCholesky(), "kmeans": KMeans(), "uniform": Uniform()}
     named["ridge-leverage"] = RidgeLeverage()
-    for name, value in (*named.items(), (rows(4).tolist(), Given(rows(4)))):
+    for name, value in (*named.items(), (rows(4).tolist(), Points(rows(4)))):
         assert Nystrom(name) == Nystrom(value)
         assert Nystrom(name).landmarks == value
 

@@ -17,9 +17,9 @@ import bochner as bo
 from bochner._core import checks
 from bochner.errors import InvalidInput
 from bochner.features import Auto, Fourier, Nystrom
-from bochner.features.auto import Targets, judge
+from bochner.features.auto import Targets, assess
 from bochner.kernels import Exponential, Gaussian, Linear
-from bochner.planner.plans import Budget, best_of
+from bochner.planner.plans import Budget, choose_fit
 from bochner.planner.trials import FitForecast, Task, powers
 
 #: Bytes of code and small objects that a plan adds to the measured arrays.
@@ -59,9 +59,9 @@ def test_the_choice_is_within_the_budget_and_not_dominated(values, seconds):
     allowed = [fit for fit in fits if budget.allows(fit)]
     if not allowed:
         with pytest.raises(InvalidInput, match="Allow more"):
-            best_of(fits, budget)
+            choose_fit(fits, budget)
         return
-    chosen, _ = best_of(fits, budget)
+    chosen, _ = choose_fit(fits, budget)
     assert budget.allows(chosen)
     assert not any(f.error < 0.98 * chosen.error and f.seconds < chosen.seconds for f in allowed)
 
@@ -161,8 +161,8 @@ def test_the_default_of_many_rows_is_planned_as_a_local_fit(monkeypatch):
 def test_no_fit_of_larger_error_than_the_default_is_chosen(seconds):
     default = forecast(1.0, 50.0, method=bo.ExactKernel(), width=90, solver="exact", default=True)
     fits = [forecast(1.02, 1.0), forecast(1.005, 2.0), default]
-    assert best_of(fits, Budget(seconds, 10))[0] is fits[1]
-    assert best_of(fits, Budget(1.5, 10))[0] is fits[0]
+    assert choose_fit(fits, Budget(seconds, 10))[0] is fits[1]
+    assert choose_fit(fits, Budget(1.5, 10))[0] is fits[0]
 
 
 @pytest.mark.main_cases(1)
@@ -174,7 +174,7 @@ def test_plans_of_few_rows_contain_the_exact_kernel(n):
     (fit,) = (fit for fit in plan.fits if fit.solver == "exact")
     model = plan.estimator(fit)
     assert (fit.method, fit.n_features) == (bo.ExactKernel(), n)
-    assert fit.name == "the exact kernel, by a Cholesky factor of its matrix"
+    assert fit.name == "the exact kernel, by Cholesky factorisation"
     assert model.method == bo.ExactKernel()
     _, peak = with_peak(lambda: model.fit(X, y))
     assert 0.8 * peak < fit.bytes < 1.3 * peak + OVERHEAD
@@ -230,11 +230,11 @@ def test_predicted_memory_is_that_of_the_arrays(method, precision, D):
 
 def test_without_a_budget_of_seconds_a_slower_fit_must_be_much_better():
     fits = [forecast(1.0, 1), forecast(0.97, 2), forecast(0.80, 8)]
-    chosen, reason = best_of(fits, Budget(bytes=1000))
+    chosen, reason = choose_fit(fits, Budget(bytes=1000))
     assert chosen is fits[2]
-    assert reason.startswith("64 features of Nystrom(), summed up in float64: no other")
+    assert reason.startswith("64 features of Nystrom(), moments in float64: no other")
     fits[2] = forecast(0.90, 8)
-    chosen, reason = best_of(fits, Budget(bytes=1000))
+    chosen, reason = choose_fit(fits, Budget(bytes=1000))
     assert chosen is fits[0]
     assert "would lower the error by 10 % and take 8 s" in reason
 
@@ -323,14 +323,14 @@ def test_the_extrapolated_error_is_the_least_one_minus_the_cost_of_few_rows(weig
     top = np.linalg.eigvalsh(Z.T @ Z)[-1]
     expected = [extrapolated(X, y, w, alpha, n) for alpha in np.logspace(-11, 1, 49) * top]
     error, penalty = min(expected)
-    result = judge(phi, X, Targets(y, w, n))
+    result = assess(phi, X, Targets(y, w, n))
     assert result[0] == pytest.approx(error, rel=1e-4)
     assert result[1] == pytest.approx(penalty / (n / 25 * top), rel=1e-6)
     share = 0.3  # alpha per row of all rows; the sample has the equivalent penalty, a little less
     alphas = np.linspace(0.2, 0.3, 201) * W
     pairs = np.array([extrapolated(X, y, w, alpha, n) for alpha in alphas])
     expected_error = np.interp(share * W * n / 25, pairs[:, 1], pairs[:, 0])
-    assert judge(phi, X, Targets(y, w, n, share))[0] == pytest.approx(expected_error, rel=1e-3)
+    assert assess(phi, X, Targets(y, w, n, share))[0] == pytest.approx(expected_error, rel=1e-3)
 
 
 @pytest.mark.main_cases(2)
@@ -343,8 +343,8 @@ def test_an_eighth_of_the_rows_predicts_the_error_of_all(seed):
     y = (X @ beta + 4 * rng.normal(size=len(X)))[:, None]
     phi = bo.draw(Linear(), "orthogonal", n_features=d, n_inputs=d)
     true = float(((y[n:] - X[n:] @ np.linalg.lstsq(X[:n], y[:n], rcond=None)[0]) ** 2).mean())
-    assert judge(phi, X[:m], Targets(y[:m], np.ones(m), n))[0] == pytest.approx(true, rel=0.2)
-    assert judge(phi, X[:m], Targets(y[:m], np.ones(m), m))[0] > 1.2 * true
+    assert assess(phi, X[:m], Targets(y[:m], np.ones(m), n))[0] == pytest.approx(true, rel=0.2)
+    assert assess(phi, X[:m], Targets(y[:m], np.ones(m), m))[0] > 1.2 * true
 
 
 @pytest.mark.main_cases(1)

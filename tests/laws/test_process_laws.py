@@ -303,10 +303,10 @@ def test_many_rows_use_float32_factors_and_scores_of_rows_outside_the_choice():
 def test_the_default_is_the_exact_kernel_and_partial_fits_use_features():
     parameters = {"noise": 0.05, "amplitude": 1.0}
     model = exact_process(**parameters).fit(ROWS[:60], TARGET[:60])
-    assert "The exact kernel of 60 rows" in model.choice_.reason
+    assert "full kernel matrix of 60 rows" in model.choice_.reason
     for options in ({"n_features": 20}, {"precision": "float64"}, {"method": "auto"}):
         other = exact_process(**options).fit(ROWS, TARGET)
-        assert "The exact kernel of" not in other.choice_.reason
+        assert "Exact kernel" not in other.choice_.reason
     model.partial_fit(ROWS[60:], TARGET[60:])
     whole = exact_process(**parameters).fit(ROWS, TARGET)
     assert model.rows_seen_ == 90
@@ -328,7 +328,7 @@ def test_the_default_is_the_exact_kernel_and_partial_fits_use_features():
 
 
 def given_landmarks(X):
-    return bo.Nystrom(bo.landmarks.Given(X[:30]))
+    return bo.Nystrom(bo.landmarks.Points(X[:30]))
 
 
 def test_a_repeated_landmark_stays_when_one_copy_is_left_out():

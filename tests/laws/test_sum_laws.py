@@ -16,11 +16,11 @@ import bochner as bo
 from bochner import Moments
 from bochner.kernels import Gaussian
 from bochner.models._rows import SumOnFeatures
-from bochner.models.unsupervised.cca import CorrelationsOf
+from bochner.models.unsupervised.cca import CorrelationSum
 from bochner.models.unsupervised.transformers import diagonal_of
-from bochner.solvers.lloyd import CentroidsOf
-from bochner.sums.moments import Accumulator, MomentsOf
-from bochner.sums.passes import BRANCHES, InProcess, Summands, sample_of
+from bochner.solvers.lloyd import CentroidSum
+from bochner.sums.moments import Accumulator, MomentSum
+from bochner.sums.passes import BRANCHES, Serial, Summands, sample_of
 
 # ---- sums are independent of blocks, parts and their order
 
@@ -43,10 +43,10 @@ def join(sums):
     return np.concatenate([sums.sums.ravel(), sums.sizes, [sums.power, sums.inertia]])
 
 
-CENTRES = CentroidsOf(PHI(X[:4]))
+CENTRES = CentroidSum(PHI(X[:4]))
 PAIR = bo.KernelCCA(2, Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
-SIDES = CorrelationsOf(PAIR.fit(X, Y).fit_.chosen, PAIR.fit_.chosen_y)
-MOMENTS = MomentsOf(PHI, "float64")
+SIDES = CorrelationSum(PAIR.fit(X, Y).fit_.chosen, PAIR.fit_.chosen_y)
+MOMENTS = MomentSum(PHI, "float64")
 SUMMANDS = {
     "diagonal": (diagonal_of(Gaussian(1.0)), np.array),
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: join(CENTRES.clusters(total))),
@@ -65,7 +65,7 @@ def blocks(rows, size):
 def test_sums_are_independent_of_blocks_and_parts(name, monkeypatch):
     """Up to rounding of sums of N rows in another order."""
     summand, result = SUMMANDS[name]
-    sum_of = lambda size, value=summand: InProcess().sum(value, blocks(slice(None), size))
+    sum_of = lambda size, value=summand: Serial().sum(value, blocks(slice(None), size))
     total = None
     for part in np.array_split(np.arange(N), 4):
         subtotal = None
@@ -108,14 +108,14 @@ def small_parts(monkeypatch):
 def test_sums_are_merged_in_the_order_of_the_tree(small_parts, n):
     rows = bo.Blocks.from_arrays(np.zeros((n, 1)), block_rows=1)
     parts = ["".join(f"{i} " for i in range(n)[k : k + 2]) for k in range(0, n, 2)]
-    assert InProcess().sum(Trace(), rows) == tree_of(parts)
+    assert Serial().sum(Trace(), rows) == tree_of(parts)
 
 
 @every_summand
 def test_merging_does_not_change_the_second_sum(name):
     """Another worker may need it again."""
     summand, result = SUMMANDS[name]
-    parts = [InProcess().sum(summand, blocks(rows, 20)) for rows in (slice(100), slice(100, None))]
+    parts = [Serial().sum(summand, blocks(rows, 20)) for rows in (slice(100), slice(100, None))]
     copy = deepcopy(parts[1])
     expected = result(summand.merge(deepcopy(parts[0]), parts[1]))
     np.testing.assert_array_equal(result(summand.merge(deepcopy(parts[0]), copy)), expected)
@@ -128,10 +128,10 @@ def test_moments_are_summed_in_the_library_of_the_rows(library, precision):
     """Compared with NumPy, up to ten roundings of products of n rows in this precision."""
     asarray = LIBRARIES[library]
     rows = bo.Blocks.from_arrays(asarray(X), Y, W, block_rows=64)
-    summand = MomentsOf(PHI, precision)
-    total = InProcess().sum(summand, rows)
+    summand = MomentSum(PHI, precision)
+    total = Serial().sum(summand, rows)
     assert type(total._z0) is type(asarray(X))
-    numpy_total = InProcess().sum(summand, blocks(slice(None), 64))
+    numpy_total = Serial().sum(summand, blocks(slice(None), 64))
     ours, theirs = (summand.moments(sums) for sums in (total, numpy_total))
     bound = 10 * np.finfo(precision).eps * np.sqrt(N) * flatten(theirs).max()
     assert np.abs(flatten(ours) - flatten(theirs)).max() < bound

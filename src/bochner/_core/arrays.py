@@ -100,38 +100,38 @@ def all_finite(X: Array) -> bool:
     return bool(xp.all(xp.isfinite(values)))
 
 
-def as_matrix(X: Any, who: str, name: str = "X") -> Any:
+def as_matrix(X: Any, caller: str, name: str = "X") -> Any:
     """Return X as a two-dimensional float32 or float64 array, or CSR matrix, of finite numbers."""
-    array = as_array(X, who, name)
+    array = as_array(X, caller, name)
     if array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInput(
-            f"{who}: {name} must have two dimensions, rows and at least one column; got shape "
+            f"{caller}: {name} must have two dimensions, rows and at least one column; got shape "
             f"{tuple(array.shape)}. Pass {name}.reshape(-1, 1) if it is one column, "
             f"{name}.reshape(1, -1) if it is one row."
         )
     array = as_floating(array)
     if not all_finite(array):
         raise InvalidInput(
-            f"{who}: {name} must be finite; got NaN or infinity. Remove or fill these rows first."
+            f"{caller}: {name} must be finite; got NaN or infinity. Remove or fill these rows."
         )
     return array
 
 
-def as_array(X: Any, who: str, name: str) -> Any:
+def as_array(X: Any, caller: str, name: str) -> Any:
     """Return X as an array of its library or a CSR matrix; raise InvalidType if it is not real."""
     if is_sparse(X):
         X = X.tocsr()
     elif isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X):
-        refuse_masked(X, who, name)
+        refuse_masked(X, caller, name)
         try:
             X = np.asarray(X)
         except ValueError as error:
             raise InvalidInput(
-                f"{who}: {name} must be a table of numbers, rows of equal length; got "
+                f"{caller}: {name} must be a table of numbers, rows of equal length; got "
                 f"{type(X).__name__} that NumPy cannot read ({error})."
             ) from error
     if not array_namespace(X).isdtype(X.dtype, ("bool", "integral", "real floating")):
-        raise _no_numbers(who, name, X.dtype)
+        raise _no_numbers(caller, name, X.dtype)
     return X
 
 
@@ -143,21 +143,21 @@ def are_numbers(*arrays: Any) -> bool:
     return True
 
 
-def refuse_masked(X: Any, who: str, name: str = "X") -> None:
+def refuse_masked(X: Any, caller: str, name: str = "X") -> None:
     """Refuse a masked array with masked values, which NumPy would read as numbers."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise InvalidInput(
-            f"{who}: {name} must have no missing values; got a masked array with "
+            f"{caller}: {name} must have no missing values; got a masked array with "
             f"{np.ma.count_masked(X)} masked. Fill them first, e.g. with {name}.filled(0)."
         )
 
 
-def refuse_dates(X: Any, who: str, name: str = "X") -> None:
+def refuse_dates(X: Any, caller: str, name: str = "X") -> None:
     """Raise an error for dates, times and durations, which NumPy would read as integers."""
     dtypes = getattr(X, "dtypes", getattr(X, "dtype", None))
     for dtype in dtypes if isinstance(dtypes, Iterable) else [dtypes]:
         if getattr(dtype, "kind", "") in ("M", "m"):
-            raise _no_numbers(who, name, dtype)
+            raise _no_numbers(caller, name, dtype)
 
 
 def as_floating(X: Any) -> Any:
@@ -166,24 +166,24 @@ def as_floating(X: Any) -> Any:
     return np.require(X, requirements="A") if isinstance(X, np.ndarray) else X
 
 
-def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
+def _no_numbers(caller: str, name: str, dtype: Any) -> InvalidType:
     return InvalidType(
-        f"{who}: {name} must hold real numbers; got dtype {dtype}. "
+        f"{caller}: {name} must hold real numbers; got dtype {dtype}. "
         "Convert text, categories, dates and complex numbers to real numbers first."
     )
 
 
-def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> None:
+def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], caller: str) -> None:
     """Raise an error if X and Y are of two libraries or have different numbers of columns."""
-    of_numpy = [isinstance(A, np.ndarray) or is_sparse(A) for A in (X, Y)]
-    if not all(of_numpy) and (any(of_numpy) or type(X) is not type(Y)):
+    is_numpy = [isinstance(A, np.ndarray) or is_sparse(A) for A in (X, Y)]
+    if not all(is_numpy) and (any(is_numpy) or type(X) is not type(Y)):
         raise InvalidType(
-            f"{who}: X and Y must be of one array library; got {type(X).__module__}."
+            f"{caller}: X and Y must be of one array library; got {type(X).__module__}."
             f"{type(X).__name__} and {type(Y).__module__}.{type(Y).__name__}. Convert one of them."
         )
     if X.shape[1] != Y.shape[1]:
         raise InvalidInput(
-            f"{who}: X and Y must have the same columns; got {X.shape[1]} and {Y.shape[1]}. "
+            f"{caller}: X and Y must have the same columns; got {X.shape[1]} and {Y.shape[1]}. "
             "Prepare both in the same way."
         )
 

@@ -17,7 +17,7 @@ import scipy.linalg
 
 from bochner._core import lapack
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import all_threads, one_thread, side_by_side
+from bochner._core.threads import all_threads, run_parallel, single_thread
 
 #: Side of the tiles of `mirror`: two tiles fit into the cache.
 TILE = 256
@@ -27,7 +27,7 @@ FEW_COLUMNS = 4
 
 #: Smallest number of multiplications (about 5 ms), and of rows or columns, of the part of a product
 #: that a thread computes; largest number of parts.
-LEAST_WORK, LEAST_WIDTH, MOST_PARTS = 1 << 28, 256, 16
+MIN_WORK, MIN_WIDTH, MAX_PARTS = 1 << 28, 256, 16
 
 #: Smallest side of a matrix that several threads factor in parts; side of a part.
 SHARED, PART = 2048, 512
@@ -45,24 +45,24 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
         else:
             lapack.add_product(C[:, part].T, B[:, part].T, A.T, keep=0.0)
 
-    _in_parts(multiply, _equal_parts(max(C.shape), C.size * B.shape[0]))
+    _run_slices(multiply, _equal_parts(max(C.shape), C.size * B.shape[0]))
     return C
 
 
 def _equal_parts(length: int, work: int) -> list[int]:
     """Return the ends of equal parts of ``length`` rows, for ``work`` multiplications in all."""
-    count = min(max(work // LEAST_WORK, 1), max(length // LEAST_WIDTH, 1), MOST_PARTS)
+    count = min(max(work // MIN_WORK, 1), max(length // MIN_WIDTH, 1), MAX_PARTS)
     return (length * np.arange(count + 1) // count).tolist()
 
 
-def _in_parts(task: Callable[[slice], None], ends: Sequence[int]) -> None:
+def _run_slices(task: Callable[[slice], None], ends: Sequence[int]) -> None:
     """Call ``task`` with each slice between successive ends, in parallel, the last slice first."""
     if len(ends) == 2:
-        with one_thread():
+        with single_thread():
             task(slice(*ends))
     else:
         tasks = [partial(task, slice(*pair)) for pair in pairwise(ends)]
-        side_by_side(tasks[::-1], most=len(tasks))
+        run_parallel(tasks[::-1], limit=len(tasks))
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -87,16 +87,16 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
     A = np.ascontiguousarray(Z).T
     # columns in parts of equal area; if there are many parts, each is wide: each reads all rows
     D = len(A)
-    count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
+    count = min(max(A.size * D // (4 * MIN_WORK), 1), max(D // PART, 2), MAX_PARTS)
     ends = [*((D * np.sqrt(np.arange(count) / count)).astype(int) // 32 * 32).tolist(), D]
 
-    def add_to(part: slice) -> None:
+    def add_part(part: slice) -> None:
         if part.start:
-            above = slice(part.start)
-            lapack.add_product(G[above, part], A[above], A[part], factor, transposed=(False, True))
+            head = slice(part.start)
+            lapack.add_product(G[head, part], A[head], A[part], factor, transposed=(False, True))
         lapack.add_square(G[part, part], A[part], factor)
 
-    _in_parts(add_to, ends)
+    _run_slices(add_part, ends)
 
 
 def factor(A: Float[Array, "n n"]) -> None:
@@ -105,7 +105,7 @@ def factor(A: Float[Array, "n n"]) -> None:
     Parts of a large matrix are computed in parallel; U is the same for any number of threads.
     """
     if len(A) < SHARED:
-        with one_thread():
+        with single_thread():
             lapack.factor(A)
         return
 
@@ -113,34 +113,34 @@ def factor(A: Float[Array, "n n"]) -> None:
         lapack.solve_by_triangle(A[pivot, pivot], A[pivot, part])
 
     def update(pivot: slice, part: slice) -> None:  # rows between the pivot and the diagonal
-        between = slice(pivot.stop, part.start)
-        above = A[pivot, between], A[pivot, part]
-        lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
+        middle = slice(pivot.stop, part.start)
+        upper = A[pivot, middle], A[pivot, part]
+        lapack.add_product(A[middle, part], *upper, -1.0, transposed=(True, False))
         lapack.add_square(A[part, part], A[pivot, part], -1.0, transposed=True)
 
     for start in range(0, len(A), PART):
         pivot, ends = slice(start, start + PART), [*range(start + PART, len(A), PART), len(A)]
-        with one_thread():
+        with single_thread():
             lapack.factor(A[pivot, pivot])
-        _in_parts(partial(solve, pivot), ends)
-        _in_parts(partial(update, pivot), ends)
+        _run_slices(partial(solve, pivot), ends)
+        _run_slices(partial(update, pivot), ends)
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
     """Return C @ L.T for lower triangular L, in half the work; a C-contiguous C is overwritten."""
     C, L = np.ascontiguousarray(C), np.asfortranarray(L, C.dtype)
     multiply = lambda part: lapack.multiply_by_triangle(L, C[part].T)
-    _in_parts(multiply, _equal_parts(len(C), C.size * len(L) // 2))
+    _run_slices(multiply, _equal_parts(len(C), C.size * len(L) // 2))
     return C
 
 
 def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
     """Copy the upper triangle of G onto the lower one, in place, and return G."""
-    D, below = len(G), np.tri(min(len(G), TILE), k=-1, dtype=bool)
+    D, lower = len(G), np.tri(min(len(G), TILE), k=-1, dtype=bool)
     for start in range(0, D, TILE):
         stop = min(start + TILE, D)
         corner = G[start:stop, start:stop]
-        np.copyto(corner, corner.T.copy(), where=below[: stop - start, : stop - start])
+        np.copyto(corner, corner.T.copy(), where=lower[: stop - start, : stop - start])
         G[stop:, start:stop] = G[start:stop, stop:].T
     return G
 
@@ -157,21 +157,21 @@ def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
 LARGE = 8192
 
 
-def _on_one_thread(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+def _single_threaded(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(decomposition)
     def decompose(A: Any, *arguments: Any, **options: Any) -> Any:
-        with one_thread() if min(A.shape[-2:]) < LARGE else all_threads():
+        with single_thread() if min(A.shape[-2:]) < LARGE else all_threads():
             return decomposition(A, *arguments, **options)
 
     return decompose
 
 
-cho_factor = _on_one_thread(scipy.linalg.cho_factor)
-cholesky = _on_one_thread(scipy.linalg.cholesky)
-eigvalsh = _on_one_thread(scipy.linalg.eigvalsh)
-qr = _on_one_thread(scipy.linalg.qr)
-svd = _on_one_thread(scipy.linalg.svd)
-_eigh_here = _on_one_thread(scipy.linalg.eigh)
+cho_factor = _single_threaded(scipy.linalg.cho_factor)
+cholesky = _single_threaded(scipy.linalg.cholesky)
+eigvalsh = _single_threaded(scipy.linalg.eigvalsh)
+qr = _single_threaded(scipy.linalg.qr)
+svd = _single_threaded(scipy.linalg.svd)
+_eigh_here = _single_threaded(scipy.linalg.eigh)
 
 #: Function that returns eigenvalues and eigenvectors of a float64 matrix, e.g. on a GPU.
 Decomposition = Callable[[Array], tuple[Array, Array]]
@@ -179,7 +179,7 @@ _EIGH: ContextVar[Decomposition | None] = ContextVar("eigh", default=None)
 
 
 @contextmanager
-def decompositions_by(decompose: Decomposition) -> Iterator[None]:
+def use_decomposition(decompose: Decomposition) -> Iterator[None]:
     """Use ``decompose`` for eigendecompositions of large matrices within this context."""
     token = _EIGH.set(decompose)
     try:
@@ -189,7 +189,7 @@ def decompositions_by(decompose: Decomposition) -> Iterator[None]:
 
 
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
-    """Return SciPy's ``eigh(A)``; `decompositions_by` replaces it for 1024 rows or more."""
+    """Return SciPy's ``eigh(A)``; `use_decomposition` replaces it for 1024 rows or more."""
     decompose = _EIGH.get()
     if decompose is None or len(A) < 1024 or "subset_by_index" in options:
         return _eigh_here(A, **options)

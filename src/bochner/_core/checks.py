@@ -1,6 +1,6 @@
 """Checks of values: each function returns the plain Python value or raises an error.
 
-``who`` is the class or function that the error names, ``name`` is the argument.
+``caller`` is the class or function that the error names, ``name`` is the argument.
 """
 
 import math
@@ -31,7 +31,7 @@ def unpack(value: object) -> Any:
 
 def finite(
     value: object,
-    who: str,
+    caller: str,
     name: str,
     kind: str = "a finite number",
     least: float = -math.inf,
@@ -42,12 +42,12 @@ def finite(
     plain = unpack(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
         raise InvalidType(
-            f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
+            f"{caller}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
             "Pass a number."
         )
     number = float(plain)
     if not (above < number < below and number >= least):
-        raise InvalidInput(f"{who}: {name} must be {kind}; got {number!r}. Pass {kind}.")
+        raise InvalidInput(f"{caller}: {name} must be {kind}; got {number!r}. Pass {kind}.")
     return number
 
 
@@ -56,99 +56,99 @@ nonnegative = partial(finite, kind="a non-negative finite number", least=0)
 share = partial(finite, kind="a number above 0 and below 1", above=0, below=1)
 
 
-def integer(value: object, who: str, name: str, least: int = 0) -> int:
+def integer(value: object, caller: str, name: str, least: int = 0) -> int:
     """Return ``value`` as an int, ``least`` or above."""
     plain = unpack(value)
     if isinstance(plain, bool) or not isinstance(plain, Integral):
         raise InvalidType(
-            f"{who}: {name} must be an integer, {least} or above; got {value!r} of type "
+            f"{caller}: {name} must be an integer, {least} or above; got {value!r} of type "
             f"{type(value).__name__}. Pass an integer."
         )
     if plain < least:
-        raise InvalidInput(f"{who}: {name} must be an integer, {least} or above; got {plain}.")
+        raise InvalidInput(f"{caller}: {name} must be an integer, {least} or above; got {plain}.")
     return int(plain)
 
 
 counted = partial(integer, least=1)
 
 
-def integers(value: object, who: str, name: str) -> tuple[int, ...]:
+def integers(value: object, caller: str, name: str) -> tuple[int, ...]:
     """Return a tuple of different non-negative ints (a lone integer is a tuple of one)."""
     plain = unpack(value)
     items = tuple(plain) if isinstance(plain, list | tuple | range) else (plain,)
-    result = tuple(integer(v, who, f"{name}[{i}]") for i, v in enumerate(items))
+    result = tuple(integer(v, caller, f"{name}[{i}]") for i, v in enumerate(items))
     if not result or len(set(result)) < len(result):
         raise InvalidInput(
-            f"{who}: {name} must be different column numbers, at least one; got {items!r}. "
+            f"{caller}: {name} must be different column numbers, at least one; got {items!r}. "
             "Name each column once."
         )
     return value if isinstance(value, tuple) and value == result else result
 
 
-def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
+def one_of(value: object, caller: str, name: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of the words allowed."""
     if isinstance(value, str) and value in choices:
         return value
     from bochner._core.names import suggestion  # noqa: PLC0415  needed by refusals alone
 
     raise InvalidInput(
-        f"{who}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}"
+        f"{caller}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}"
         f"{suggestion(value, choices) or '.'}"
     )
 
 
 def optional(check: Check) -> Check:
     """Return the check of a field that may be None."""
-    return lambda value, who, name: None if value is None else check(value, who, name)
+    return lambda value, caller, name: None if value is None else check(value, caller, name)
 
 
-def each(check: Check) -> Check:
+def sequence_of(check: Check) -> Check:
     """Return the check of a field that is a sequence of one item or more; it becomes a tuple."""
 
-    def checked(value: object, who: str, name: str) -> tuple[Any, ...]:
+    def check_items(value: object, caller: str, name: str) -> tuple[Any, ...]:
         items = unpack(value)
         if not isinstance(items, list | tuple) or not items:
             raise InvalidInput(
-                f"{who}: {name} must be a sequence of one item or more; got {value!r}."
+                f"{caller}: {name} must be a sequence of one item or more; got {value!r}."
             )
-        return tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
+        return tuple(check(item, caller, f"{name}[{i}]") for i, item in enumerate(items))
 
-    return checked
+    return check_items
 
 
-def one_or_each(check: Check) -> Check:
+def per_column(check: Check) -> Check:
     """Return the check of one number for all columns of the data, or of one per column."""
-    several = each(check)
+    check_items = sequence_of(check)
 
-    def checked(value: object, who: str, name: str) -> Any:
+    def check_all(value: object, caller: str, name: str) -> Any:
         plain = unpack(value)
-        return (several if isinstance(plain, list | tuple) else check)(plain, who, name)
+        return (check_items if isinstance(plain, list | tuple) else check)(plain, caller, name)
 
-    return checked
+    return check_all
 
 
 def bounded(check: Check, low: float, high: float) -> Check:
     """Return the check of a number from ``low`` to ``high``."""
 
-    def checked(value: Any, who: str, name: str) -> Any:
-        number = check(value, who, name)
+    def check_range(value: Any, caller: str, name: str) -> Any:
+        number = check(value, caller, name)
         if not low <= number <= high:
             limits = f"{low:,} or above" if high == math.inf else f"from {low:,} to {high:,}"
-            raise InvalidInput(f"{who}: {name} must be {limits}; got {number!r}.")
+            raise InvalidInput(f"{caller}: {name} must be {limits}; got {number!r}.")
         return number
 
-    return checked
+    return check_range
 
 
 def word(*choices: str) -> Check:
     """Return the check of a field that is one of these words."""
-    return lambda value, who, name: one_of(value, who, name, choices)
+    return lambda value, caller, name: one_of(value, caller, name, choices)
 
 
-def switch(value: object, who: str, name: str = "fit_intercept") -> bool:
+def switch(value: object, caller: str, name: str = "fit_intercept") -> bool:
     """Return ``value`` as a bool; raise InvalidType if it is not True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidType(f"{who}: {name} must be True or False; got {value!r}.")
+        raise InvalidType(f"{caller}: {name} must be True or False; got {value!r}.")
     return bool(value)
 
 
@@ -185,8 +185,8 @@ def require_room(need: int, task: str, remedy: str) -> None:
     """Raise an error if ``need`` bytes (over 256 MB) are not free; ``task``: "A fit ... takes"."""
     if need <= 256 << 20 or need <= (room := free_bytes(swap=True)):
         return
-    needed, free = bytes_in_words(need), bytes_in_words(room)
-    raise InvalidInput(f"{task} at least {needed} of memory; {free} are free. {remedy}")
+    required, free = bytes_in_words(need), bytes_in_words(room)
+    raise InvalidInput(f"{task} at least {required} of memory; {free} are free. {remedy}")
 
 
 def bytes_in_words(count: float) -> str:

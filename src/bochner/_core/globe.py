@@ -8,19 +8,19 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 
 
-def require_places(who: str, X: Array) -> None:
+def require_places(caller: str, X: Array) -> None:
     """Refuse rows that are not (latitude, longitude) in degrees."""
     if X.shape[1] != 2:
         raise InvalidInput(
-            f"{who}: rows must be (latitude, longitude) in degrees; got {X.shape[1]} columns. "
+            f"{caller}: rows must be (latitude, longitude) in degrees; got {X.shape[1]} columns. "
             "If there are more, select these two with Columns(kernel, (i, j))."
         )
     xp = array_namespace(X)
-    beyond = xp.abs(X[:, 0]) > 90 + 1e-4  # rounding in float32
-    if bool(xp.any(beyond)):
-        row = int(xp.argmax(xp.astype(beyond, xp.int8)))
+    invalid = xp.abs(X[:, 0]) > 90 + 1e-4  # rounding in float32
+    if bool(xp.any(invalid)):
+        row = int(xp.argmax(xp.astype(invalid, xp.int8)))
         raise InvalidInput(
-            f"{who}: latitude, the first column, must lie within -90 to 90 degrees; got "
+            f"{caller}: latitude, the first column, must lie within -90 to 90 degrees; got "
             f"{float(X[row, 0]):.6g}. If longitude comes first, exchange the columns."
         )
 

@@ -100,7 +100,7 @@ def add_square(
     _blas("syrk", C.shape == (m, m), b"U", TRANS[transposed], m, k, float(factor), A, 1.0, C)
 
 
-def add_both_products(
+def add_symmetric_product(
     C: Float[Array, "n n"], A: Float[Array, "n k"], B: Float[Array, "n k"]
 ) -> None:
     """Add A Bᵀ + B Aᵀ to C."""
@@ -165,15 +165,15 @@ def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
             f"got {shapes}"
         )
     letter, number = _KINDS[dtype]
-    by_address: list[Any] = []
+    pointers: list[Any] = []
     for value in arguments:
         if isinstance(value, np.ndarray):
-            by_address += _array(value)
+            pointers += _array(value)
         elif isinstance(value, int):
-            by_address.append(_integer(value))
+            pointers.append(_integer(value))
         else:
-            by_address.append(ctypes.byref(number(value)) if isinstance(value, float) else value)
-    _routine(module, letter + name, len(by_address), small)(*by_address)
+            pointers.append(ctypes.byref(number(value)) if isinstance(value, float) else value)
+    _routine(module, letter + name, len(pointers), small)(*pointers)
 
 
 _blas = partial(_call, cython_blas)
@@ -190,8 +190,8 @@ def _lapack(name: str, fit: bool, *arguments: Any) -> bool:
 def _routine(module: ModuleType, name: str, arguments: int, small: bool) -> Callable[..., None]:
     capsule = module.__pyx_capi__[name]
     python = ctypes.pythonapi
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
+    get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    address = pointer(("PyCapsule_GetPointer", python))(capsule, name_of(capsule))
+    address = pointer(("PyCapsule_GetPointer", python))(capsule, get_name(capsule))
     kind = ctypes.PYFUNCTYPE if small else ctypes.CFUNCTYPE
     return kind(None, *[ctypes.c_void_p] * arguments)(address)

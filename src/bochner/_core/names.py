@@ -142,43 +142,43 @@ VALUES: dict[str, str] = {
 
 def _nearest(name: str, choices: Mapping[str, str]) -> str:
     """Return "; did you mean ...?" for the choice of the most similar word, or an empty string."""
-    near = get_close_matches(_plain(name), choices, n=1, cutoff=0.7)
-    return f"; did you mean {choices[near[0]]!r}?" if near else ""
+    matches = get_close_matches(_plain(name), choices, n=1, cutoff=0.7)
+    return f"; did you mean {choices[matches[0]]!r}?" if matches else ""
 
 
 def _plain(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
-def suggestion(name: object, known: Iterable[str]) -> str:
+def suggestion(name: object, names: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the nearest known name, or an empty string."""
     if not isinstance(name, str):
         return ""
-    choices = {_plain(k): k for k in known}
+    choices = {_plain(k): k for k in names}
     words = {word: choices[key] for word, key in WORDS.items() if key in choices}
     return _nearest(name, words | choices)
 
 
-def suggest_object(name: str, known: Iterable[str]) -> str:
+def suggest_object(name: str, names: Iterable[str]) -> str:
     """Return a suggestion for a kernel or method: "; give ..." if bochner has an object for it."""
     word = WORDS.get(_plain(name), _plain(name))
-    if word in VALUES and word not in known:
+    if word in VALUES and word not in names:
         return f"; give {VALUES[word]}."
     value = f" As a value it is {FOREIGN[name]}." if name in FOREIGN else ""
-    return suggestion(name, known) + value
+    return suggestion(name, names) + value
 
 
 def missing_name(
     module: str,
     name: str,
-    known: Iterable[str],
+    public: Iterable[str],
     elsewhere: Mapping[str, Iterable[str]] | None = None,
 ) -> str:
     """Return the error message for a name that a module lacks; parts ``elsewhere`` may have it."""
     paths = {n: f"{home}.{n}" for home, names in (elsewhere or {}).items() for n in names}
     if path := FOREIGN.get(name) or paths.get(name):
         return f"module {module!r} has no {name!r}: in bochner it is {path}."
-    choices = {n.lower(): path for n, path in paths.items()} | {n.lower(): n for n in known}
+    choices = {n.lower(): path for n, path in paths.items()} | {n.lower(): n for n in public}
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
@@ -188,15 +188,15 @@ def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
     if cls.__init__ is object.__init__:
         return ()
     parameters = list(signature(cls).parameters.values())
-    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
-    return None if takes_any else tuple(p.name for p in parameters)
+    is_open = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    return None if is_open else tuple(p.name for p in parameters)
 
 
 @cache
 def checks_of(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], Any]]:
     """Return the checks in the annotations of a dataclass's fields, ``Annotated[type, check]``."""
-    annotated = fields(cls) if is_dataclass(cls) else ()
-    notes = {f.name: getattr(f.type, "__metadata__", ()) for f in annotated}
+    items = fields(cls) if is_dataclass(cls) else ()
+    notes = {f.name: getattr(f.type, "__metadata__", ()) for f in items}
     return {name: checks[0] for name, checks in notes.items() if checks and callable(checks[0])}
 
 
@@ -213,22 +213,22 @@ class NamedArguments:
             object.__setattr__(self, name, check(getattr(self, name), kind.__name__, name))
 
 
-def replacement(who: str, name: str, known: tuple[str, ...]) -> str | None:
+def replacement(caller: str, name: str, names: tuple[str, ...]) -> str | None:
     """Return bochner's replacement of another library's argument; None if there is none."""
-    near = get_close_matches(name, (*known, *ARGUMENTS), n=1, cutoff=0.7)
-    meanings = ARGUMENTS.get(near[0], {}) if near else {}
-    return next((meanings[k] for k in (who, *known) if k in meanings), None)
+    matches = get_close_matches(name, (*names, *ARGUMENTS), n=1, cutoff=0.7)
+    meanings = ARGUMENTS.get(matches[0], {}) if matches else {}
+    return next((meanings[k] for k in (caller, *names) if k in meanings), None)
 
 
 def require_arguments(
     cls: Any, names: Iterable[str], kind: type[BochnerError] = InvalidInput
 ) -> None:
     """Raise an error of this kind for names that are not arguments of a class."""
-    who, known = cls.__name__, _arguments(cls)
+    caller, accepted = cls.__name__, _arguments(cls)
     for name in names:
-        if known is None or name in known:
+        if accepted is None or name in accepted:
             continue
-        if (argument := replacement(who, name, known)) is not None:
-            raise kind(f"{who} has no argument {name!r}: give {argument}.")
-        takes = f"{suggestion(name, known) or '.'} It takes: {', '.join(known) or 'none'}."
-        raise kind(f"{who} has no argument {name!r}{takes}")
+        if (argument := replacement(caller, name, accepted)) is not None:
+            raise kind(f"{caller} has no argument {name!r}: give {argument}.")
+        takes = f"{suggestion(name, accepted) or '.'} It takes: {', '.join(accepted) or 'none'}."
+        raise kind(f"{caller} has no argument {name!r}{takes}")

@@ -160,8 +160,8 @@ def polynomials(
     X: Float[Array, "n d"],
     W: Float[Array, "d m"],
     radial: Float[Array, "n f r"],
-    up: Float[Array, " q"],
-    down: Float[Array, " q"],
+    upper: Float[Array, " q"],
+    lower: Float[Array, " q"],
 ) -> Float[Array, "n f*m"]:
     """Return Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
 
@@ -169,15 +169,15 @@ def polynomials(
     """
     if isinstance(X, np.ndarray) and (compiled := loops()) is not None:
         out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
-        arrays = (np.ascontiguousarray(array, X.dtype) for array in (W, radial, up, down))
+        arrays = (np.ascontiguousarray(array, X.dtype) for array in (W, radial, upper, lower))
         compiled.polynomials(X, *arrays, out, get_num_threads())
         return out
     xp = array_namespace(X)
     t = xp.clip(X @ W, -1.0, 1.0)
     p, previous = xp.ones_like(t), xp.zeros_like(t)
     sums = [radial[:, f, :1] * p for f in range(radial.shape[1])]
-    for l in range(up.shape[0]):
-        p, previous = float(up[l]) * t * p - float(down[l]) * previous, p
+    for l in range(upper.shape[0]):
+        p, previous = float(upper[l]) * t * p - float(lower[l]) * previous, p
         sums = [s + radial[:, f, l + 1 : l + 2] * p for f, s in enumerate(sums)]
     return xp.concat(sums, axis=1)
 
@@ -228,9 +228,9 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
     """Return the inner products of rows and frequencies, in turns, for arrays of any library."""
     xp = array_namespace(X)
     n, blocks, p = X.shape[0], chains.diagonals.shape[0], chains.diagonals.shape[2]
-    first, *later = (from_numpy(D, like=X) for D in np.moveaxis(chains.diagonals, 1, 0))
+    first, *rest = (from_numpy(D, like=X) for D in np.moveaxis(chains.diagonals, 1, 0))
     Z = xp.reshape(_pad(X, p, xp)[:, None, :] * first[None, :, :], (n, blocks * p))
-    for step, diagonal in enumerate(later):
+    for step, diagonal in enumerate(rest):
         Z = xp.reshape(Z, (n * blocks, p))
         Z = xp.reshape(hadamard(Z), (n, blocks * p))
         if step == 0 and len(chains.orders):

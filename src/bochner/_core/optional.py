@@ -10,14 +10,14 @@ from typing import Any
 from bochner.errors import BochnerError, MissingDependency
 
 
-def package(module: str, who: str, install: str = "'bochner[files]'") -> Any:
+def package(module: str, caller: str, install: str = "'bochner[files]'") -> Any:
     """Return an optional module; raise MissingDependency with the pip command if it is absent."""
     try:
         return import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
         raise MissingDependency(
-            f"{who} needs the package {name}, which is not installed; install it with: pip "
+            f"{caller} needs the package {name}, which is not installed; install it with: pip "
             f"install {install}"
         ) from error
 
@@ -55,8 +55,8 @@ def lazy_names(
             from bochner._core.names import missing_name  # noqa: PLC0415
 
             parts = () if name.startswith("_") else elsewhere
-            others = {part: import_module(f"bochner.{part}").__all__ for part in parts}
-            raise AttributeError(missing_name(spec.name, name, names, others))
+            modules = {part: import_module(f"bochner.{part}").__all__ for part in parts}
+            raise AttributeError(missing_name(spec.name, name, names, modules))
         if homes[name] == spec.name:
             return import_module(f"{spec.name}.{name}")
         value = getattr(import_module(homes[name]), name)

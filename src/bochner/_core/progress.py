@@ -1,7 +1,7 @@
 """Progress of a fit: each step is logged at INFO on the logger ``bochner`` and shown to listeners.
 
 Listeners belong to the context of the call, so two fits in two threads print their own steps only;
-:func:`bochner._core.threads.side_by_side` hands the context on to its threads.
+:func:`bochner._core.threads.run_parallel` hands the context on to its threads.
 """
 
 import logging
@@ -39,8 +39,8 @@ def progress(stage: str, detail: object = "", number: int = 0, total: int = 0) -
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Call the listener with each step within this context."""
-    known = _listeners.get()
-    token = _listeners.set(known if listener in known else (*known, listener))
+    old = _listeners.get()
+    token = _listeners.set(old if listener in old else (*old, listener))
     try:
         yield
     finally:
@@ -93,13 +93,13 @@ class Bar:
 
     def _repr_html_(self) -> str:
         n = self.blocks.n_rows
-        known = f' value="{self.rows}" max="{n}"' if n else ""
+        value = f' value="{self.rows}" max="{n}"' if n else ""
         text = escape(self.text)
-        return f'<div><progress aria-label="{text}"{known}></progress> {text}</div>'
+        return f'<div><progress aria-label="{text}"{value}></progress> {text}</div>'
 
-    def _show(self, now: bool) -> None:
+    def _show(self, force: bool) -> None:
         """Draw the bar below the notebook cell, or on the last line of the terminal."""
-        if not now and monotonic() - self.last_time < 0.2:  # seconds
+        if not force and monotonic() - self.last_time < 0.2:  # seconds
             return
         self.last_time = monotonic()
         # in a kernel of Jupyter, which shows HTML

@@ -1,7 +1,7 @@
 """Sizes at which fits change their algorithm; plans use these sizes too."""
 
 #: Largest number of rows kept from a pass, for leave-one-out errors, landmarks and certificates.
-KEPT_ROWS = 8192
+CACHED_ROWS = 8192
 
 #: Rows of a sample to which the hyperparameters of a Gaussian process are fitted, at most.
 LOO_ROWS = 4096
@@ -10,24 +10,24 @@ LOO_ROWS = 4096
 WIDE = 10_000
 
 #: Largest number of cells of a table that a default fit keeps in memory: 1 GB in float64.
-MOST_CELLS = 1 << 27
+MAX_CELLS = 1 << 27
 
 #: Sparse rows with at most this many cells are made dense to choose a kernel or landmarks.
 FEW_CELLS = 1 << 24
 
 #: Up to this number of products, n·D², singular values of the rows are affordable.
-FEW = 2e8
+SVD_PRODUCTS = 2e8
 
 #: Up to this number of products, n·D², the time that float32 would save is negligible.
 SMALL = 4e9
 
 
-def kept_rows(n_columns: int) -> int:
+def cached_rows(n_columns: int) -> int:
     """Return the number of rows that a pass keeps: 64 MB, but from 1024 to 8192 rows."""
-    return min(KEPT_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
+    return min(CACHED_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
 
 
-def by_rows(n: int, n_features: int, products: float = FEW) -> bool:
+def prefers_rows(n: int, n_features: int, products: float = SVD_PRODUCTS) -> bool:
     """Whether n·D² is at most ``products``, or n rows cost less than their D × D Gram matrix."""
     return n * n_features**2 <= products or 2 * n <= n_features
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from bochner._core.optional import package
 
 
-def rounded(text: str) -> str:
+def round_numbers(text: str) -> str:
     """Return code with numbers rounded to four digits, for display."""
     return re.sub(r"\d+\.\d{4,}(?:e-?\d+)?", lambda match: f"{float(match[0]):.4g}", text)
 
@@ -29,7 +29,7 @@ def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> st
     )
 
 
-MOST_ITEMS = 12  # of a list that are printed
+MAX_ITEMS = 12  # of a list that are printed
 
 
 def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -46,7 +46,7 @@ def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def as_text(value: Any) -> str:
-    """Return a fact as text: floats to four digits, at most MOST_ITEMS items of a list."""
+    """Return a fact as text: floats to four digits, at most MAX_ITEMS items of a list."""
     if value is None:
         return ""
     if hasattr(value, "tolist"):
@@ -54,18 +54,18 @@ def as_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {as_text(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(as_text, value[:MOST_ITEMS])) + ", …" * (len(value) > MOST_ITEMS)
+        return ", ".join(map(as_text, value[:MAX_ITEMS])) + ", …" * (len(value) > MAX_ITEMS)
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), across: int = 1) -> Any:
-    """Return ``ax``, or if it is None ``across`` new axes side by side; ``size`` is in inches."""
+def axes_for(caller: str, ax: Any = None, size: tuple[float, float] = (6, 4), n: int = 1) -> Any:
+    """Return ``ax``, or if it is None ``n`` new axes side by side; ``size`` is in inches."""
     if ax is not None:
         return ax
-    figure = package("matplotlib.figure", f"{who}.plot", "'bochner[report]'").Figure
-    return figure(figsize=size, layout="constrained").subplots(1, across)
+    figure = package("matplotlib.figure", f"{caller}.plot", "'bochner[report]'").Figure
+    return figure(figsize=size, layout="constrained").subplots(1, n)
 
 
 def svg_image(figure: Any, title: str, look: str) -> str:
@@ -104,10 +104,10 @@ def html_table(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
     caption: str = "",
-    marked: int = -1,
+    highlight: int = -1,
     words: tuple[int, ...] = (),
 ) -> str:
-    """Return an HTML table; the row ``marked`` is bold, and columns ``words`` hold sentences."""
+    """Return an HTML table; the row ``highlight`` is bold, and columns ``words`` hold sentences."""
     caption = f"<caption>{escape(caption)}</caption>" if caption else ""
     names = "".join(
         f'<th scope="col"{_WORDS * (j in words)}>{escape(name)}</th>' for j, name in enumerate(head)
@@ -117,7 +117,7 @@ def html_table(
         cells = "".join(
             f"<td{_WORDS * (j in words)}>{escape(cell)}</td>" for j, cell in enumerate(rest, 1)
         )
-        best = ' class="best"' if i == marked else ""
+        best = ' class="best"' if i == highlight else ""
         lines.append(f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>')
     body, top = "\n".join(lines), f"<thead><tr>{names}</tr></thead>\n" if head else ""
     return f"<table>{caption}\n{top}<tbody>\n{body}\n</tbody></table>"

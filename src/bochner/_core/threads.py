@@ -44,11 +44,11 @@ def set_num_threads(n: int | None) -> None:
 def get_num_threads() -> int:
     """Return the largest number of threads to use.
 
-    The first of: 1 in a task of :func:`side_by_side`, `n_jobs` of the fit, `set_num_threads`,
+    The first of: 1 in a task of :func:`run_parallel`, `n_jobs` of the fit, `set_num_threads`,
     ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS`` of the environment, the number of processors.
     """
-    if (most := _most.get()) is not None:
-        return most
+    if (limit := _most.get()) is not None:
+        return limit
     if _chosen_threads:
         return _chosen_threads[0]
     for name in ("BOCHNER_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -58,17 +58,17 @@ def get_num_threads() -> int:
     return _processors()
 
 
-def by_jobs(method: Call) -> Call:
+def limit_jobs(method: Call) -> Call:
     """Limit a method of an estimator to ``n_jobs`` threads, as in scikit-learn, and BLAS to one.
 
     None: the number of joblib's context, or else no change. The outermost method decides.
     """
 
     @wraps(method)
-    def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         n_jobs: int | None = getattr(self, "n_jobs", None)
-        most = _most.get()
-        if most is None:
+        limit = _most.get()
+        if limit is None:
             if n_jobs is None:
                 from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
 
@@ -79,15 +79,15 @@ def by_jobs(method: Call) -> Call:
                     f"{n_jobs!r}."
                 )
             if n_jobs is not None:  # −1 means all processors, −2 all but one
-                most = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
-        before = _most.set(most)
+                limit = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
+        token = _most.set(limit)
         try:
-            with one_thread():
+            with single_thread():
                 return method(self, *args, **kwargs)
         finally:
-            _most.reset(before)
+            _most.reset(token)
 
-    return limited  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]
 
 
 def _processors() -> int:
@@ -104,14 +104,14 @@ _counts: list[list[int]] = []  # threads of each BLAS before each Python thread 
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """Limit BLAS of this process to one thread, for work in which threads wait for one another."""
     if _limited.get():
         yield
         return
     token = _limited.set(True)
     with _lock:
-        _counts.append(_set(repeat(1)))
+        _counts.append(_set_threads(repeat(1)))
     try:
         yield
     finally:
@@ -119,28 +119,28 @@ def one_thread() -> Iterator[None]:
         with _lock:
             previous = _counts.pop()
             if not _counts:
-                _set(previous)
+                _set_threads(previous)
 
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Lift the limit of `one_thread` for long work, unless another Python thread also has it."""
+    """Lift the limit of `single_thread` for long work, unless another Python thread also has it."""
     with _lock:
         if is_lifted := _limited.get() and len(_counts) == 1:
-            _set([min(number, get_num_threads()) for number in _counts[0]])
+            _set_threads([min(number, get_num_threads()) for number in _counts[0]])
     try:
         yield
     finally:
         with _lock:
             if is_lifted:
-                _set(repeat(1))
+                _set_threads(repeat(1))
 
 
 #: The BLAS libraries; finding them takes a millisecond.
 _libraries = cache(lambda: ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def _set(numbers: Iterable[int]) -> list[int]:
+def _set_threads(numbers: Iterable[int]) -> list[int]:
     """Set the number of threads of each library, and return the previous numbers."""
     # threadpoolctl 3.8 obeys only the first Python thread that sets a number
     previous = []
@@ -153,13 +153,13 @@ def _set(numbers: Iterable[int]) -> list[int]:
 # ---- tasks
 
 
-def side_by_side(tasks: Sequence[Callable[[], Result]], most: int = 4) -> list[Result]:
-    """Return the results of tasks in order, from up to ``most`` threads with one BLAS thread each.
+def run_parallel(tasks: Sequence[Callable[[], Result]], limit: int = 4) -> list[Result]:
+    """Return the results of tasks in order, from up to ``limit`` threads with one BLAS thread each.
 
     After an error no further task is started; it is raised when the running tasks have ended.
     """
-    workers = min(get_num_threads(), len(tasks), most)
-    with one_thread():
+    workers = min(get_num_threads(), len(tasks), limit)
+    with single_thread():
         if workers <= 1:
             return [task() for task in tasks]
         with ThreadPoolExecutor(workers) as pool:

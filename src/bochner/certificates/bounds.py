@@ -18,7 +18,7 @@ from bochner._core.shapes import Array, Float, Rows
 from bochner.certificates.pencil import require_rows, values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import IID
-from bochner.features.mercer.radial import in_balls, on_axis, one_radius
+from bochner.features.mercer.radial import as_radial, axis_points, same_radius
 from bochner.features.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch import Maclaurin, TensorSketch, log_coefficients, powers
 from bochner.kernels.dotproduct import Polynomial
@@ -46,7 +46,7 @@ class Bound:
     -----
     ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two parts.
     A bound of :func:`zonal_bound` or :func:`ball_bound` has ``cuts``, one bound for each degree at
-    which the series may be truncated; ``cut_for(n_features, confidence)`` returns the best cut.
+    which the series may be truncated; ``best_cut(n_features, confidence)`` returns the best cut.
     """
 
     #: Name of the error that is bounded.
@@ -74,46 +74,46 @@ class Bound:
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the least number of features that keeps the error below ``error`` (positive)."""
         error = positive(error, "width", "error")
-        if (least := self.least_width(error, confidence)) is None:
-            rest = self.cuts[-1].rest if self.cuts else 0.0
+        if (width := self.least_width(error, confidence)) is None:
+            bias = self.cuts[-1].rest if self.cuts else 0.0
             raise InvalidInput(
-                f"width: error must be above {rest:.3g}, the error of the last cut, and large "
+                f"width: error must be above {bias:.3g}, the error of the last cut, and large "
                 f"enough for a width below {LARGEST:.0e}; got {error!r}. Ask for a larger error."
             )
-        return least
+        return width
 
     def least_width(self, error: float, confidence: float = 0.95) -> int | None:
         """Return the least number of features with an error below ``error``; None without one."""
-        least = self._least(error, chance_of(confidence))[0]
-        return None if least == math.inf else int(least)
+        width = self._smallest(error, chance_of(confidence))[0]
+        return None if width == math.inf else int(width)
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return the error that ``n_features`` features exceed with chance ≤ 1 − confidence."""
-        D, least = integer(n_features, "error", "n_features", 1), self.width(LARGEST, confidence)
-        if least > D:
-            raise InvalidInput(f"error: n_features must be {least} or above; got {D}.")
+        D, width = integer(n_features, "error", "n_features", 1), self.width(LARGEST, confidence)
+        if width > D:
+            raise InvalidInput(f"error: n_features must be {width} or above; got {D}.")
         low, high = -30.0, math.log(LARGEST)
         for _ in range(60):  # the width falls in steps
             middle = (low + high) / 2
-            fits = self._least(math.exp(middle), chance_of(confidence))[0] <= D
+            fits = self._smallest(math.exp(middle), chance_of(confidence))[0] <= D
             low, high = (low, middle) if fits else (middle, high)
         return math.exp(high)
 
-    def cut_for(self, n_features: int, confidence: float = 0.95) -> "Bound":
+    def best_cut(self, n_features: int, confidence: float = 0.95) -> "Bound":
         """Return the cut with the least error at this width."""
         if not self.cuts:
             raise InvalidInput("cut_for requires a bound of zonal_bound or of ball_bound.")
-        return self._least(self.error(n_features, confidence), chance_of(confidence))[1]
+        return self._smallest(self.error(n_features, confidence), chance_of(confidence))[1]
 
-    def _least(self, error: float, chance: float) -> tuple[float, "Bound"]:
+    def _smallest(self, error: float, chance: float) -> tuple[float, "Bound"]:
         """Return the least width for an error, ∞ if there is none, and the bound that gives it."""
         if self.cuts:
-            within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
-            widths = (cut._least(error, chance) for cut in within or self.cuts[-1:])
+            cuts = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
+            widths = (cut._smallest(error, chance) for cut in cuts or self.cuts[-1:])
             return min(widths, key=operator.itemgetter(0))
         if self.bounds:  # the error of costs is at most 11 times the spectral or the trace error
             part = chance / len(self.bounds)
-            widths = (bound._least(error / 11, part) for bound in self.bounds)
+            widths = (bound._smallest(error / 11, part) for bound in self.bounds)
             return max(widths, key=operator.itemgetter(0))
         if self.rest and error - self.rest <= 1e-3 * error:
             return math.inf, self
@@ -201,16 +201,16 @@ def fourier_bound(
     >>> round(fourier_bound(kernel, X, "spectral", alpha=1.0).width(0.5), -2)
     17500
     """
-    who = "fourier_bound"
+    caller = "fourier_bound"
     theorems = "hoeffding bernstein rahimi_recht operator_norm spectral projection_cost"
-    one_of(theorem, who, "theorem", tuple(theorems.split()))
-    rows = dense_rows(X, who)
+    one_of(theorem, caller, "theorem", tuple(theorems.split()))
+    rows = dense_rows(X, caller)
     if kernel.spectral(rows.shape[1]) is None:
         raise UnsupportedKernel(
-            f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
+            f"{caller} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
             "certify measures the error of any map."
         )
-    per_draw = 2 if one_of(form, who, "form", ("pair", "phase")) == "pair" else 1
+    per_draw = 2 if one_of(form, caller, "form", ("pair", "phase")) == "pair" else 1
     size, n = float(to_numpy(kernel.diag(rows[:1]))[0]), len(rows)
     if theorem == "rahimi_recht":
         return _rahimi_recht(kernel, rows, size, per_draw)
@@ -225,25 +225,25 @@ def fourier_bound(
             scale = (4 - per_draw) * size / 3
         logs = math.log(2 * pairs)
         return Bound("largest entry", logs, variance, scale, per_draw=per_draw)
-    values, twice = values_of(kernel, rows, who), 3.0 - per_draw
+    values, twice = values_of(kernel, rows, caller), 3.0 - per_draw
     if theorem == "operator_norm":
         return _norm_tail(values, twice, per_draw)
     trace = twice * size * n
     if theorem == "spectral":
-        alpha = positive(alpha, who, "alpha")
-        return leverage_bound(trace / alpha, effective(who, values, alpha), per_draw)
-    rank = integer(rank, who, "rank", 1)
-    beyond = float(values[:-rank].sum())
-    if rank >= n or beyond <= 1e-12 * values.sum():
+        alpha = positive(alpha, caller, "alpha")
+        return leverage_bound(trace / alpha, effective(caller, values, alpha), per_draw)
+    rank = integer(rank, caller, "rank", 1)
+    tail = float(values[:-rank].sum())
+    if rank >= n or tail <= 1e-12 * values.sum():
         raise InvalidInput(
-            f"{who}: rank must be below the rank of the kernel matrix; "
+            f"{caller}: rank must be below the rank of the kernel matrix; "
             f"got rank {rank} for {n} rows. Ask for a lower rank."
         )
-    d, ratio = effective(who, values, beyond / rank), trace / beyond
-    distance = leverage_bound(trace * rank / beyond, d, per_draw)
+    d, ratio = effective(caller, values, tail / rank), trace / tail
+    distance = leverage_bound(trace * rank / tail, d, per_draw)
     quantity = "trace beyond the rank, relative"
-    beyond_rank = Bound(quantity, math.log(2), ratio, ratio / 3, per_draw=per_draw)
-    return Bound("cost of projections, relative", bounds=(distance, beyond_rank))
+    tail_bound = Bound(quantity, math.log(2), ratio, ratio / 3, per_draw=per_draw)
+    return Bound("cost of projections, relative", bounds=(distance, tail_bound))
 
 
 def _rahimi_recht(
@@ -274,9 +274,9 @@ def _rahimi_recht(
     return Bound("largest entry, anywhere", logs, variance * size**2, 0.0, power, per_draw)
 
 
-def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
+def dense_rows(X: Rows, caller: str) -> Float[np.ndarray, "n d"]:
     """Return two or more rows, checked, as a float64 NumPy array."""
-    return np.asarray(to_numpy(require_rows(who, X)), dtype=np.float64)
+    return np.asarray(to_numpy(require_rows(caller, X)), dtype=np.float64)
 
 
 # --- The whole matrix: matrix Bernstein with the intrinsic dimension -----------------------------
@@ -328,11 +328,11 @@ def features_bound(
     >>> round(features_bound(bo.kernels.Angular(), X, signs).width(0.1), -2)
     3100
     """
-    who = "features_bound"
-    rows, exact = dense_rows(X, who), 0
+    caller = "features_bound"
+    rows, exact = dense_rows(X, caller), 0
     if isinstance(method, TensorSketch) and isinstance(kernel, Polynomial):
         quantity = "Frobenius norm, of the operator norm of K"
-        values = values_of(kernel, rows, who)
+        values = values_of(kernel, rows, caller)
         intrinsic = max(1.0, float(values.sum() / values[-1]))
         constant = (2 + 3.0**kernel.degree) * intrinsic**2
         return Bound(quantity, per_draw=1, chebyshev=constant)
@@ -349,11 +349,11 @@ def features_bound(
         largest = _largest_product(kernel, rows)
     else:
         raise UnsupportedKernel(
-            f"{who} requires Angular() with Sign(IID()), ArcCosine(order) with ReLU(order, IID()), "
-            'a power series of ⟨x, y⟩ with Maclaurin("geometric"), or Polynomial with '
+            f"{caller} requires Angular() with Sign(IID()), ArcCosine(order) with ReLU(order, "
+            'IID()), a power series of ⟨x, y⟩ with Maclaurin("geometric"), or Polynomial with '
             f"TensorSketch(); got {kernel!r} with {method!r}. certify measures any map."
         )
-    values = values_of(kernel, rows, who)
+    values = values_of(kernel, rows, caller)
     return _norm_tail(values, largest / float(values.sum()), 1, exact)
 
 
@@ -373,7 +373,7 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     if series.degree is None and logs[-1] > logs.max() - 30:
         raise UnsupportedKernel(
             "features_bound requires a power series whose terms 2ᴺ a_N |x|₁²ᴺ fall; on these "
-            f"rows the terms of {kernel!r} rise. Rescale X, or measure with certify."
+            f"rows the terms of {kernel!r} rise. Rescale X, or use certify."
         )
     return float(np.exp(logs.max()))
 
@@ -419,14 +419,14 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
 
 
 def effective(
-    who: str, values: Float[np.ndarray, " n"], penalty: float, least_norm: float = 1.0
+    caller: str, values: Float[np.ndarray, " n"], penalty: float, min_norm: float = 1.0
 ) -> float:
-    """Return d_λ from ascending eigenvalues; raise for a penalty above ‖K‖/``least_norm``."""
+    """Return d_λ from ascending eigenvalues; raise for a penalty above ‖K‖/``min_norm``."""
     norm = float(values[-1])
-    if least_norm * penalty > norm:  # the fit is nearly zero for any features
+    if min_norm * penalty > norm:  # the fit is nearly zero for any features
         raise InvalidInput(
-            f"{who}: the penalty must be at most ‖K‖ = {norm:.3g}; got {least_norm * penalty:.3g}. "
-            "With a larger one the fit is nearly zero for any features."
+            f"{caller}: penalty must be at most ‖K‖ = {norm:.3g}; got {min_norm * penalty:.3g}; "
+            "with a larger one the fit is nearly zero for any features."
         )
     return float(np.sum(values / (values + penalty)))
 
@@ -464,23 +464,23 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     >>> round(bound.width(0.5), -3)
     58000
     """
-    who = "zonal_bound"
-    rows, alpha = dense_rows(X, who), positive(alpha, who, "alpha")
+    caller = "zonal_bound"
+    rows, alpha = dense_rows(X, caller), positive(alpha, caller, "alpha")
     squares, rests, functions = _energies(kernel, rows)
-    d = effective(who, values_of(kernel, rows, who), alpha, 2.0)  # also for the cut kernel
-    within, enough = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= 1e-6 * alpha)
-    if not len(within):
+    d = effective(caller, values_of(kernel, rows, caller), alpha, 2.0)  # also for the cut kernel
+    usable, exact = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= 1e-6 * alpha)
+    if not len(usable):
         raise InvalidInput(
-            f"{who}: alpha must be above {rests[-1]:.3g}, the part of the trace beyond "
+            f"{caller}: alpha must be above {rests[-1]:.3g}, the part of the trace beyond "
             f"{len(rests) - 1} degrees; got {alpha!r}. Centre or rescale X, or raise alpha."
         )
     cuts = []
-    for N in range(within[0], 1 + (enough[0] if len(enough) else len(rests) - 1)):
+    for N in range(usable[0], 1 + (exact[0] if len(exact) else len(rests) - 1)):
         order = squares.shape[1] if functions else min(N // 2 + 1, squares.shape[1])
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = leverage_bound(tau, min(d, tau), order)
-        rest = float(rests[N]) / alpha
-        cuts.append(replace(directions, degree=int(N), order=order, rest=rest))
+        bias = float(rests[N]) / alpha
+        cuts.append(replace(directions, degree=int(N), order=order, rest=bias))
     return Bound("spectral distance", cuts=tuple(cuts))
 
 
@@ -514,29 +514,29 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     >>> ball_bound(kernel, X, alpha=1.0).width(0.5) > zonal_bound(kernel, X, alpha=1.0).width(0.5)
     True
     """
-    who = "ball_bound"
-    rows, alpha = dense_rows(X, who), positive(alpha, who, "alpha")
+    caller = "ball_bound"
+    rows, alpha = dense_rows(X, caller), positive(alpha, caller, "alpha")
     n, d = rows.shape
-    _, scales, radial = in_balls(who, kernel, d)
+    _, scales, radial = as_radial(caller, kernel, d)
     constant, growth, highest = _growth(kernel, radial)
-    d_alpha = effective(who, values_of(kernel, rows, who), alpha, 2.0)
+    d_alpha = effective(caller, values_of(kernel, rows, caller), alpha, 2.0)
     square = float(np.square(rows / scales).sum(axis=1).max())
-    least = max(0, math.ceil(math.e**2 * growth * square) - 1)
+    degree = max(0, math.ceil(math.e**2 * growth * square) - 1)
     cuts: list[Bound] = []
-    degrees = range(least, CUTS) if highest is None else (*range(least, highest), highest)
+    degrees = range(degree, CUTS) if highest is None else (*range(degree, highest), highest)
     for q in degrees:
         order = q // 2 + 1
         tau = order * (math.comb(q + d - 1, q) + (math.comb(q + d - 2, q - 1) if q else 0))
         if tau > LARGEST or (cuts and cuts[-1].rest < 1e-9):
             break
-        rest = 0.0 if q == highest else constant * n / alpha * math.exp(-q - 1)
+        bias = 0.0 if q == highest else constant * n / alpha * math.exp(-q - 1)
         directions = leverage_bound(tau, min(d_alpha, tau), order)
-        rest *= math.exp(-radial.decay * square)
-        cuts.append(replace(directions, degree=q, order=order, rest=rest))
+        bias *= math.exp(-radial.decay * square)
+        cuts.append(replace(directions, degree=q, order=order, rest=bias))
     if not cuts:
         raise InvalidInput(
-            f"{who}: degree {least} in {d} columns has more than {LARGEST:.0e} functions, which a "
-            f"ball of radius {square**0.5:.3g} requires. Rescale X, or measure with certify."
+            f"{caller}: degree {degree} in {d} columns has more than {LARGEST:.0e} functions, "
+            f"which a ball of radius {square**0.5:.3g} requires. Rescale X, or use certify."
         )
     return Bound("spectral distance", cuts=tuple(cuts))
 
@@ -572,19 +572,19 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     # One function per degree if all rows have one norm or the kernel depends only on the angle; the
     # functions of a GeneralizedZonal (True is returned for these only); else the monomials.
     d = rows.shape[1]
-    plain, scales, radial = in_balls("zonal_bound", kernel, d)
+    plain, scales, radial = as_radial("zonal_bound", kernel, d)
     radii = np.linalg.norm(rows / scales, axis=1)
-    diagonal = lambda q: to_numpy(plain.diag(on_axis(q, d)))
+    diagonal = lambda q: to_numpy(plain.diag(axis_points(q, d)))
     trace = float(diagonal(radii).sum())
-    if radial.zonal or one_radius(radii):
+    if radial.zonal or same_radius(radii):
         q = np.ones(1) if radial.zonal else np.array([radii.mean()])
         parts = radial.matrices(64, q, q)[:, 0, 0] * (trace / float(diagonal(q)[0]))
         return parts[:, None], np.maximum(trace - np.cumsum(parts), 0.0), False
     factor, inner = (plain.scale, plain.kernel) if isinstance(plain, Scaled) else (1.0, plain)
     if isinstance(inner, GeneralizedZonal):
         degrees = len(inner.radial_functions[: 2 if d == 1 else None])
-        of_degree = (np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees))
-        falling = (np.sort(factor * sums)[::-1] for sums in of_degree)
+        energies = (np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees))
+        falling = (np.sort(factor * sums)[::-1] for sums in energies)
         squares = np.array([*zip_longest(*falling, fillvalue=0.0)]).T
         sums = squares.sum(axis=1)
         return squares, np.cumsum(sums[::-1])[::-1] - sums, True
@@ -597,8 +597,8 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     n = np.arange(CUTS + 1)[:, None]
     logs = series.log_derivative(n) + xlogy(2 * n, radii[None, :]) - gammaln(n + 1.0)
     terms = np.exp(logs - radial.decay * radii[None, :] ** 2).sum(axis=1)
-    beyond = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
-    rests = np.cumsum(terms[::-1])[::-1] - terms + (beyond if beyond > 1e-12 * trace else 0.0)
+    remainder = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
+    rests = np.cumsum(terms[::-1])[::-1] - terms + (remainder if remainder > 1e-12 * trace else 0.0)
     last = int(np.argmax(rests <= rests[-1] + 1e-15 * trace))
     squares = np.square(monomials(radial, last, last // 2 + 1, radii)).sum(axis=2)
     return squares, rests[: last + 1], False

@@ -12,7 +12,7 @@ from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, positive, require_room, share
 from bochner._core.shapes import Rows
 from bochner._core.text import HtmlResult, html_table, paragraph
-from bochner._core.threads import one_thread
+from bochner._core.threads import single_thread
 from bochner.certificates import pencil
 from bochner.certificates.pencil import frobenius, rows_of, sample
 from bochner.errors import InvalidInput
@@ -150,7 +150,7 @@ def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
     return head[:digits], [row[:digits] for row in rows]
 
 
-@one_thread()
+@single_thread()
 def certify(
     phi: Any,
     X: Rows,
@@ -256,22 +256,22 @@ def certify(
         )
     K, E, D = sample(phi, rows, kernel)
     m = len(K)
-    below = bool(getattr(phi, "below_kernel", False))
+    is_below = bool(getattr(phi, "below_kernel", False))
     # k(x, x) − E|φ(x)|² of rows, None if unknown. A user's map counts as unbiased, or below_kernel.
-    rest = np.maximum(-np.diagonal(E), 0.0) if below else np.zeros(m)
-    if not below and isinstance(phi, FeatureMap):
-        rest = phi.left_out(in_float64(rows))
-    measured = pencil.distance(K, E, n, alpha, confidence)
+    deficit = np.maximum(-np.diagonal(E), 0.0) if is_below else np.zeros(m)
+    if not is_below and isinstance(phi, FeatureMap):
+        deficit = phi.left_out(in_float64(rows))
+    distance = pencil.distance(K, E, n, alpha, confidence)
     ratio, ratio_interval = frobenius(K, E, n, confidence)
-    e, penalty = measured["epsilon"], measured["alpha_measured"] * m / n
+    e, penalty = distance["epsilon"], distance["alpha_measured"] * m / n
     halving = None
-    if e > 0 and below:
+    if e > 0 and is_below:
         errors = eigenvalues(pencil.whiten(pencil.factor(K, penalty), E))
         halving = D + max(1, int(np.sum(errors < -e / 2)))
-    elif e > 0 and rest is not None and float(rest.sum()) <= SMALL_BIAS * e * penalty:
+    elif e > 0 and deficit is not None and float(deficit.sum()) <= SMALL_BIAS * e * penalty:
         halving = 4 * D  # the bias is at most Σ rest/penalty on the rows measured
     return Certificate(
-        **measured,
+        **distance,
         confidence=1.0 if m == n else confidence,
         frobenius=ratio,
         frobenius_interval=ratio_interval,
@@ -280,10 +280,10 @@ def certify(
         n_rows=n,
         n_sample=m,
         n_features=D,
-        below_kernel=below,
+        below_kernel=is_below,
         features_to_halve=halving,
         operator_norm=pencil.operator_ratio(K, E),
-        left_out=None if rest is None else float(rest.sum() / max(np.trace(K), 1e-300)),
+        left_out=None if deficit is None else float(deficit.sum() / max(np.trace(K), 1e-300)),
     )
 
 
@@ -291,11 +291,11 @@ def _sentences(c: Any) -> Iterator[str]:
     """Yield the certificate in sentences: distance, caveats, meaning, more features, the matrix."""
     low, high = c.epsilon_interval
     interval = f"{100 * c.confidence:.3g} % interval {low:.2g} to {high:.2g}, "
-    measured = f"measured on {'all' if c.exact else f'{c.n_sample:,}'} of them"
+    scope = f"measured on {'all' if c.exact else f'{c.n_sample:,}'} of them"
     yield (
         f"With {c.n_features:,} features, {c.n_rows:,} rows and alpha = {c.alpha_measured:.3g}, "
         f"the features are within ε = {c.epsilon:.2g} of the exact kernel "
-        f"({'' if low == high else interval}{measured})."
+        f"({'' if low == high else interval}{scope})."
     )
     if c.alpha_measured > c.alpha:
         yield (
@@ -333,11 +333,11 @@ def _sentences(c: Any) -> Iterator[str]:
             f"More features of this kind need not lower ε: they leave out {100 * c.left_out:.2g} % "
             "of the kernel's trace, whatever their number. Raise their degree or order."
         )
-    least = "" if c.resolved else "at least "
+    prefix = "" if c.resolved else "at least "
     pairs = f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"
     yield (
         f"The error of the kernel matrix is {100 * c.frobenius:.2g} % (Frobenius) or "
         f"{100 * c.operator_norm:.2g} % (operator norm), of its entries at most "
-        f"{c.entrywise:.2g}{'' if c.exact else pairs}; its effective dimension is {least}"
+        f"{c.entrywise:.2g}{'' if c.exact else pairs}; its effective dimension is {prefix}"
         f"{c.effective_dimension:.3g}."
     )

@@ -25,7 +25,7 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "not applicable"
 
 
 @dataclass(frozen=True)
-class CheckedLaw:
+class LawCheck:
     """One law and its outcome."""
 
     name: str
@@ -56,7 +56,7 @@ class Check(TableResult):
     """
 
     subject: Any
-    laws: tuple[CheckedLaw, ...]
+    laws: tuple[LawCheck, ...]
     n_rows: int
     n_columns: int
 
@@ -66,14 +66,14 @@ class Check(TableResult):
         return not self.failed
 
     @property
-    def failed(self) -> tuple[CheckedLaw, ...]:
+    def failed(self) -> tuple[LawCheck, ...]:
         """The laws that failed."""
         return tuple(law for law in self.laws if law.outcome == FAILED)
 
     def __bool__(self) -> bool:
         return self.ok
 
-    def __getitem__(self, name: str) -> CheckedLaw:
+    def __getitem__(self, name: str) -> LawCheck:
         return {law.name: law for law in self.laws}[name]
 
     _words = (0, 1, 4)
@@ -84,10 +84,10 @@ class Check(TableResult):
         for law in self.laws:
             numbers = number(law.number), number(law.tolerance)
             lines.append((law.name, law.outcome, *numbers, law.sentence))
-        count, failed = [law.outcome for law in self.laws].count(PASSED), len(self.failed)
+        count, n_failed = [law.outcome for law in self.laws].count(PASSED), len(self.failed)
         title = (
             f"{self.subject!r}: on {self.n_rows} rows of {self.n_columns} columns {count} laws "
-            f"hold, {failed} fail, {len(self.laws) - count - failed} do not apply."
+            f"hold, {n_failed} fail, {len(self.laws) - count - n_failed} do not apply."
         )
         return title, lines, ""
 
@@ -102,29 +102,29 @@ Laws = dict[str, tuple[str, Test]]
 
 def _check(laws: Laws, phi: Any, kernel: Any, X: Float[np.ndarray, "n d"]) -> Check:
     """Test the laws of `FORM`, and if they hold all other laws."""
-    broken, outcomes = False, []
+    failures, outcomes = False, []
     for name, (requirement, test) in (FORM | laws).items():
-        if broken and name in laws:
-            outcomes.append(CheckedLaw(name, SKIPPED, "shape, dtype or finite failed."))
+        if failures and name in laws:
+            outcomes.append(LawCheck(name, SKIPPED, "shape, dtype or finite failed."))
             continue
         try:
-            outcome, words, *rest = test(phi, kernel, X)
-            law = CheckedLaw(name, outcome, f"{requirement}{words or '.'}", *rest)
+            outcome, words, *numbers = test(phi, kernel, X)
+            law = LawCheck(name, outcome, f"{requirement}{words or '.'}", *numbers)
         except Exception as error:  # noqa: BLE001  the report has every error of a user's code
             words = "there must be values for every table of finite rows"
-            law = CheckedLaw(name, FAILED, f"{words}; got {type(error).__name__}: {error}")
-        broken |= name in FORM and law.outcome == FAILED
+            law = LawCheck(name, FAILED, f"{words}; got {type(error).__name__}: {error}")
+        failures |= name in FORM and law.outcome == FAILED
         outcomes.append(law)
     return Check(kernel if phi is None else phi, tuple(outcomes), *X.shape)
 
 
 def _sample(X: Rows, rng: np.random.Generator) -> Others:
     """Return at most 200 random rows in float64."""
-    chosen = np.sort(rng.permutation(X.shape[0])[:200])
-    return to_numpy(take(X, chosen, axis=0)).astype(np.float64)
+    index = np.sort(rng.permutation(X.shape[0])[:200])
+    return to_numpy(take(X, index, axis=0)).astype(np.float64)
 
 
-def _within(number: float, tolerance: float) -> Verdict:
+def _outcome(number: float, tolerance: float) -> Verdict:
     return PASSED if number <= tolerance else FAILED, "", float(number), float(tolerance)
 
 
@@ -176,7 +176,7 @@ def _finite(phi: Any, kernel: Any, X: Array) -> Verdict:
 
 def _repeats(phi: Any, kernel: Any, X: Array) -> Verdict:
     twice = zip(_values(phi, kernel, X), _values(phi, kernel, X), strict=True)
-    return _within(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice), 0)
+    return _outcome(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice), 0)
 
 
 def _arguments(phi: Any, kernel: Any, X: Array) -> Verdict:
@@ -187,17 +187,17 @@ def _arguments(phi: Any, kernel: Any, X: Array) -> Verdict:
     return FAILED, "; it wrote into them. Copy before you change."
 
 
-def _same(A: Array, B: Array, it: str = "it") -> Verdict:
+def _check_equal(A: Array, B: Array, subject: str = "it") -> Verdict:
     gap = np.abs(A - B)
-    allowed = ROUNDING["float64"] * max(float(np.abs(B).max()), np.finfo(float).tiny)
-    if gap.size == 0 or gap.max() <= allowed:
+    tolerance = ROUNDING["float64"] * max(float(np.abs(B).max()), np.finfo(float).tiny)
+    if gap.size == 0 or gap.max() <= tolerance:
         return PASSED, ""
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(gap)), gap.shape))
     words = (
-        f"; {it} is {A[place]:.6g} instead of {B[place]:.6g} at {place}, and differs in "
-        f"{int((gap > allowed).sum())} of {gap.size} values."
+        f"; {subject} is {A[place]:.6g} instead of {B[place]:.6g} at {place}, and differs in "
+        f"{int((gap > tolerance).sum())} of {gap.size} values."
     )
-    return FAILED, words, float(gap.max()), allowed, {"place": place}
+    return FAILED, words, float(gap.max()), tolerance, {"place": place}
 
 
 #: Laws that must hold before others are tested.
@@ -207,7 +207,7 @@ FORM: Laws = {
     "finite": ("values must be finite", _finite),
 }
 #: Laws of kernels and of maps.
-OF_BOTH: Laws = {
+COMMON_LAWS: Laws = {
     "deterministic": ("a second call must return the same values: largest difference", _repeats),
     "arguments": ("the rows passed must not be changed", _arguments),
 }
@@ -267,13 +267,13 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
 def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
     half = (len(X) + 1) // 2
     first = kernel(X[:half], X[half - 1 :])
-    return _same(first, kernel(X, X)[:half, half - 1 :], "among fewer rows it")
+    return _check_equal(first, kernel(X, X)[:half, half - 1 :], "among fewer rows it")
 
 
 def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
     """Check eigenvalues for all rows, then for rows close together, where invalid kernels fail."""
-    near = X[0] + 0.1 * (X[::-1] - X[0])
-    for rows in (X, np.concatenate([X[:20], near[:40]])):
+    neighbours = X[0] + 0.1 * (X[::-1] - X[0])
+    for rows in (X, np.concatenate([X[:20], neighbours[:40]])):
         K = kernel(rows)
         values, vectors = eigh(0.5 * (K + K.T), driver="evd", check_finite=False)
         if values[0] < -ROUNDING["float64"] * len(K) * max(values[-1], 0.0) or values[-1] < 0:
@@ -287,15 +287,15 @@ def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
     return PASSED, ""
 
 
-KERNEL_LAWS: Laws = OF_BOTH | {
+KERNEL_LAWS: Laws = COMMON_LAWS | {
     "rows": ("a value must depend on its own two rows only", _rows_alone),
     "symmetric": (
         "k(x, y) must be k(y, x)",
-        lambda _, k, X: _same(k(X, X.copy()), k(X.copy(), X).T),
+        lambda _, k, X: _check_equal(k(X, X.copy()), k(X.copy(), X).T),
     ),
     "diagonal": (
         "k.diag(X) must be the diagonal of k(X)",
-        lambda _, k, X: _same(k.diag(X), np.diag(k(X))),
+        lambda _, k, X: _check_equal(k.diag(X), np.diag(k(X))),
     ),
     "positive": ("K must be positive semi-definite", _positive),
 }
@@ -377,7 +377,7 @@ def _precision(phi: Any, _: Any, X: Array) -> Verdict:
     A, B = to_numpy(phi(single)), to_numpy(phi(single.astype(np.float64)))
     # Features may differ by a rotation; their inner products may not.
     gap = _gap(A.astype(np.float64) @ A.T.astype(np.float64), B @ B.T)
-    return _within(gap, ROUNDING["float32"])
+    return _outcome(gap, ROUNDING["float32"])
 
 
 def _refusal(phi: Any, _: Any, X: Array) -> Verdict:
@@ -392,13 +392,13 @@ def _pickle(phi: Any, _: Any, X: Array) -> Verdict:
     if not isinstance(phi, FeatureMap):
         return SKIPPED, "; this is not a FeatureMap."
     copy = pickle.loads(pickle.dumps(phi))
-    return _within(_gap(to_numpy(copy(X)), to_numpy(phi(X))), 0)
+    return _outcome(_gap(to_numpy(copy(X)), to_numpy(phi(X))), 0)
 
 
-def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = None) -> Test:
+def _kernel_test(test: Callable[[Array, Array], Verdict], below: bool | None = None) -> Test:
     """Return a test of K and Z; ``below``: only of maps that claim Z Zᵀ ⪯ K, or do not."""
 
-    def run(phi: Any, kernel: Any, X: Array) -> Verdict:
+    def check(phi: Any, kernel: Any, X: Array) -> Verdict:
         claims = bool(getattr(phi, "below_kernel", False))
         if kernel is None:
             return SKIPPED, "; there is no kernel: pass kernel=."
@@ -407,39 +407,39 @@ def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = Non
         K = to_numpy(kernel(X)).astype(np.float64)
         return test((K + K.T) / 2, to_numpy(phi(X)))
 
-    return run
+    return check
 
 
 def _kernel(K: Array, Z: Array) -> Verdict:
     error = float(np.linalg.norm(Z @ Z.T.conj() - K)) / max(float(np.linalg.norm(K)), 1e-300)
-    return _within(error, 1)
+    return _outcome(error, 1)
 
 
 def _length(K: Array, Z: Array) -> Verdict:
-    lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * np.diag(K)
-    return _within(float(lost.mean()), 0.1)
+    is_short = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * np.diag(K)
+    return _outcome(float(is_short.mean()), 0.1)
 
 
-def _below(K: Array, Z: Array) -> Verdict:
+def _loewner_gap(K: Array, Z: Array) -> Verdict:
     depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
-    return _within(max(depth, 0.0) / max(size, 1e-300), 1e-8)
+    return _outcome(max(depth, 0.0) / max(size, 1e-300), 1e-8)
 
 
-LAWS: Laws = OF_BOTH | {
+LAWS: Laws = COMMON_LAWS | {
     "alone": (
         "the features of a row must not depend on other rows",
-        lambda phi, _, X: _same(to_numpy(phi(X[::2])), to_numpy(phi(X))[::2], "one"),
+        lambda phi, _, X: _check_equal(to_numpy(phi(X[::2])), to_numpy(phi(X))[::2], "one"),
     ),
     "precision": ("float32 and float64 rows must have the same products of features", _precision),
     "refusal": ("rows of another number of columns must be refused", _refusal),
     "pickled": ("a copy by pickle must give the same features", _pickle),
-    "kernel": ("φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius", _of_kernel(_kernel)),
+    "kernel": ("φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius", _kernel_test(_kernel)),
     "length": (
         "|φ(x)|² must be about k(x, x): the share of rows with less than half of it",
-        _of_kernel(_length, below=False),
+        _kernel_test(_length, below=False),
     ),
     "below": (
         "K − Z Zᵀ must have no eigenvalue below zero, as the map claims: −eigenvalue/‖K‖",
-        _of_kernel(_below, below=True),
+        _kernel_test(_loewner_gap, below=True),
     ),
 }

@@ -16,7 +16,7 @@ from bochner._core.checks import integer, positive
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Rows
 from bochner._core.text import TableResult, axes_for
-from bochner._core.threads import one_thread
+from bochner._core.threads import single_thread
 from bochner.certificates import bounds
 from bochner.certificates.pencil import eigen, require_rows
 from bochner.certificates.risks import cost_ends
@@ -75,14 +75,14 @@ class Comparison(TableResult):
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
         title = f"{self.kernel!r}, D = {self.n_features}, errors on {self.n_sample} rows"
-        head = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
+        head = ("method", "D", "predicted", "measured", "max error", "draw s", "s/1000 rows")
         lines: list[tuple[str, ...]] = [head]
         for row in self.rows:
             if not row.refused:
                 numbers = [f"{row[name]:.3g}" for name in NUMBERS]
                 lines.append((str(row.method), str(row.n_features), *numbers))
-        refused = ", ".join(str(row.method) for row in self.rows if row.refused)
-        return title, lines, refused and f"Methods that do not support this kernel: {refused}."
+        unsupported = ", ".join(str(row.method) for row in self.rows if row.refused)
+        return title, lines, unsupported and f"Unsupported for this kernel: {unsupported}."
 
     def plot(self, ax: Any = None) -> Any:
         """Draw measured errors as bars and predictions as marks, best on top; return the axes."""
@@ -99,7 +99,7 @@ class Comparison(TableResult):
         return ax
 
 
-@one_thread()
+@single_thread()
 def compare(
     kernel: Kernel,
     X: Rows,
@@ -293,22 +293,22 @@ def compare_bounds(
     >>> all(row.measured < row.limit for row in table.rows)
     True
     """
-    who = "compare_bounds"
-    require_kernel(kernel, who)
-    alpha = positive(alpha, who, "alpha")
-    D = integer(n_features, who, "n_features", 2)
+    caller = "compare_bounds"
+    require_kernel(kernel, caller)
+    alpha = positive(alpha, caller, "alpha")
+    D = integer(n_features, caller, "n_features", 2)
     D -= D % 2
-    integer(n_draws, who, "n_draws", 1)
+    integer(n_draws, caller, "n_draws", 1)
     bounds.chance_of(confidence)
     seed = seed_of(random_state)
-    n_sample = integer(n_sample, who, "n_sample", 2)
-    all_rows = bounds.dense_rows(X, who)
-    rows = all_rows[np.sort(stream(seed, "bounds").permutation(len(all_rows))[:n_sample])]
-    penalty = alpha * len(rows) / len(all_rows)
+    n_sample = integer(n_sample, caller, "n_sample", 2)
+    data = bounds.dense_rows(X, caller)
+    rows = data[np.sort(stream(seed, "bounds").permutation(len(data))[:n_sample])]
+    penalty = alpha * len(rows) / len(data)
     entries = list(_entries(kernel, rows, penalty, D, confidence))
     if not entries:
         raise UnsupportedKernel(
-            f"{who} requires a kernel of x − y, or a rotation-invariant one; got {kernel!r}. "
+            f"{caller} requires a kernel of x − y, or a rotation-invariant one; got {kernel!r}. "
             "certify measures the error of any map."
         )
     K, errors = to_numpy(kernel(rows)), np.zeros(len(entries))
@@ -322,9 +322,9 @@ def compare_bounds(
             errors[j] = max(errors[j], measure(errors_of_maps[method]))
     lines = []
     for (name, bound, method, _), error in zip(entries, errors.tolist(), strict=True):
-        required, limit = bound.least_width(error, confidence), bound.error(D, confidence)
+        width, limit = bound.least_width(error, confidence), bound.error(D, confidence)
         labels = {"name": name, "bound": bound, "method": method, "limit": limit}
-        lines.append(Bunch(**labels, measured=error, required=required))
+        lines.append(Bunch(**labels, measured=error, required=width))
     return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, tuple(lines))
 
 
@@ -338,44 +338,44 @@ def _entries(
     operator = lambda E: largest(E) / norm
     spectral = lambda E: largest(W.T @ E @ W)
     if (frequencies := kernel.spectral(rows.shape[1])) is not None:
-        pairs, by = Fourier(IID()), partial(bounds.fourier_bound, kernel, rows)
+        pairs, fourier = Fourier(IID()), partial(bounds.fourier_bound, kernel, rows)
         rank = min(10, len(rows) - 1)
         entries = lambda E: float(np.abs(E).max())
         costs = lambda E: max(map(abs, cost_ends(E, rank))) / float(values[:-rank].sum())
-        yield "Hoeffding", by("hoeffding"), pairs, entries
-        yield "Bernstein", by("bernstein"), pairs, entries
+        yield "Hoeffding", fourier("hoeffding"), pairs, entries
+        yield "Bernstein", fourier("bernstein"), pairs, entries
         if frequencies.second_moment < math.inf:
-            yield "Rahimi-Recht", by("rahimi_recht"), pairs, entries
-        yield "matrix Bernstein", by("operator_norm"), pairs, operator
-        yield "leverage n/λ", by("spectral", alpha=alpha), pairs, spectral
+            yield "Rahimi-Recht", fourier("rahimi_recht"), pairs, entries
+        yield "matrix Bernstein", fourier("operator_norm"), pairs, operator
+        yield "leverage n/λ", fourier("spectral", alpha=alpha), pairs, spectral
         if float(values[:-rank].sum()) <= rank * norm:  # else the penalty is above ‖K‖
-            yield f"cost of rank {rank}", by("projection_cost", rank=rank), pairs, costs
-    bound_for = partial(bounds.features_bound, kernel, rows)
+            yield f"cost of rank {rank}", fourier("projection_cost", rank=rank), pairs, costs
+    features = partial(bounds.features_bound, kernel, rows)
     if isinstance(kernel, Angular):
         signs = Sign(IID())
-        yield "matrix Bernstein, signs", bound_for(signs), signs, operator
+        yield "matrix Bernstein, signs", features(signs), signs, operator
     if isinstance(kernel, ArcCosine):
         split = 2 * polynomial_width(kernel.order, rows.shape[1]) <= D
         ramps = ReLU(kernel.order, IID(), split=split)
-        yield "matrix Bernstein, ReLU", bound_for(ramps), ramps, operator
+        yield "matrix Bernstein, ReLU", features(ramps), ramps, operator
     if isinstance(kernel, Polynomial):
         relative = lambda E: float(np.linalg.norm(E)) / norm
-        yield "Chebyshev, TensorSketch", bound_for(TensorSketch()), TensorSketch(), relative
+        yield "Chebyshev, TensorSketch", features(TensorSketch()), TensorSketch(), relative
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         products = Maclaurin("geometric")
-        bound = attempt(bound_for, products)
+        bound = attempt(features, products)
         if isinstance(bound, bounds.Bound):  # the terms of its series fall
             yield "matrix Bernstein, Maclaurin", bound, products, operator
 
-    def with_cut(bound_of: Callable[..., bounds.Bound]) -> tuple[bounds.Bound, bounds.Bound]:
+    def apply(bound_of: Callable[..., bounds.Bound]) -> tuple[bounds.Bound, bounds.Bound]:
         zonal = bound_of(kernel, rows, alpha=alpha)
-        return zonal, zonal.cut_for(D, confidence)
+        return zonal, zonal.best_cut(D, confidence)
 
     theorems = {"lemma 7": bounds.zonal_bound, "theorems 11 and 12": bounds.ball_bound}
     for name, bound_of in theorems.items():
-        made = attempt(with_cut, bound_of)
-        if isinstance(made, tuple):  # the theorem covers this kernel and these rows
-            zonal, cut = made
+        pair = attempt(apply, bound_of)
+        if isinstance(pair, tuple):  # the theorem covers this kernel and these rows
+            zonal, simple = pair
             radial = "optimal" if all(c.order == 1 for c in zonal.cuts) else "monomial"
-            gegenbauer = Gegenbauer(radial, order=cut.order, degree=cut.degree)
+            gegenbauer = Gegenbauer(radial, order=simple.order, degree=simple.degree)
             yield f"Gegenbauer, {name}", zonal, gegenbauer, spectral

@@ -46,16 +46,16 @@ def sides(
     slopes = np.array([float(penalty * (v @ v)) for v in V.T])
     errors = np.array([min(-ends[0], 1 - EPS), ends[1]])
     slopes[0] /= 1 - errors[0]
-    below, above = np.maximum(errors, noise)
+    low, high = np.maximum(errors, noise)
     real, floor = errors > noise, np.log(noise)
-    return np.where(real, [logit(below), np.log(above)], floor), np.where(real, slopes, 0.0)
+    return np.where(real, [logit(low), np.log(high)], floor), np.where(real, slopes, 0.0)
 
 
 def factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
     """Return L with L Lᵀ = K + λI."""
-    shifted = K.T.copy(order="F")
-    shifted.T.flat[:: len(shifted) + 1] += penalty
-    return lower_factor(shifted)
+    A = K.T.copy(order="F")
+    A.T.flat[:: len(A) + 1] += penalty
+    return lower_factor(A)
 
 
 def whiten(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
@@ -72,21 +72,21 @@ def _extremes(
     Q = np.zeros((steps + 1, m))
     start = np.cos(np.arange(m) ** 2.0)  # deterministic: the same rows give the same bits
     Q[0] = start / np.linalg.norm(start)
-    diagonal, off = np.zeros(steps), np.zeros(steps)
+    diagonal, off_diagonal = np.zeros(steps), np.zeros(steps)
     for k in range(steps):
         w = product(Q[k])
         diagonal[k] = Q[k] @ w
         basis = Q[: k + 1].T
         for _ in range(2):  # twice is enough (Kahan and Parlett)
             w = dgemv(-1.0, basis, dgemv(1.0, basis, w, trans=1), 1.0, w)
-        off[k] = np.linalg.norm(w)
-        last = k == steps - 1 or off[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max()
+        off_diagonal[k] = np.linalg.norm(w)
+        last = k == steps - 1 or off_diagonal[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max()
         if last or k % 8 == 7:
-            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off[:k])
-            residual = off[k] * np.abs(vectors[-1, [0, -1]]).max()
+            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off_diagonal[:k])
+            residual = off_diagonal[k] * np.abs(vectors[-1, [0, -1]]).max()
             if last or residual <= 1e-5 * np.abs(values).max():
                 break
-        Q[k + 1] = w / off[k]
+        Q[k + 1] = w / off_diagonal[k]
     return values[[0, -1]], Q[: k + 1].T @ vectors[:, [0, -1]]
 
 
@@ -125,10 +125,10 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
         t = share * scaled
         return t + (n - m) / float(np.sum(1 / (values + t))) - penalty
 
-    share, least = 1.0, 1e-3  # a lower share is not resolved
+    share, tolerance = 1.0, 1e-3  # a lower share is not resolved
     if n > m and excess(1.0) > 0:
-        resolved = excess(least) <= 0
-        share = float(brentq(excess, least, 1.0, xtol=1e-9)) if resolved else least
+        resolved = excess(tolerance) <= 0
+        share = float(brentq(excess, tolerance, 1.0, xtol=1e-9)) if resolved else tolerance
     t = share * scaled
     return t, float(np.sum(values / (values + t))), resolved
 
@@ -150,46 +150,46 @@ def distance(
     largest = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
     scaled = alpha * m / n
     penalty = max(scaled, m * EPS * largest)
-    measured = alpha if penalty == scaled else penalty * n / m
+    effective = alpha if penalty == scaled else penalty * n / m
     # Rounding in E is 16 eps ‖K‖: a side below it is zero up to rounding.
     noise = min(0.5, max(16 * EPS * largest / penalty, EPS**2))
-    matched, d, resolved = match(values, n, penalty * n / m)
+    target, d, resolved = match(values, n, penalty * n / m)
     scores, slopes = sides(K, E, penalty, noise)
     ends = [scores] * 3
     if m < n:
         size = m // GROUPS
         parts = [slice(g * size, (g + 1) * size) for g in range(GROUPS)]
-        of_part = lambda g: sides(K[g, g], E[g, g], penalty * size / m, noise)[0]
-        groups = np.array(list(map(of_part, parts)))
+        part_sides = lambda g: sides(K[g, g], E[g, g], penalty * size / m, noise)[0]
+        groups = np.array(list(map(part_sides, parts)))
         gain, reach = scores - groups.mean(axis=0), np.log(n / m) / np.log(GROUPS)
         # ε is extrapolated by at most a factor of ten towards the matched penalty.
-        shift = slopes * min(np.log(penalty / matched), np.log(10))
+        shift = slopes * min(np.log(penalty / target), np.log(10))
         trend = gain * reach
-        rises, least = shift, np.full(2, -np.inf)
+        rises, lowest = shift, np.full(2, -np.inf)
         if not resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
             bounds = eigenvalues(E) / penalty
-            least = np.log(np.maximum([-bounds[0], bounds[-1]], noise))
+            lowest = np.log(np.maximum([-bounds[0], bounds[-1]], noise))
             rises = np.maximum(trend, shift)
-        spread = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
-        spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
+        deviation = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
+        deviation *= student.ppf((1 + confidence) / 2, GROUPS - 1)
         # A few influential rows that were not measured can make ε too small, however few they are:
         # only the lower end gets the finite-population factor.
-        low = scores + np.minimum(trend, 0) - shift - spread * np.sqrt(1 - m / n)
+        low = scores + np.minimum(trend, 0) - shift - deviation * np.sqrt(1 - m / n)
         # The trend is conservative: the estimate follows it down by a factor of 8 in rows at most,
         # and up only if the matched penalty has no information.
         middle = scores + (np.minimum(gain * min(reach, 1.0), 0) + rises) / 2
-        high = np.maximum(scores + np.maximum(trend, shift), least) + spread
+        high = np.maximum(scores + np.maximum(trend, shift), lowest) + deviation
         # A side below a hundredth of the other is not extrapolated: it may be rounding in φ.
         sizes = np.array([expit(scores[0]), np.exp(min(scores[1], 700))])
         small = sizes * 100 < sizes[::-1]
         ends = [np.where(small, scores, end) for end in (low, middle, high)]
-    errors = [max(float(expit(below)), math.exp(min(above, 700))) for below, above in ends]
+    errors = [max(float(expit(under)), math.exp(min(over, 700))) for under, over in ends]
     lower, epsilon, upper = (0.0 if e <= noise * (1 + 1e-6) else e for e in errors)
     return {
         "epsilon": epsilon,
         "epsilon_interval": (lower, upper),
         "effective_dimension": d,
-        "alpha_measured": measured,
+        "alpha_measured": effective,
         "resolved": resolved,
     }
 
@@ -197,20 +197,20 @@ def distance(
 # --- The sample of a certificate: K and E = Z Zᵀ − K of m rows, in float64 ------------------------
 
 
-def require_rows(who: str, X: Any, least: int = 2) -> Rows:
-    """Return X, checked; raise an error if it has fewer than ``least`` rows."""
-    X = as_matrix(X, who)
-    if X.shape[0] < least:
-        rows = "one row" if least == 1 else f"{least} rows"
-        raise InvalidInput(f"{who}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
+def require_rows(caller: str, X: Any, fewest: int = 2) -> Rows:
+    """Return X, checked; raise an error if it has fewer than ``fewest`` rows."""
+    X = as_matrix(X, caller)
+    if X.shape[0] < fewest:
+        rows = "one row" if fewest == 1 else f"{fewest} rows"
+        raise InvalidInput(f"{caller}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
     return X
 
 
 def rows_of(X: Any, n_sample: int, random_state: Seed) -> Others:
     """Return at most ``n_sample`` random rows of X, checked, in random order."""
     X = require_rows("certify", X)
-    chosen = stream(seed_of(random_state), "certificate").permutation(X.shape[0])[:n_sample]
-    return take(X, chosen, axis=0)
+    index = stream(seed_of(random_state), "certificate").permutation(X.shape[0])[:n_sample]
+    return take(X, index, axis=0)
 
 
 def sample(
@@ -231,26 +231,26 @@ def sample(
     return K, E, Z.shape[1]
 
 
-def nonnegative(values: Float[Array, " m"], who: str) -> Float[Array, " m"]:
+def nonnegative(values: Float[Array, " m"], caller: str) -> Float[Array, " m"]:
     """Return increasing eigenvalues of a kernel matrix, with zero in place of negative values."""
     if -values[0] > 100 * len(values) * np.finfo(float).eps * np.abs(values).max():
         raise NotPositive(
-            f"{who}: the kernel matrix must be positive semi-definite; its eigenvalues run from "
+            f"{caller}: the kernel matrix must be positive semi-definite; its eigenvalues run from "
             f"{values[0]:.3g} to {values[-1]:.3g}. Check the kernel: check_kernel(kernel, X)."
         )
     return np.maximum(values, 0.0)
 
 
-def finite_matrix(A: Array, m: int, name: str, who: str = "certify") -> Float[Array, "m k"]:
+def finite_matrix(A: Array, m: int, name: str, caller: str = "certify") -> Float[Array, "m k"]:
     """Return the values of a map or a kernel on m rows as float64, checked."""
     if A.ndim != 2 or A.shape[0] != m:
         raise InvalidInput(
-            f"{who}: {name} must be a matrix with one row for each of the {m} rows of X; "
+            f"{caller}: {name} must be a matrix with one row for each of the {m} rows of X; "
             f"got shape {A.shape}."
         )
     A = A.astype(np.float64)
     if not np.isfinite(A).all():
-        raise InvalidInput(f"{who}: {name} must be finite; got NaN or infinity. Rescale X.")
+        raise InvalidInput(f"{caller}: {name} must be finite; got NaN or infinity. Rescale X.")
     return A
 
 
@@ -264,18 +264,18 @@ def frobenius(
         value = 0.0 if total == 0 else float("inf")
         return value, (value, value)
     m = len(K)
-    spread = np.std(errors / errors.mean() - sizes / sizes.mean(), ddof=1) / np.sqrt(m)
-    spread *= norm.ppf((1 + confidence) / 2) * np.sqrt(1 - m / n)
+    deviation = np.std(errors / errors.mean() - sizes / sizes.mean(), ddof=1) / np.sqrt(m)
+    deviation *= norm.ppf((1 + confidence) / 2) * np.sqrt(1 - m / n)
     value = float(np.sqrt(total / size))
-    return value, (value * float(np.exp(-spread)), value * float(np.exp(spread)))
+    return value, (value * float(np.exp(-deviation)), value * float(np.exp(deviation)))
 
 
 def row_sums(A: Float[Array, "m m"], n: int) -> Float[Array, " m"]:
     """Return Σ_j A_ij² of each row, with the off-diagonal terms times (n − 1)/(m − 1)."""
     m = len(A)
     diagonal = np.diagonal(A) ** 2
-    off = np.einsum("ij,ij->i", A, A) - diagonal
-    return np.maximum(off, 0.0) * (n - 1) / max(m - 1, 1) + diagonal
+    sums = np.einsum("ij,ij->i", A, A) - diagonal
+    return np.maximum(sums, 0.0) * (n - 1) / max(m - 1, 1) + diagonal
 
 
 # --- Ridge leverage of rows, and the effective dimension ------------------------------------------
@@ -355,40 +355,40 @@ def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -
     return float(np.sum(values / (values + alpha)))
 
 
-def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
+def values_of(source: Kernel | FeatureMap, X: Array, caller: str) -> Float[np.ndarray, " n"]:
     """Return the increasing eigenvalues of a kernel's K, or of a map's G = ZᵀZ."""
     if isinstance(source, Kernel):
-        return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
-    return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
+        return nonnegative(eigvalsh(_matrix(source, X, caller), check_finite=False), caller)
+    return np.maximum(eigvalsh(_gram(source, X, caller), check_finite=False), 0.0)
 
 
 def eigen(
-    kernel: Kernel, X: Rows, who: str
+    kernel: Kernel, X: Rows, caller: str
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
     """Return the nonnegative eigenvalues of K, increasing, and the eigenvectors as columns."""
-    values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
-    return nonnegative(values, who), vectors
+    values, vectors = eigh(_matrix(kernel, X, caller), check_finite=False)
+    return nonnegative(values, caller), vectors
 
 
-def _matrix(kernel: Kernel, X: Rows, who: str) -> Float[np.ndarray, "n n"]:
-    X = as_matrix(X, who)
+def _matrix(kernel: Kernel, X: Rows, caller: str) -> Float[np.ndarray, "n n"]:
+    X = as_matrix(X, caller)
     if not 1 <= X.shape[0] <= 10_000:  # 800 MB, minutes
         raise InvalidInput(
-            f"{who}: X must have 1 to 10,000 rows for the exact kernel; got {X.shape[0]:,}. "
+            f"{caller}: X must have 1 to 10,000 rows for the exact kernel; got {X.shape[0]:,}. "
             "Pass a feature map instead of the kernel, or a sample of rows."
         )
-    K = finite_matrix(to_numpy(kernel(X)), X.shape[0], "kernel(X)", who)
+    K = finite_matrix(to_numpy(kernel(X)), X.shape[0], "kernel(X)", caller)
     return (K + K.T) / 2
 
 
-def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray, "b D"]]:
+def _features(phi: FeatureMap, X: Array, caller: str) -> Iterator[Float[np.ndarray, "b D"]]:
     """Yield the features of a block of rows at a time, in float64."""
     if not isinstance(phi, FeatureMap):
-        raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
-    X = require_rows(who, X, 1)
+        raise InvalidType(f"{caller}: source must be a Kernel or a FeatureMap; got {phi!r}.")
+    X = require_rows(caller, X, 1)
     for start in range(0, X.shape[0], BLOCK):
         yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
 
 
-def _gram(phi: FeatureMap, X: Array, who: str) -> Float[np.ndarray, "D D"]:
-    return sum((Z.T @ Z for Z in _features(phi, X, who)), np.zeros(()))
+def _gram(phi: FeatureMap, X: Array, caller: str) -> Float[np.ndarray, "D D"]:
+    return sum((Z.T @ Z for Z in _features(phi, X, caller)), np.zeros(()))

@@ -156,8 +156,8 @@ def risk(
         raise InvalidInput("risk: y must be finite; got NaN or infinity. Leave such rows out.")
     y = y.reshape(n, -1)
     if n > n_sample:
-        chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
-        X, y = take(X, chosen, axis=0), y[chosen]
+        index = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
+        X, y = take(X, index, axis=0), y[index]
     y = y - y.mean(axis=0)
     (K, E, D), m = sample(phi, X, kernel), len(y)
     penalty = alpha * m / n
@@ -169,16 +169,16 @@ def risk(
         variance = nonnegative(noise, "risk", "noise")
     # Means over rows, sums over targets; w of the signal are squares of eigenvalues of I − S
     signal = lambda w, energy: max(float(np.mean(w * (energy - variance))), 0.0)
-    spread = lambda left: variance * float(np.mean((1 - left) ** 2))
-    left, e = penalty / (values + penalty), measured["epsilon"]
-    regularisation, fit_noise = signal(left**2, energy), spread(left)
+    var = lambda shrinkage: variance * float(np.mean((1 - shrinkage) ** 2))
+    shrinkage, e = penalty / (values + penalty), measured["epsilon"]
+    regularisation, fit_noise = signal(shrinkage**2, energy), var(shrinkage)
     # G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m
-    guarantee = signal(left, energy) + variance * float(np.mean(1 - left))
+    guarantee = signal(shrinkage, energy) + variance * float(np.mean(1 - shrinkage))
     rank_noise = min(D, m) / m * variance
     values, energy = _energies(K + E, y)
-    left = penalty / (values + penalty)
+    shrinkage = penalty / (values + penalty)
     return Risk(
-        approximation=signal(left**2, energy) + spread(left) - regularisation - fit_noise,
+        approximation=signal(shrinkage**2, energy) + var(shrinkage) - regularisation - fit_noise,
         regularisation=regularisation,
         noise=fit_noise,
         noise_variance=variance,
@@ -239,8 +239,8 @@ class CostCertificate(HtmlResult):
     """
 
     rank: int
-    least: float
-    most: float
+    lowest: float
+    highest: float
     best_cost: float
     n_rows: int
     n_features: int
@@ -248,7 +248,7 @@ class CostCertificate(HtmlResult):
     @property
     def relative(self) -> float:
         """ε: the costs differ by at most ε times the kernel's cost."""
-        worst = max(abs(self.least), abs(self.most))
+        worst = max(abs(self.lowest), abs(self.highest))
         return worst / self.best_cost if self.best_cost > 0 else float("inf")
 
     @property
@@ -259,8 +259,8 @@ class CostCertificate(HtmlResult):
         """
         if self.best_cost <= 0:
             return None
-        above, below = max(self.most, 0) / self.best_cost, max(-self.least, 0) / self.best_cost
-        return None if below >= 1 else (1 + above) / (1 - below)
+        upper, lower = max(self.highest, 0) / self.best_cost, max(-self.lowest, 0) / self.best_cost
+        return None if lower >= 1 else (1 + upper) / (1 - lower)
 
     def __str__(self) -> str:
         means = (
@@ -329,11 +329,11 @@ def certify_costs(
             "rank, or measure more rows."
         )
     K, E, D = sample(phi, rows, kernel)
-    least, most = cost_ends(E, rank)
+    lowest, highest = cost_ends(E, rank)
     return CostCertificate(
         rank=rank,
-        least=least,
-        most=most,
+        lowest=lowest,
+        highest=highest,
         best_cost=float(spectrum(K)[: m - rank].sum()),
         n_rows=m,
         n_features=D,

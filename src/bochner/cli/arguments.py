@@ -62,13 +62,13 @@ def alpha(text: str) -> str | float:
 def _list_of(item: Callable[[str], Any], words: str) -> Callable[[str], list[Any]]:
     """Return a type for items between commas; ``item`` reads one, or raises ValueError."""
 
-    def read(text: str) -> list[Any]:
+    def parse(text: str) -> list[Any]:
         try:
             return list(map(item, text.split(",")))
         except ValueError:
             raise click.BadParameter(f"must be {words}; got {text!r}.") from None
 
-    return read
+    return parse
 
 
 def _positive(text: str) -> float:
@@ -90,7 +90,7 @@ widths = _list_of(int, "whole numbers separated by commas, as 256,1024")
 types = _list_of(_type_pair, "as a=number,b=category")
 
 
-class OneOf(ClickChoice):  # generic from click 8.2 on
+class Word(ClickChoice):  # generic from click 8.2 on
     """One of several words; the error for another word suggests the nearest."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -99,8 +99,8 @@ class OneOf(ClickChoice):  # generic from click 8.2 on
             return value
         from bochner._core.names import suggestion  # noqa: PLC0415  needed by refusals alone
 
-        known = ", ".join(map(repr, self.choices))
-        words = f"{value!r} is not one of {known}{suggestion(value, self.choices) or '.'}"
+        names = ", ".join(map(repr, self.choices))
+        words = f"{value!r} is not one of {names}{suggestion(value, self.choices) or '.'}"
         raise click.BadParameter(words, ctx, param)
 
 
@@ -138,7 +138,7 @@ table = destination(".parquet", ".pq", ".csv")
 picture = destination(".png", ".svg", ".pdf")
 
 
-def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
+def coords_options(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
     """Return the options that --coords sets; options that the user set stay."""
     if coords is None:
         return {}

@@ -21,9 +21,9 @@ import bochner as bo
 from bochner._core.progress import Bar, listening
 from bochner._core.text import facts_in_words
 from bochner.cli import arguments as kinds
-from bochner.cli.arguments import STANDARD_OUTPUT, input_files, on_coordinates, refuse_overwriting
+from bochner.cli.arguments import STANDARD_OUTPUT, coords_options, input_files, refuse_overwriting
 
-MOST_COLUMNS = 40  # of a model that are printed
+MAX_COLUMNS = 40  # of a model that are printed
 LABELS = 11  # width of the labels
 
 
@@ -76,14 +76,14 @@ class Terminal:
                 click.echo(line)
 
 
-def _option(names: str, words: str, kind: Any = None, sign: str | None = None, **more: Any) -> Any:
-    return click.option(*names.split(), type=kind, help=words, metavar=sign, **more)
+def _option(names: str, words: str, kind: Any = None, sign: str | None = None, **extra: Any) -> Any:
+    return click.option(*names.split(), type=kind, help=words, metavar=sign, **extra)
 
 
-def _target(words: str, **more: Any) -> Any:
+def _target(words: str, **options: Any) -> Any:
     """Return the option that names one target or several."""
-    one_or_several = lambda _ctx, _param, names: names[0] if len(names) == 1 else names or None
-    return _option("--target", words, multiple=True, callback=one_or_several, **more)
+    unpack = lambda _ctx, _param, names: names[0] if len(names) == 1 else names or None
+    return _option("--target", words, multiple=True, callback=unpack, **options)
 
 
 _model = click.argument("model", metavar="MODEL")
@@ -127,7 +127,7 @@ def _command(work: Callable[..., None]) -> Any:
 
 def _table(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select rows and columns, read by :func:`_blocks`."""
-    several = kinds.names, "A,B*,..."
+    names = kinds.names, "A,B*,..."
     for add in (
         _separator,
         _option(
@@ -138,18 +138,18 @@ def _table(command: Callable[..., None]) -> Callable[..., None]:
             multiple=True,
             callback=lambda _ctx, _param, parts: dict(chain.from_iterable(parts)),
         ),
-        _option("--drop", "Columns that are not features.", *several),
-        _option("--columns", "Feature columns, by name or pattern; default: all others.", *several),
+        _option("--drop", "Columns that are not features.", *names),
+        _option("--columns", "Feature columns, by name or pattern; default: all others.", *names),
         _files,
     ):
         command = add(command)
     return command
 
 
-def _blocks(args: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.Blocks":
+def _blocks(args: Any, paths: Sequence[Any], target: Any, **options: Any) -> "bo.Blocks":
     """Return the rows and columns that the options of a command select."""
     table = {"columns": args.columns, "drop": args.drop, "dtypes": args.types}
-    return bo.Blocks.from_files(paths, target, separator=args.separator, **table, **more)
+    return bo.Blocks.from_files(paths, target, separator=args.separator, **table, **options)
 
 
 @_command
@@ -173,11 +173,11 @@ def demo(terminal: Terminal, args: Any) -> None:
 
 @_command
 @_table
-@_option("--model", "Learner.", kinds.OneOf(tuple(kinds.LEARNERS)), default="ridge")
+@_option("--model", "Learner.", kinds.Word(tuple(kinds.LEARNERS)), default="ridge")
 @_target("Column to predict; repeat for several.")
 @_option("--out", "Model file to write.", kinds.destination(), default="m.bochner")
 @_option(
-    "--kernel", "Kernel; default: that of the learner (ridge: auto).", kinds.OneOf(kinds.KERNELS)
+    "--kernel", "Kernel; default: that of the learner (ridge: auto).", kinds.Word(kinds.KERNELS)
 )
 @_lengthscale
 @_option("--features", "Number of features D; default: the learner's.", click.IntRange(1))
@@ -185,7 +185,7 @@ def demo(terminal: Terminal, args: Any) -> None:
     "--method",
     "Method of the features; auto compares several. Default: the learner's. exact (ridge, "
     "ridge-classifier, gp) and local (ridge, ridge-classifier) use the exact kernel.",
-    kinds.OneOf((*kinds.METHODS, "exact", "local")),
+    kinds.Word((*kinds.METHODS, "exact", "local")),
 )
 @_option(
     "--alpha",
@@ -196,7 +196,7 @@ def demo(terminal: Terminal, args: Any) -> None:
 @_seed
 @_option("--weight", "Column of sample weights.", sign="COLUMN")
 @_option("--coords", "One to three columns of coordinates, for gp.", kinds.names, "A[,B[,C]]")
-@_option("--precision", "Of features and products.", kinds.OneOf(("auto", "float32", "float64")))
+@_option("--precision", "Of features and products.", kinds.Word(("auto", "float32", "float64")))
 @_option(
     "--set",
     "Any other parameter of the learner, as --set C=10 or --set loss=hinge; repeat.",
@@ -206,14 +206,14 @@ def demo(terminal: Terminal, args: Any) -> None:
 )
 @_option(
     "--checkpoint",
-    "Folder for a checkpoint each minute: the same command resumes a killed fit.",
+    "Folder for a checkpoint each minute: the same command resumes an interrupted fit.",
     click.Path(),
     "FOLDER",
 )
 @_option(
     "--engine",
     "Engine that reads the rows: this process, or a cluster.",
-    kinds.OneOf(("local", "dask", "ray", "spark")),
+    kinds.Word(("local", "dask", "ray", "spark")),
     default="local",
 )
 @_option(
@@ -222,7 +222,7 @@ def demo(terminal: Terminal, args: Any) -> None:
     sign="ADDRESS",
 )
 @_option(
-    "--judge/--no-judge",
+    "--held-out/--no-held-out",
     "Fit learners without leave-one-out errors again, to measure held-out errors.",
     default=True,
 )
@@ -234,9 +234,9 @@ def fit(terminal: Terminal, args: Any) -> None:
     """
     from bochner.cli import models
     from bochner.engines.local import MANIFEST
-    from bochner.report.quality import certificate_of, judge_held_out, kind_of
+    from bochner.report.quality import certificate_of, held_out_error, kind_of
 
-    args = SimpleNamespace(**vars(args) | on_coordinates(args.coords, args.columns))
+    args = SimpleNamespace(**vars(args) | coords_options(args.coords, args.columns))
     learner, kernel, lengthscale = args.model, args.kernel, args.lengthscale
     choices = {name: getattr(args, name) for name in ("method", "alpha", "precision")}
     choices |= {"n_features": args.features, "random_state": args.seed}
@@ -246,11 +246,11 @@ def fit(terminal: Terminal, args: Any) -> None:
     if args.target is None and kind_of(model) in ("regression", "classification"):
         raise click.UsageError(f"{learner} learns from a target. Name its column with --target.")
     folder, engine = args.checkpoint, args.engine
-    address, unused, rule = args.scheduler, folder, "--checkpoint requires --engine local"
+    address, conflict, rule = args.scheduler, folder, "--checkpoint requires --engine local"
     if engine == "local":
         rule = "--scheduler requires --engine dask, ray or spark"
-        address, unused = folder, args.scheduler
-    if unused is not None:
+        address, conflict = folder, args.scheduler
+    if conflict is not None:
         raise click.UsageError(f"{rule}; got --engine {engine}. Leave one of the two out.")
     where = getattr(bo.engines, engine.capitalize())(address)
     paths = input_files(args.files)
@@ -260,18 +260,18 @@ def fit(terminal: Terminal, args: Any) -> None:
     if folder is not None and (Path(folder) / MANIFEST).exists():
         terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
     try:
-        with terminal.phase("fit", blocks=blocks) as watched:
-            model.fit_blocks(watched, where=where)
+        with terminal.phase("fit", blocks=blocks) as monitored:
+            model.fit_blocks(monitored, where=where)
     except BaseException as stopped:
         if folder is not None and not isinstance(stopped, Exception):
             stopped.add_note(f"the same command resumes the fit in '{folder}'.")
         raise
     with terminal.phase("certify", "Measuring the certificate"):
         certificate, words = certificate_of(model, blocks)
-    held_out, held_out_words, facts = None, "", model.fit_.facts()
-    if args.judge and not facts.get("error_words"):
-        with terminal.phase("judge", "Fitting again to measure held-out errors"):
-            held_out, held_out_words = judge_held_out(model, blocks)
+    held_out, held_out_text, facts = None, "", model.fit_.facts()
+    if args.held_out and not facts.get("error_words"):
+        with terminal.phase("held_out", "Fitting again to measure held-out errors"):
+            held_out, held_out_text = held_out_error(model, blocks)
     intervals = {}
     if learner == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
@@ -282,7 +282,7 @@ def fit(terminal: Terminal, args: Any) -> None:
         model=learner,
         **{"rows": blocks.n_rows} | facts,
         held_out=held_out,
-        held_out_words=held_out_words,
+        held_out_words=held_out_text,
         certificate=certificate and certificate.to_dict(),
         certificate_words=words,
         **intervals,
@@ -325,13 +325,13 @@ def map_(terminal: Terminal, args: Any) -> None:
         dims = {name: (list(display.axes), values) for name, values in fields.items()}
         with atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
-        where = args.picture or out.with_suffix(".png")
+        picture = args.picture or out.with_suffix(".png")
         names = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
         figure = Figure(figsize=(6 * len(names), 4), layout="constrained")
         for i, name in enumerate(names, 1):
             display.plot(figure.add_subplot(1, len(names), i), name)
-        with atomic(where) as file:
-            figure.savefig(file, format=where.suffix[1:], dpi=150)
+        with atomic(picture) as file:
+            figure.savefig(file, format=picture.suffix[1:], dpi=150)
     ends = lambda values: [values.min(), values.max()]
     terminal.show(
         places=display.mean.size,
@@ -339,14 +339,14 @@ def map_(terminal: Terminal, args: Any) -> None:
         mean=ends(display.mean),
         deviation=ends(display.deviation),
         out=str(out),
-        picture=str(where),
+        picture=str(picture),
     )
 
 
 @_command
 @_table
 @_target("Target column, for which the lengthscale is chosen.")
-@_option("--kernel", "Kernel.", kinds.OneOf(kinds.KERNELS), default="gaussian")
+@_option("--kernel", "Kernel.", kinds.Word(kinds.KERNELS), default="gaussian")
 @_lengthscale
 @_option("--features", "Number of features D.", click.IntRange(1), default=1024)
 @_seed
@@ -369,13 +369,13 @@ def compare(terminal: Terminal, args: Any) -> None:
     if plot is not None:
         refuse_overwriting(plot, paths)
     blocks = encode("bochner compare", _blocks(args, paths, args.target))
-    with terminal.phase("read", blocks=blocks) as watched:
-        sample = draw_rows(watched, seed)
+    with terminal.phase("read", blocks=blocks) as monitored:
+        sample = draw_rows(monitored, seed)
     with terminal.phase("compare", "Drawing every method"):
-        chosen = kernel_of(args.kernel, args.lengthscale)
-        if not isinstance(chosen, Kernel):
-            chosen = choose_lengthscale(chosen, sample, seed).kernel
-        comparison = bo.compare(chosen, sample.X, n_features=args.features, random_state=seed)
+        kernel = kernel_of(args.kernel, args.lengthscale)
+        if not isinstance(kernel, Kernel):
+            kernel = choose_lengthscale(kernel, sample, seed).kernel
+        comparison = bo.compare(kernel, sample.X, n_features=args.features, random_state=seed)
     if plot is not None:
         figure = np.ravel(comparison.plot())[0].figure
         with atomic(plot) as file:
@@ -395,17 +395,17 @@ def compare(terminal: Terminal, args: Any) -> None:
 @_command
 @_table
 @_target("Column to predict; repeat.", required=True)
-@_option("--kernel", "Kernel.", kinds.OneOf(kinds.KERNELS), default="auto")
+@_option("--kernel", "Kernel.", kinds.Word(kinds.KERNELS), default="auto")
 @_lengthscale
 @_option(
     "--seconds",
-    "Most seconds of a fit; default: twice the time must lower the error by 5 %.",
+    "Time limit of a fit in seconds; default: twice the time must lower the error by 5 %.",
     click.FloatRange(0, min_open=True),
     "S",
 )
 @_option(
     "--memory",
-    "Most memory of a fit; default: half of the free memory.",
+    "Memory limit of a fit; default: half of the free memory.",
     click.FloatRange(1),
     "BYTES",
 )
@@ -419,9 +419,9 @@ def plan(terminal: Terminal, args: Any) -> None:
     from bochner.cli.models import kernel_of
 
     blocks = _blocks(args, input_files(args.files), args.target)
-    with terminal.phase("plan", blocks=blocks) as watched:
+    with terminal.phase("plan", blocks=blocks) as monitored:
         comparison = bo.plan(
-            watched,
+            monitored,
             kernel=kernel_of(args.kernel, args.lengthscale),
             budget={"seconds": args.seconds, "bytes": args.memory},
             widths=args.widths,
@@ -479,13 +479,13 @@ def predict(terminal: Terminal, args: Any) -> None:
     out = args.out
     width = model.map_.n_features if model.choice_.method.has_features else 1024
     coverage, intervals = models.intervals_of(model, args.coverage)
-    with terminal.phase("predict", blocks=blocks.with_rows(block_rows(width))) as watched:
-        chunks = (models.columns_of(model, block.X, coverage) for block in watched)
+    with terminal.phase("predict", blocks=blocks.with_rows(block_rows(width))) as monitored:
+        chunks = (models.columns_of(model, block.X, coverage) for block in monitored)
         first = next(chunks)
         rows = models.write_predictions(out, chain([first], chunks))
     if out != STANDARD_OUTPUT:
-        more = {"intervals": intervals} if intervals else {}
-        terminal.show(rows=rows, columns=list(first), **more, out=str(out))
+        options = {"intervals": intervals} if intervals else {}
+        terminal.show(rows=rows, columns=list(first), **options, out=str(out))
 
 
 @_command
@@ -502,12 +502,12 @@ def check(terminal: Terminal, args: Any) -> None:
 
     _, model, blocks, features = _open(terminal, args, True, False)
     errors: dict[str, dict[str, float]] = {}
-    with terminal.phase("predict", blocks=blocks) as watched:
-        if quality.kind_of(model) != "features" and next(iter(watched)).y is not None:
-            rows = quality.examine(model, quality.encode_rows(model, watched), 0)
+    with terminal.phase("predict", blocks=blocks) as monitored:
+        if quality.kind_of(model) != "features" and next(iter(monitored)).y is not None:
+            rows = quality.examine(model, quality.encode_rows(model, monitored), 0)
             errors = quality.errors_of(model, rows)
-    with terminal.phase("certify", blocks=features) as watched:
-        certificate, words = quality.certificate_of(model, watched, new_rows=True)
+    with terminal.phase("certify", blocks=features) as monitored:
+        certificate, words = quality.certificate_of(model, monitored, new_rows=True)
     terminal.show(
         rows=count_rows(features),
         errors=errors,
@@ -530,23 +530,23 @@ def report(terminal: Terminal, args: Any) -> None:
     """Write one HTML page about MODEL on the rows of FILES.
 
     The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
-    reproduce the page. If FILES are the rows of the fit, a ridge regression is judged by
-    leave-one-out predictions.
+    reproduce the page. If FILES are the rows of the fit, the errors of a ridge regression are
+    leave-one-out errors.
     """
     from bochner.report.quality import errors_in_words
     from bochner.report.render import require
 
     require("bochner report")
     file = args.model
-    (first, *later), model, blocks = _open(terminal, args, True)
-    more = f" and {len(later)} more" if later else ""
-    with terminal.phase("measure", blocks=blocks) as watched:
+    (first, *others), model, blocks = _open(terminal, args, True)
+    suffix = f" and {len(others)} more" if others else ""
+    with terminal.phase("measure", blocks=blocks) as monitored:
         document = bo.report_model(
             model,
-            watched,
+            monitored,
             n_sample=args.rows,
             random_state=args.seed,
-            source=f"{Path(file).name} on {first.name}{more}",
+            source=f"{Path(file).name} on {first.name}{suffix}",
             command=shlex.join(["bochner", "report", file, *args.files, "--out", str(args.out)]),
         )
     with terminal.phase("write"):
@@ -556,11 +556,11 @@ def report(terminal: Terminal, args: Any) -> None:
     if document.importance is not None:
         share = -1 if len(document.importance.outputs) == 1 else 1
         drivers = ", ".join(f"{line[0]} {line[share]}" for line in document.importance.table(3)[1])
-        drivers += " of the deviation of predictions (they do not add up to 100 %)"
+        drivers += " of the standard deviation of predictions (not additive)"
     words = {
-        "rows": f"{document.seen.n_rows:,}{origin[document.rows_of_fit]}",
+        "rows": f"{document.rows.n_rows:,}{origin[document.is_training]}",
         "errors": errors_in_words(document.quality.errors),
-        "driven_by": drivers,
+        "importance": drivers,
         "certificate": document.certificate_words,
         "page": str(page),
     }
@@ -580,8 +580,8 @@ def show(terminal: Terminal, args: Any) -> None:
     inputs, schema = {}, model.schema_
     if schema is not None:
         inputs = dict.fromkeys(schema.columns, "number")
-        coded = (e for e in schema.plain if e.feature_names != (e.name,))
-        inputs |= {e.name: f"becomes {', '.join(e.feature_names)}" for e in coded}
+        encoders = (e for e in schema.plain if e.feature_names != (e.name,))
+        inputs |= {e.name: f"becomes {', '.join(e.feature_names)}" for e in encoders}
         inputs |= {name: f"left out ({reason})" for name, reason in schema.dropped}
     defaults = type(model)().get_params(deep=False)
     parameters = {name: repr(value) for name, value in model.get_params(deep=False).items()}
@@ -596,8 +596,8 @@ def show(terminal: Terminal, args: Any) -> None:
         search_words="",
     )
     lines = [f"{name}: {kind}" for name, kind in inputs.items()]
-    more = len(lines) - MOST_COLUMNS
-    for line in [*lines[:MOST_COLUMNS], *[f"and {more:,} more"] * (more > 0)]:
+    n_more = len(lines) - MAX_COLUMNS
+    for line in [*lines[:MAX_COLUMNS], *[f"and {n_more:,} more"] * (n_more > 0)]:
         terminal.say(f"{'column':<{LABELS}}  {line}")
     if model.search_.compared:
         terminal.say(f"\n{model.search_}")

@@ -19,7 +19,7 @@ from bochner.data.writers import Chunk, write_table
 from bochner.errors import InvalidType, ModelFileError
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
-from bochner.models._intervals import WithIntervals
+from bochner.models._intervals import IntervalRegressor
 from bochner.selection.spec import NAMED
 
 
@@ -60,24 +60,24 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
         half = ndtri(0.5 + coverage / 2) * total  # Gaussian, if there are too few scores
         low, high = mean - half, mean + half
         if law.calibrates(coverage):
-            by_target = [values.reshape(len(values), -1) for values in (mean, total)]
-            ends = law.bounds(X, by_target[0], coverage, by_target[1])
+            columns_ = [values.reshape(len(values), -1) for values in (mean, total)]
+            ends = law.bounds(X, columns_[0], coverage, columns_[1])
             low, high = (end.reshape(mean.shape) for end in ends)
         names = (*names, "deviation_of_observation", "deviation_of_mean")
-        by_name = dict(zip(names, (mean, low, high, total, deviation), strict=True))
+        columns = dict(zip(names, (mean, low, high, total, deviation), strict=True))
     elif coverage is not None:
-        by_name = dict(zip(names, model.predict_interval(rows, coverage), strict=True))
+        columns = dict(zip(names, model.predict_interval(rows, coverage), strict=True))
     else:
-        by_name = model.outputs(rows)
-    if "label" in by_name:
-        label = {"prediction": by_name["label"]}
+        columns = model.outputs(rows)
+    if "label" in columns:
+        label = {"prediction": columns["label"]}
         if isinstance(model, bo.OneClassSVM):
-            return label | {"score": by_name["decision"] + float(model.offset_[0])}
-        shares = zip(model.classes_, by_name.get("probability", np.empty((0, 0))).T, strict=False)
+            return label | {"score": columns["decision"] + float(model.offset_[0])}
+        shares = zip(model.classes_, columns.get("probability", np.empty((0, 0))).T, strict=False)
         return label | {f"probability_{c}": p for c, p in shares}
-    if "scores" in by_name:
-        return {f"component_{i}": column for i, column in enumerate(by_name["scores"].T, start=1)}
-    targets = (_by_target(model, name, values) for name, values in by_name.items())
+    if "scores" in columns:
+        return {f"component_{i}": column for i, column in enumerate(columns["scores"].T, start=1)}
+    targets = (_label_targets(model, name, values) for name, values in columns.items())
     return {name: column for target in targets for name, column in target.items()}
 
 
@@ -96,14 +96,14 @@ def intervals_of(
     if coverage is None:
         return None, None
     name = type(model).__name__
-    if not isinstance(model, WithIntervals):
+    if not isinstance(model, IntervalRegressor):
         text = f"{name} has no prediction intervals; leave --interval out."
         raise click.BadParameter(text, param_hint="'--interval'")
     model.calibration_.require(name, coverage)
     return coverage, model.calibration_.guarantee
 
 
-def _by_target(model: KernelEstimator, label: str, values: Any) -> dict[str, np.ndarray]:
+def _label_targets(model: KernelEstimator, label: str, values: Any) -> dict[str, np.ndarray]:
     """Return one column per target or quantile, with its name or number added to the label."""
     values = to_numpy(values)
     if values.ndim == 1:
@@ -111,8 +111,8 @@ def _by_target(model: KernelEstimator, label: str, values: Any) -> dict[str, np.
     t = values.shape[1]
     names: Any = None if model.schema_ is None else model.schema_.target_names
     if not names or len(names) != t:
-        several = isinstance(model, bo.KernelRegressor) and model.loss == "quantile"
-        names = model.quantiles if several and np.size(model.quantiles) == t else range(t)
+        is_quantile = isinstance(model, bo.KernelRegressor) and model.loss == "quantile"
+        names = model.quantiles if is_quantile and np.size(model.quantiles) == t else range(t)
     return {f"{label}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
 

@@ -15,7 +15,7 @@ from bochner.data.files import Paths, find_files, open_file
 from bochner.data.frames import library_of, open_table
 from bochner.data.learning import Target, Types, open_tables
 from bochner.data.partitions import READERS, dask_chunks
-from bochner.data.sample import Sample, chosen_rows, sample_stream
+from bochner.data.sample import Sample, sample_rows, sample_stream
 from bochner.data.schema import Schema, quote
 from bochner.data.sources import Arrays, Block, Source
 from bochner.data.tables import Tables
@@ -93,7 +93,7 @@ class Blocks:
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
         opener = dask_chunks if library_of(X, "engine") == "dask" else sources.open_arrays
-        return cls._of(opener(X, y, sample_weight), block_rows)
+        return cls._from_source(opener(X, y, sample_weight), block_rows)
 
     @classmethod
     def from_table(
@@ -155,7 +155,7 @@ class Blocks:
         library = library_of(table, "engine")
         readers = READERS[library](table) if library else [open_table(table)]
         source = open_tables(readers, target, weight, columns, schema, dtypes, drop)
-        return cls._of(source, block_rows)
+        return cls._from_source(source, block_rows)
 
     @classmethod
     def from_files(
@@ -197,7 +197,7 @@ class Blocks:
         """
         readers = [open_file(file, separator) for file in find_files(paths)]
         source = open_tables(readers, target, weight, columns, schema, dtypes, drop)
-        return cls._of(source, block_rows)
+        return cls._from_source(source, block_rows)
 
     @classmethod
     def from_iterable(
@@ -218,10 +218,10 @@ class Blocks:
         InvalidInput
             The source can be read only once, has no rows, or its pieces have different shapes.
         """
-        return cls._of(sources.open_iterable(source), block_rows)
+        return cls._from_source(sources.open_iterable(source), block_rows)
 
     @classmethod
-    def _of(cls, source: Source, block_rows: int | None) -> "Blocks":
+    def _from_source(cls, source: Source, block_rows: int | None) -> "Blocks":
         rows = sizes.block_rows(source.n_columns) if block_rows is None else block_rows
         blocks = cls(source, integer(rows, "Blocks", "block_rows", 1))
         if source.n_rows == 0:
@@ -276,7 +276,7 @@ class Blocks:
     def walk(self) -> Iterator[Block]:
         """Yield the blocks and check each of them."""
         first, pieces = self.source.first, self.source.pieces(self.block_rows)
-        for piece in pieces if self.source.is_checked else sources.cut(pieces, self.block_rows):
+        for piece in pieces if self.source.is_checked else sources.resize(pieces, self.block_rows):
             block = Block(*piece, first)
             first += piece.X.shape[0]
             for change in self.changes:
@@ -391,7 +391,7 @@ class Blocks:
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
         source = self.source
         if isinstance(source, Arrays) and not (source.key or source.step or self.changes):
-            index = chosen_rows(seed, source.n_rows, m)
+            index = sample_rows(seed, source.n_rows, m)
             return Sample(*source.rows(index), index)
         return sample_stream(self, m, seed)
 

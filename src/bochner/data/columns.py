@@ -17,7 +17,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block, weights_of
 
 #: Most levels of a column that is one-hot encoded; more levels are encoded by target means.
-MOST_ONE_HOT = 50
+MAX_ONE_HOT = 50
 
 #: Reasons to leave a column out.
 NOTHING, CONSTANT, COPY = "all values missing", "one value", "the same as another column"
@@ -29,8 +29,8 @@ class CellSums:
 
     rows: int
     missing: Int[Array, " c"]  # number of missing cells
-    least: Float[Array, " c"]  # of cells that are not missing
-    most: Float[Array, " c"]
+    minimum: Float[Array, " c"]  # of cells that are not missing
+    maximum: Float[Array, " c"]
     marks: Array  # fingerprints: equal for columns with equal cells only
     sample: RowSample  # random rows
     # by the number of a column of many levels: the number of rows, and the sums of weights, targets
@@ -41,8 +41,8 @@ class CellSums:
         return CellSums(
             rows=self.rows + other.rows,
             missing=self.missing + other.missing,
-            least=np.minimum(self.least, other.least),
-            most=np.maximum(self.most, other.most),
+            minimum=np.minimum(self.minimum, other.minimum),
+            maximum=np.maximum(self.maximum, other.maximum),
             marks=self.marks + other.marks,
             sample=self.sample + other.sample,
             sums={j: total + other.sums[j] for j, total in self.sums.items()},
@@ -52,36 +52,36 @@ class CellSums:
         """Return the cells of column j in the sample, without missing ones."""
         cells = self.sample.X[:, j]
         finite = cells[np.isfinite(cells)]
-        return finite if len(finite) else np.array([self.least[j]])
+        return finite if len(finite) else np.array([self.minimum[j]])
 
-    def means(self, j: int, without: int | None = None) -> Float[Array, "l t"]:
+    def means(self, j: int, fold: int | None = None) -> Float[Array, "l t"]:
         """Return shrunken mean targets by level, of missing cells and all rows, without a fold."""
-        included = [k for k in range(FOLDS) if k != without]
-        sums = self.sums[j][included, :, 1:].sum(axis=0)
+        folds = [k for k in range(FOLDS) if k != fold]
+        sums = self.sums[j][folds, :, 1:].sum(axis=0)
         ends = 1, 1 + sums.shape[1] // 2
         count, total, square = map(np.ascontiguousarray, np.split(sums, ends, axis=1))
         return np.vstack(shrunken_means(count[:, 0], total, square))
 
 
 def cells_in(
-    block: Block, drafts: tuple[Encoder, ...], n_classes: int = 0, with_targets: bool = True
+    block: Block, drafts: tuple[Encoder, ...], n_classes: int = 0, supervised: bool = True
 ) -> CellSums:
     """Return the sums of cells read by ``drafts``; with ``n_classes`` > 0, y has class codes."""
     X = np.asarray(to_numpy(block.X), np.float64)
     columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
     missing = np.isnan(columns)
-    has_y = with_targets and block.y is not None
+    has_y = supervised and block.y is not None
     y = _targets(to_numpy(block.y), n_classes) if has_y else np.empty((len(X), 0))
     levels = {j: e for j, e in enumerate(drafts) if isinstance(e, Levels) and not e.is_ordered}
-    many = {j: len(e.levels) for j, e in levels.items() if len(e.levels) > MOST_ONE_HOT}
+    large = {j: len(e.levels) for j, e in levels.items() if len(e.levels) > MAX_ONE_HOT}
     return CellSums(
         rows=len(X),
         missing=missing.sum(axis=1),
-        least=np.where(missing, np.inf, columns).min(axis=1),
-        most=np.where(missing, -np.inf, columns).max(axis=1),
+        minimum=np.where(missing, np.inf, columns).min(axis=1),
+        maximum=np.where(missing, -np.inf, columns).max(axis=1),
         marks=_marks(columns, block.start),
         sample=RowSample.of(block._replace(X=X), seed=0),
-        sums={j: _level_sums(columns[j], count, y, block) for j, count in many.items()},
+        sums={j: _level_sums(columns[j], count, y, block) for j, count in large.items()},
     )
 
 
@@ -125,12 +125,12 @@ def shrunken_means(
     present = count > 0
     n = np.where(present, count, 1.0)[:, None]
     means = np.where(present[:, None], total / n, prior)
-    within = np.maximum((square - n * means**2)[present].sum(axis=0), 0.0)
-    within /= max(weight - present.sum(), 1.0)
-    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (present.sum() - 1) * within
+    inner = np.maximum((square - n * means**2)[present].sum(axis=0), 0.0)
+    inner /= max(weight - present.sum(), 1.0)
+    spread = (count[:, None] * (means - prior) ** 2).sum(axis=0) - (present.sum() - 1) * inner
     scale = weight - float((count**2).sum()) / weight
-    between = np.maximum(spread / max(scale, 1e-300), 1e-9 * within + 1e-300)
-    m = np.minimum(within / between, 1e9)
+    outer = np.maximum(spread / max(scale, 1e-300), 1e-9 * inner + 1e-300)
+    m = np.minimum(inner / outer, 1e9)
     return (n * means * present[:, None] + m * prior) / (n * present[:, None] + m + 1e-300), prior
 
 
@@ -149,7 +149,7 @@ def columns_from(
         encoder: Encoder | str
         if cells.missing[j] == cells.rows:
             encoder = NOTHING
-        elif cells.least[j] == cells.most[j] and not cells.missing[j]:
+        elif cells.minimum[j] == cells.maximum[j] and not cells.missing[j]:
             encoder = CONSTANT
         else:
             encoder = COPY if key in keys else _encoder(draft, j, cells)
@@ -159,9 +159,9 @@ def columns_from(
             continue
         encoders.append(encoder)
         if isinstance(encoder, Levels) and encoder.table and j in cells.sums:
-            means = [cells.means(j, without=fold) for fold in range(FOLDS)]
-            coded = len(encoder.features) > means[0].shape[1]
-            tables[draft.name] = np.stack([_table(table, coded) for table in means])
+            means = [cells.means(j, fold=fold) for fold in range(FOLDS)]
+            is_coded = len(encoder.features) > means[0].shape[1]
+            tables[draft.name] = np.stack([_table(table, is_coded) for table in means])
     # constants and copies among complete numbers are no reason to encode
     if {*out.values()} <= {CONSTANT, COPY} and all(
         isinstance(e, Numbers) and not (e.indicator or e.comma) for e in encoders
@@ -174,7 +174,7 @@ def _encoder(draft: Encoder, j: int, cells: CellSums) -> Encoder | str:
     """Return the encoder of a column, or the reason to drop it."""
     gaps = bool(cells.missing[j])
     if isinstance(draft, Levels) and not draft.is_ordered:
-        return _of_levels(draft, j, cells, gaps)
+        return _encode_levels(draft, j, cells, gaps)
     middle = float(np.median(cells.sample_cells(j)))
     if isinstance(draft, Levels):
         return ordinal(draft.name, draft.levels, middle / max(1, len(draft.levels) - 1), gaps)
@@ -185,32 +185,32 @@ def _encoder(draft: Encoder, j: int, cells: CellSums) -> Encoder | str:
     return replace(draft, fill=middle, indicator=gaps)
 
 
-def _of_levels(draft: Levels, j: int, cells: CellSums, gaps: bool) -> Levels | str:
+def _encode_levels(draft: Levels, j: int, cells: CellSums, gaps: bool) -> Levels | str:
     levels = draft.levels
-    if len(levels) <= MOST_ONE_HOT:
+    if len(levels) <= MAX_ONE_HOT:
         return replace(draft, indicator=gaps)
     rows_present = cells.rows - int(cells.missing[j])
     if 2 * len(levels) > rows_present >= 100:  # an identifier of rows
         return "a different text in almost every row"
     counts = cells.sums[j][:, :-1, 0].sum(axis=0)
     if cells.sums[j].shape[-1] == 2:  # there are no targets
-        frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
+        frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_ONE_HOT])
         columns = tuple(levels[k] for k in frequent)
         return Levels(draft.name, columns, indicator=gaps, tolerated=1.0)
     means = cells.means(j)
     if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(means[-1]))):
         return "the same target mean at every level"
     # with fewer rows per level, interactions with other columns cannot be learned
-    coded = len(levels) < MOST_CODED and bool(np.median(counts) >= 10)
+    is_coded = len(levels) < MAX_CODED and bool(np.median(counts) >= 10)
     t = means.shape[1]
     features = [f"{draft.name} (target{f' {i}' * (t > 1)})" for i in range(t)]
-    features += [f"{draft.name} (code {i})" for i in range(CODE * coded)]
-    table = tuple(map(tuple, _table(means, coded).tolist()))
+    features += [f"{draft.name} (code {i})" for i in range(CODE * is_coded)]
+    table = tuple(map(tuple, _table(means, is_coded).tolist()))
     return Levels(draft.name, levels, table, tuple(features), tolerated=0.5)
 
 
-#: Columns of a code; a column of fewer than MOST_CODED levels may have codes.
-CODE, MOST_CODED = 16, 1 << 11
+#: Columns of a code; a column of fewer than MAX_CODED levels may have codes.
+CODE, MAX_CODED = 16, 1 << 11
 
 
 def codes_of_levels(count: int) -> np.ndarray:
@@ -229,6 +229,6 @@ def codes_of_levels(count: int) -> np.ndarray:
     return np.vstack([(bits @ monomials.T) % 2, np.full(CODE, 0.5)])
 
 
-def _table(means: Float[Array, "l t"], coded: bool) -> Array:
+def _table(means: Float[Array, "l t"], is_coded: bool) -> Array:
     """Return the columns of X for each level, for missing cells and for unknown levels."""
-    return np.hstack([means, codes_of_levels(len(means) - 1)]) if coded else means
+    return np.hstack([means, codes_of_levels(len(means) - 1)]) if is_coded else means

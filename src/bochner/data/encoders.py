@@ -123,11 +123,11 @@ class Levels(Encoder):
 
     def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
         texts = as_texts(column)
-        known, codes = self._latest  # another thread may change it
-        if known is None or not known.equals(texts.dictionary):
+        levels, codes = self._latest  # another thread may change it
+        if levels is None or not levels.equals(texts.dictionary):
             codes = np.array([self.code.get(text, UNSEEN) for text in texts.dictionary.to_pylist()])
             self._latest[:] = texts.dictionary, codes
-        return by_value(texts, codes)
+        return map_texts(texts, codes)
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -191,12 +191,12 @@ def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
     """Return names of `PARTS`: "day" for clock times; "trend" and covered cycles for dates."""
     if clock:
         return ("day",)
-    known = seconds[np.isfinite(seconds)]
-    if not len(known):
+    finite = seconds[np.isfinite(seconds)]
+    if not len(finite):
         return ("trend",)
-    span, times = np.ptp(known) / DAY, known.astype("datetime64[s]")
+    span, times = np.ptp(finite) / DAY, finite.astype("datetime64[s]")
     weekly = span >= 14 and np.any(times != times.astype("datetime64[M]"))
-    daily = span >= 2 and np.any(known % DAY != known[0] % DAY)
+    daily = span >= 2 and np.any(finite % DAY != finite[0] % DAY)
     cycles = {"year": span > YEAR, "week": weekly, "day": daily}
     return ("trend", *(part for part, varies in cycles.items() if varies))
 
@@ -221,11 +221,11 @@ class Times(Encoder):
         kind = str(column.type)
         if "string" not in kind:
             if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
-                raise _of_another_type(self.name, "times", kind, where)
+                raise _type_error(self.name, "times", kind, where)
             return seconds_in(column)
         form = self.form or form_of(texts_in(column)) or "year-month-day"
-        read = partial(seconds_of, form=form)
-        return _by_text(self.name, column, read, f"times as {form}", where)
+        parse = partial(seconds_of, form=form)
+        return _parse_texts(self.name, column, parse, f"times as {form}", where)
 
     def _encode(self, cells: np.ndarray) -> np.ndarray:
         seconds = np.where(np.isnan(cells), self.fill, cells)
@@ -331,7 +331,7 @@ def as_texts(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(column.indices, words)
 
 
-def by_value(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
+def map_texts(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
     """Return the number of each cell from the numbers of the distinct texts; NaN if missing."""
     places = plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
     return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
@@ -355,21 +355,21 @@ def is_number(value: Any) -> bool:
     return "_" not in str(value)
 
 
-def _by_text(
-    name: str, column: Any, read: Callable[[str], float | None], required: str, where: Where
+def _parse_texts(
+    name: str, column: Any, parse: Callable[[str], float | None], content: str, where: Where
 ) -> Float[np.ndarray, " n"]:
-    """Return ``read(text)`` for each text, NaN for a missing one; None raises an error."""
+    """Return ``parse(text)`` for each text, NaN for a missing one; None raises an error."""
     texts = as_texts(column)
-    numbers = [read(text) for text in texts.dictionary.to_pylist()]
-    if (wrong := np.flatnonzero(by_value(texts, [n is None for n in numbers]) == 1)).size:
+    numbers = [parse(text) for text in texts.dictionary.to_pylist()]
+    if (wrong := np.flatnonzero(map_texts(texts, [n is None for n in numbers]) == 1)).size:
         row = int(wrong[0])
         text = texts[row].as_py().strip()
         raise InvalidInput(
-            f"Blocks: column {name!r} must hold {required}; got "
+            f"Blocks: column {name!r} must hold {content}; got "
             f"{text if len(text) <= 40 else text[:37] + '...'!r} in {where(row)}. Correct or "
             f"empty the cell, or read the column as text with dtypes={{{name!r}: 'category'}}."
         )
-    return by_value(texts, numbers)
+    return map_texts(texts, numbers)
 
 
 def numbers_of(
@@ -379,23 +379,23 @@ def numbers_of(
     kind = str(column.type)
     if "string" in kind or kind.startswith("dictionary"):
 
-        def read(text: str) -> float | None:
+        def parse(text: str) -> float | None:
             text = text.replace(",", ".", 1) if comma else text
             return float(text) if is_number(text) else None
 
-        return _by_text(name, column, read, "numbers", where).astype(dtype)
+        return _parse_texts(name, column, parse, "numbers", where).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
     try:
         column = column.cast("float" if dtype == np.float32 else "double", safe=False)
     except (NotImplementedError, ValueError) as error:  # pyarrow's
-        raise _of_another_type(name, "numbers", kind, where) from error
+        raise _type_error(name, "numbers", kind, where) from error
     return plain(column, missing=np.nan)
 
 
-def _of_another_type(name: str, required: str, kind: str, where: Where) -> InvalidInput:
+def _type_error(name: str, content: str, kind: str, where: Where) -> InvalidInput:
     return InvalidInput(
-        f"Blocks: column {name!r} must hold {required}, as in the training data; from {where(0)} "
+        f"Blocks: column {name!r} must hold {content}, as in the training data; from {where(0)} "
         f"on it holds {kind}. Use one type in all tables, partitions and files."
     )
 

@@ -48,7 +48,7 @@ class File:
     def __str__(self) -> str:
         return self.name
 
-    def now(self) -> "File":
+    def current(self) -> "File":
         """Return the file with its present size and version; DataFileError if it cannot be read."""
         with readable(self):
             self.system.invalidate_cache(self.path)
@@ -74,8 +74,8 @@ def readable(
     """Return a context that names the file in errors; ``content`` converts content errors."""
 
     def translate(error: Exception) -> BochnerError | None:
-        of_content = isinstance(error, OSError | ValueError | NotImplementedError)
-        if content and of_content and not isinstance(error, PermissionError):
+        is_content = isinstance(error, OSError | ValueError | NotImplementedError)
+        if content and is_content and not isinstance(error, PermissionError):
             return content(error)
         # storage packages raise other errors, e.g. for a timeout or a missing key
         foreign = "://" in str(file) and not isinstance(error, ImportError | ValueError)
@@ -89,15 +89,15 @@ def readable(
 
 
 @contextmanager
-def unchanged(file: File) -> Iterator[None]:
+def check_unchanged(file: File) -> Iterator[None]:
     """Return a context in which a file is read; raise DataFileError if the file has changed."""
 
     def compare() -> None:
-        if (now := file.now()) != file:
+        if (current := file.current()) != file:
             raise DataFileError(
                 f"Blocks: '{file}' must stay as it is until all passes are done; it changed after "
-                f"it was opened ({file.size} bytes then, {now.size} now). Make the Blocks again "
-                "when nothing writes to it."
+                f"it was opened ({file.size} bytes then, {current.size} now). Make the Blocks "
+                "again when nothing writes to it."
             )
 
     compare()
@@ -161,8 +161,8 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
             paths = paths or _raise_no_file(place, system, root)
     is_relative = isinstance(place, Path) and not place.is_absolute()
     relative = lambda path: str(Path(path).relative_to(Path.cwd()))
-    name_of = relative if is_relative else system.unstrip_protocol if is_url else str
-    return [File(system, path, name_of(path)) for path in paths]
+    to_name = relative if is_relative else system.unstrip_protocol if is_url else str
+    return [File(system, path, to_name(path)) for path in paths]
 
 
 def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
@@ -191,8 +191,8 @@ def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
 def table_suffix(name: str) -> str:
     """Return the suffix of the format, without the suffix of a compression."""
     path = PurePath(name)
-    is_compressed = path.suffix.lower() in COMPRESSED
-    return (PurePath(path.stem) if is_compressed else path).suffix.lower()
+    is_packed = path.suffix.lower() in COMPRESSED
+    return (PurePath(path.stem) if is_packed else path).suffix.lower()
 
 
 def similar_names(path: Path) -> str:
@@ -206,13 +206,13 @@ def _raise_no_file(name: Any, system: Any, path: str) -> Any:
     """Raise an error for a path or glob without files."""
     with suppress(FileNotFoundError):
         system.info(path)  # its error says why the file cannot be read
-    near, more = "", "Check the URL."
+    hint, advice = "", "Check the URL."
     if isinstance(name, Path):
-        near, more = similar_names(name), f"The current folder is '{Path.cwd()}'."
-    none = f"there is no file or folder '{name}'{near}"
+        hint, advice = similar_names(name), f"The current folder is '{Path.cwd()}'."
+    reason = f"there is no file or folder '{name}'{hint}"
     if any(c in str(name) for c in "*?["):
-        none = f"the glob '{name}' must match at least one file; got none"
-    raise DataFileError(f"{WHO}: {none}. {more}")
+        reason = f"the glob '{name}' must match at least one file; got none"
+    raise DataFileError(f"{WHO}: {reason}. {advice}")
 
 
 # --- Parquet and Feather --------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _raise_no_file(name: Any, system: Any, path: str) -> Any:
 
 def open_file(file: File, separator: str | None) -> Reader:
     """Return the reader for the format of a file, known by its first bytes or its suffix."""
-    file, suffix = file.now(), table_suffix(str(file))
+    file, suffix = file.current(), table_suffix(str(file))
     with readable(file), file.arrow.open_input_stream(file.path, compression=None) as stream:
         head = stream.read(6)
     if not head:
@@ -229,10 +229,10 @@ def open_file(file: File, separator: str | None) -> Reader:
         with _open(file, "Parquet") as source:
             schema, metadata = source.schema_arrow, source.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            coded = _code_columns(schema, metadata)
+            codes = _code_columns(schema, metadata)
     elif head == b"ARROW1" or suffix in FEATHER:
         with _open(file, "Feather") as source:
-            schema, coded = source.schema, None
+            schema, codes = source.schema, None
         with _open(file, "Feather", schema.names[:1]) as source:
             groups = [source.get_batch(i).num_rows for i in range(source.num_record_batches)]
     elif suffix in TEXT:
@@ -250,8 +250,8 @@ def open_file(file: File, separator: str | None) -> Reader:
         for column in arrow_columns(schema, label)
         if not re.fullmatch("__index_level_.*__", column.name)
     )
-    read = partial(_read, file, tuple(groups), coded)
-    return Reader(label, columns, read, rows, f"{label} {file.size} {file.version}")
+    reader = partial(_read, file, tuple(groups), codes)
+    return Reader(label, columns, reader, rows, f"{label} {file.size} {file.version}")
 
 
 def _read(
@@ -270,9 +270,9 @@ def _read(
     """
     first, end = reader.first, reader.first + (reader.n_rows or 0)
     group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
-    at, numbers = sum(groups[:group]), range(group, len(groups))
+    row, numbers = sum(groups[:group]), range(group, len(groups))
     kind, codes = ("Feather", frozenset[str]()) if coded is None else ("Parquet", text & coded)
-    with unchanged(file), _open(file, kind, names, codes) as source:
+    with check_unchanged(file), _open(file, kind, names, codes) as source:
         if coded is None:
             batches = map(source.get_batch, numbers)
         else:
@@ -280,10 +280,10 @@ def _read(
         for batch in batches:
             if coded is None:
                 batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
-            begin, at = min(max(first - at, 0), batch.num_rows), at + batch.num_rows
-            stop = batch.num_rows - max(at - end, 0)
+            begin, row = min(max(first - row, 0), batch.num_rows), row + batch.num_rows
+            stop = batch.num_rows - max(row - end, 0)
             yield batch.slice(begin, stop - begin)
-            if at >= end:
+            if row >= end:
                 return
 
 
@@ -354,7 +354,7 @@ class TextFile:
             for name in names
         }
         content = partial(_sentence, self, reader.columns)
-        with unchanged(self.file), readable(self.file, content):
+        with check_unchanged(self.file), readable(self.file, content):
             # each table has its own dictionaries of texts: few large tables are faster
             waiting: list[Any] = []
             for batch in self.batches(kinds):

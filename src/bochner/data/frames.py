@@ -68,13 +68,13 @@ def _kind_of(dtype: Any) -> Column:
     if text.startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
     numbers = ("is_boolean", "is_integer", "is_floating", "is_decimal", "is_duration")
-    is_of = lambda *names: any(getattr(types, name)(dtype) for name in names)
+    is_type = lambda *names: any(getattr(types, name)(dtype) for name in names)
     kinds = {
-        "nothing": is_of("is_null"),
-        "numbers": is_of(*numbers),
-        "text": "string" in text or is_of("is_dictionary"),
-        "dates or times": is_of("is_temporal"),
-        "lists or records": is_of("is_nested"),
+        "nothing": is_type("is_null"),
+        "numbers": is_type(*numbers),
+        "text": "string" in text or is_type("is_dictionary"),
+        "dates or times": is_type("is_temporal"),
+        "lists or records": is_type("is_nested"),
     }
     kind = next((kind for kind, holds in kinds.items() if holds), "neither numbers nor text")
     return Column("", kind, "all values missing" if kind == "nothing" else text)
@@ -121,11 +121,11 @@ def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> It
         present, count = names_in(table), len(table)
         missing = [name for name in names if name not in present]
         if missing or count != partition.n_rows:
-            got = f"no column {missing[0]!r}" if missing else f"{count} rows"
+            content = f"no column {missing[0]!r}" if missing else f"{count} rows"
             raise InvalidInput(
                 f"Blocks: {reader.label} must have the columns of the first partition and the "
-                f"same {partition.n_rows} rows in every pass; got {got}. Give all partitions the "
-                "same columns, or persist them first."
+                f"same {partition.n_rows} rows in every pass; got {content}. Give all partitions "
+                "the same columns, or persist them first."
             )
         table = columns_of(table, names)
     columns, first = {name: table[name] for name in names}, reader.first - partition.first
@@ -136,8 +136,8 @@ def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> It
 
 def rows_without_target(names: Sequence[str], table: Any) -> np.ndarray:
     """Return the numbers of the rows without a target; no numbers if the table lacks a column."""
-    known = {*names} <= {*names_in(table)}
-    return without_target(arrow_table(columns_of(table, names)), names) if known else NO_ROWS
+    complete = {*names} <= {*names_in(table)}
+    return without_target(arrow_table(columns_of(table, names)), names) if complete else NO_ROWS
 
 
 def names_in(table: Any) -> list[Any]:
@@ -150,7 +150,7 @@ def _column(column: Any) -> Any:
     """Return a column of a table in memory as an Arrow or NumPy array, else its type as text."""
     pa, dtype = package("pyarrow", WHO), str(getattr(column, "dtype", ""))
     if _package(type(column)) == "pandas":
-        column = _of_pandas(pa, column)
+        column = _convert_pandas(pa, column)
     elif dtype == "Object":  # of polars
         return dtype
     if isinstance(column, str | np.ndarray):
@@ -159,7 +159,7 @@ def _column(column: Any) -> Any:
     return pa.chunked_array(column if streams else [column])
 
 
-def _of_pandas(pa: Any, column: Any) -> Any:
+def _convert_pandas(pa: Any, column: Any) -> Any:
     """Return a pandas column: a NumPy view of numbers, or an Arrow array, or its types as text."""
     kind = str(column.dtype)
     if kind.startswith("period"):
@@ -198,18 +198,18 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
     column = _kind_of(dtype)._replace(name=name)
     if len(array) and column.kind not in ("lists or records", "text"):
-        all_true = package("pyarrow.compute", WHO).all
-        rows = (arrow_rows(array, at, at + 4096) for at in range(0, len(array), 4096))
-        if all(all_true(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
+        is_all = package("pyarrow.compute", WHO).all
+        rows = (arrow_rows(array, start, start + 4096) for start in range(0, len(array), 4096))
+        if all(is_all(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
             return Column(name, "nothing", "all values missing")
     chunks = getattr(array, "num_chunks", 0)
     words = getattr(array.chunk(0), "dictionary", None) if chunks else None
-    declared = () if words is None else tuple(map(str, words.to_pylist()))
+    levels = () if words is None else tuple(map(str, words.to_pylist()))
     if getattr(dtype, "ordered", False):
-        return column._replace(order=declared)
+        return column._replace(order=levels)
     # the dictionary of a polars column may have categories of other columns
     is_polars = library_of(table, "memory") == "polars"
-    return column if is_polars else column._replace(declared=declared)
+    return column if is_polars else column._replace(declared=levels)
 
 
 def open_table(table: Any) -> Reader:
@@ -230,16 +230,16 @@ def open_table(table: Any) -> Reader:
 
 def _open_stream(table: Any, label: str) -> Reader:
     """Return the reader of an object that can start an Arrow stream repeatedly."""
-    one_shot, is_field = hasattr(table, "read_next_batch"), _package(type(table)) == "xarray"
+    is_stream, is_field = hasattr(table, "read_next_batch"), _package(type(table)) == "xarray"
     offers = library_of(table, "lazy") or hasattr(table, "__arrow_c_stream__")
-    if one_shot or is_field or not offers:
-        got = f"{label}, which is used up after one pass" if one_shot else label
+    if is_stream or is_field or not offers:
+        content = f"{label}, which is used up after one pass" if is_stream else label
         raise InvalidType(
             "Blocks.from_table: the table must be a data frame (of pandas, polars, pyarrow, dask, "
             "Ray or Spark), a polars LazyFrame, a pyarrow dataset, a table of ibis or DuckDB, or "
-            f"offer Arrow's C stream protocol more than once; got {got}. Collect or read it into "
-            "a table first, as .to_dataframe() does; for arrays use Blocks.from_arrays, for files "
-            "Blocks.from_files."
+            f"offer Arrow's C stream protocol more than once; got {content}. Collect or read it "
+            "into a table first, as .to_dataframe() does; for arrays use Blocks.from_arrays, for "
+            "files Blocks.from_files."
         )
     columns = arrow_columns(_stream(table, first=True).schema, label)
     first = _first_row(table)

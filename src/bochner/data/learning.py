@@ -13,7 +13,7 @@ from bochner.data import encoders
 from bochner.data.columns import NOTHING
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.frames import rows_without_target
-from bochner.data.partitions import on_each
+from bochner.data.partitions import map_partitions
 from bochner.data.schema import Schema, did_you_mean, quote
 from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, present, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
@@ -27,7 +27,7 @@ Types = Mapping[str, str]
 _KIND_OF_WORD = {"number": "numbers", "category": "text"}
 
 #: Most different texts of a column of categories.
-MOST_LEVELS = 100_000
+MAX_LEVELS = 100_000
 
 #: Kinds of columns that a fit can encode as numbers.
 USABLE = ("numbers", "text", "dates or times", "nothing")
@@ -63,8 +63,8 @@ def open_tables(
             "Blocks: dtypes must not be passed with schema, which has the types; got both."
         )
     if rows == 0:
-        all_of = readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
-        raise InvalidInput(f"Blocks: a table must have at least one row; {all_of} has none.")
+        label = readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
+        raise InvalidInput(f"Blocks: a table must have at least one row; {label} has none.")
     drafts: tuple[Encoder, ...] | None = None
     if schema is None:
         roles = _roles(readers, target, weight, columns, drop)
@@ -73,10 +73,10 @@ def open_tables(
         schema = _adapt(readers, schema, target, weight)
         readers, _ = _scan(readers, schema.target_names or (), ())
     numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
-    more = len(readers) - 1
+    n_more = len(readers) - 1
     return Tables(
         readers,
-        label=readers[0].label + f" and {more} more file{'s' * (more > 1)}" * (more > 0),
+        label=readers[0].label + f" and {n_more} more file{'s' * (n_more > 1)}" * (n_more > 0),
         schema=schema,
         dtype=_dtype(readers, numbers),
         target_dtype=_dtype(readers, schema.target_names or ()),
@@ -106,31 +106,31 @@ def _roles(
     """Return a schema with the roles of columns; a pattern selects all columns that match."""
     reader, roles = readers[0], Schema((), target=target, weight=weight)  # type: ignore[arg-type]
     not_features = {*(roles.target_names or ()), weight}
-    known = [c.name for c in reader.columns if c.name not in not_features]
+    names = [c.name for c in reader.columns if c.name not in not_features]
     if columns is None and drop is None:
         _require_same_names(readers)
-    selected = known if columns is None else _matching(columns, known, reader)
-    dropped = set(_matching(drop or (), known, reader, " to drop"))
-    features = tuple(name for name in selected if name not in dropped)
+    selected = names if columns is None else _matching(columns, names, reader)
+    drops = set(_matching(drop or (), names, reader, " to drop"))
+    features = tuple(name for name in selected if name not in drops)
     if not features:
-        without = f", without {quote(dropped)} of drop" if dropped else ""
+        suffix = f", without {quote(drops)} of drop" if drops else ""
         raise InvalidInput(
             f"Blocks: {reader.label} must have at least one feature column besides target and "
-            f"weight{without}; got none{reader.hint}."
+            f"weight{suffix}; got none{reader.hint}."
         )
     return replace(roles, columns=features)
 
 
 def _matching(
-    patterns: Sequence[str], known: list[str], reader: Reader, purpose: str = ""
+    patterns: Sequence[str], candidates: list[str], reader: Reader, purpose: str = ""
 ) -> list[str]:
     """Return the columns with these names, or that match these patterns (``*``, ``?``, ``[``)."""
     names: dict[str, None] = {}
     patterns = [patterns] if isinstance(patterns, str) else patterns
     for pattern in patterns:
-        is_name = pattern in known or not any(c in str(pattern) for c in "*?[")
-        matching = [pattern] if is_name else fnmatch.filter(known, pattern)
-        if not matching or (is_name and purpose and pattern not in known):
+        is_name = pattern in candidates or not any(c in str(pattern) for c in "*?[")
+        matching = [pattern] if is_name else fnmatch.filter(candidates, pattern)
+        if not matching or (is_name and purpose and pattern not in candidates):
             role = "a column {}" if is_name else "a column that matches {}"
             raise _missing_column([(role + purpose, pattern)], reader)
         names |= dict.fromkeys(matching)
@@ -139,21 +139,21 @@ def _matching(
 
 def _missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
     """Return the error about absent columns, each with a description as "a target column {}"."""
-    known = [column.name for column in reader.columns]
-    columns = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
-    more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
+    names = [column.name for column in reader.columns]
+    columns = [f"{role.format(repr(name))}{did_you_mean(name, names)}" for role, name in absent[:6]]
+    suffix = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
     return InvalidInput(
-        f"Blocks: {reader.label} must have {', '.join(columns)}{more}; its columns are "
-        f"{quote(known)}{reader.hint}."
+        f"Blocks: {reader.label} must have {', '.join(columns)}{suffix}; its columns are "
+        f"{quote(names)}{reader.hint}."
     )
 
 
 def _require_names(reader: Reader, schema: Schema) -> None:
-    known = {column.name for column in reader.columns}
+    names_ = {column.name for column in reader.columns}
     roles = [("a column {}", name) for name in schema.used_columns]
     roles += [("a target column {}", name) for name in schema.target_names or ()]
     roles += [("a weight column {}", schema.weight)] if schema.weight is not None else []
-    if absent := [(role, name) for role, name in roles if name not in known]:
+    if absent := [(role, name) for role, name in roles if name not in names_]:
         raise _missing_column(absent, reader)
 
 
@@ -185,7 +185,7 @@ def _scan(
     partitions = [r.partition for r in readers if r.partition and r.partition.library]
     if partitions and not names:  # workers look at the rows that they hold
         rows = sum(reader.n_rows or 0 for reader in readers)
-        absent = on_each(partitions, partial(rows_without_target, targets))
+        absent = map_partitions(partitions, partial(rows_without_target, targets))
     else:
         absent, rows = [], 0
         for reader in readers:
@@ -193,11 +193,11 @@ def _scan(
             size = CELLS_PER_PIECE // len(columns) + 1
             for frame in reader.read(reader, columns, frozenset(columns), size):
                 gaps.append(start + without_target(frame, targets))
-                kept, _ = present(frame, start, gaps[-1])
+                present_rows, _ = present(frame, start, gaps[-1])
                 start += frame.num_rows
                 for name, texts in texts_by_name.items():
-                    if len(texts) <= MOST_LEVELS:
-                        texts.update(encoders.texts_in(encoders.column_of(kept, name)))
+                    if len(texts) <= MAX_LEVELS:
+                        texts.update(encoders.texts_in(encoders.column_of(present_rows, name)))
             absent.append(np.concatenate(gaps))
             rows += start
     readers = tuple(replace(r, absent=a) for r, a in zip(readers, absent, strict=True))
@@ -209,16 +209,16 @@ def _scan(
 
 
 def warn_without_target(
-    who: str, names: Sequence[str], missing: int, rows: int, first: str
+    caller: str, names: Sequence[str], missing: int, rows: int, first: str
 ) -> None:
     """Warn of rows without a target, which are left out; raise an error if all are."""
     target = " or ".join(map(repr, names))
     if missing == rows:
         raise InvalidInput(
-            f"{who}: at least one row must have a target {target}; got none in {rows:,} rows."
+            f"{caller}: at least one row must have a target {target}; got none in {rows:,} rows."
         )
-    left_out = f"rows without a target {target} are left out: {missing:,} of {rows:,}"
-    warn_user(f"{who}: {left_out}; first {first}.", DataWarning)
+    message = f"rows without a target {target} are left out: {missing:,} of {rows:,}"
+    warn_user(f"{caller}: {message}; first {first}.", DataWarning)
 
 
 def _learn(
@@ -232,8 +232,8 @@ def _learn(
         )
     kinds = _kinds(readers, draft, types)
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
-    scanned = {"text"} | ({"dates or times", "nothing"} if readers[0].text_file else set())
-    features = (name for name in draft.columns if kinds[name].kind in scanned)
+    kinds_read = {"text"} | ({"dates or times", "nothing"} if readers[0].text_file else set())
+    features = (name for name in draft.columns if kinds[name].kind in kinds_read)
     targets = tuple(name for name in draft.target_names or () if kinds[name].kind in USABLE)
     readers, texts = _scan(readers, targets, (*features, *roles))
     # targets and weights that are texts with decimal commas are numbers
@@ -241,16 +241,16 @@ def _learn(
     kinds |= {name: kinds[name]._replace(kind="numbers") for name in commas}
     target = draft.target
     has_classes = isinstance(target, str) and kinds[target].kind == "text"
-    allowed = ("numbers", "text") if isinstance(target, str) else ("numbers",)
+    kinds_ok = ("numbers", "text") if isinstance(target, str) else ("numbers",)
     errors = [_wrong_kind(f"column {n!r}", kinds[n], USABLE) for n in draft.columns]
-    errors += [_wrong_kind(f"target {n!r}", kinds[n], allowed) for n in draft.target_names or ()]
+    errors += [_wrong_kind(f"target {n!r}", kinds[n], kinds_ok) for n in draft.target_names or ()]
     if draft.weight is not None:
         errors.append(_wrong_kind(f"weight {draft.weight!r}", kinds[draft.weight], ("numbers",)))
     if any(errors):
         raise InvalidInput(f"Blocks: {' '.join(filter(None, errors))}")
     classes = tuple(sorted(texts[str(target)])) if has_classes else ()
     outcomes = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
-    dropped = tuple((name, reason) for name, reason in outcomes.items() if isinstance(reason, str))
+    drops = tuple((name, reason) for name, reason in outcomes.items() if isinstance(reason, str))
     drafts = tuple(encoder for encoder in outcomes.values() if isinstance(encoder, Encoder))
     levels = tuple((e.name, tuple(sorted(texts[e.name]))) for e in drafts if isinstance(e, Levels))
     for name, values in levels:
@@ -258,7 +258,7 @@ def _learn(
         is_free = kinds[name].type_text.lower().endswith(("string", "string_view"))
         if is_free and name not in types:
             _warn_of_strays(name, values)
-    return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts, readers
+    return replace(draft, categories=levels, classes=classes, dropped=drops), drafts, readers
 
 
 def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[str, Column]:
@@ -269,13 +269,13 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[st
         for column in reader.columns:
             if column.name in types and column.kind in USABLE:
                 column = column._replace(kind=_KIND_OF_WORD[types[column.name]])  # noqa: PLW2901
-            known, label = kinds.setdefault(column.name, (column, reader.label))
-            if known.kind == "nothing":
+            first, label = kinds.setdefault(column.name, (column, reader.label))
+            if first.kind == "nothing":
                 kinds[column.name] = (column, reader.label)
-            elif column.kind not in (known.kind, "nothing") and column.name in schema.raw_names:
+            elif column.kind not in (first.kind, "nothing") and column.name in schema.raw_names:
                 raise InvalidInput(
                     "Blocks: all files of a data set must hold the same kind of values; column "
-                    f"{column.name!r} holds {column.kind} in {reader.label} and {known.kind} in "
+                    f"{column.name!r} holds {column.kind} in {reader.label} and {first.kind} in "
                     f"{label}. Make them alike, or set it with dtypes={{{column.name!r}: "
                     f"'number'}} or 'category' (on the command line --types {column.name}=number)."
                 )
@@ -301,12 +301,12 @@ def _draft_of(  # noqa: PLR0911  one for each kind
             return Numbers(name, comma=not are_numbers)
         if form := encoders.form_of(texts):
             return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
-    if len(texts) > MOST_LEVELS:
-        return f"over {MOST_LEVELS:,} different texts"
+    if len(texts) > MAX_LEVELS:
+        return f"over {MAX_LEVELS:,} different texts"
     if column.order:
         return encoders.ordinal(name, column.order)
-    unseen = (level for level in column.declared if level not in texts)
-    return Levels(name, tuple(sorted(texts)), declared=tuple(unseen))
+    absent = (level for level in column.declared if level not in texts)
+    return Levels(name, tuple(sorted(texts)), declared=tuple(absent))
 
 
 def _have_commas(texts: set[str]) -> bool:
@@ -316,11 +316,11 @@ def _have_commas(texts: set[str]) -> bool:
     )
 
 
-def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
+def _wrong_kind(caller: str, column: Column, valid: tuple[str, ...]) -> str:
     """Return the error in the kind of a column; "" if the kind is allowed."""
-    if column.kind in allowed:
+    if column.kind in valid:
         return ""
-    got = f"{column.kind} ({column.type_text})" if column.type_text else column.kind
+    content = f"{column.kind} ({column.type_text})" if column.type_text else column.kind
     remedies = {
         "text": "Code it as numbers first.",
         "dates or times": "Turn it into numbers first, e.g. days since the first.",
@@ -328,19 +328,19 @@ def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
         "nothing": "Fill it or drop it.",
     }
     remedy = remedies.get(column.kind, "Turn it into numbers or text first.")
-    leave = " Or drop it." if who.startswith("column") else ""
-    *first, last = (kind for kind in allowed if kind != "nothing")
+    leave = " Or drop it." if caller.startswith("column") else ""
+    *first, last = (kind for kind in valid if kind != "nothing")
     words = f"{', '.join(first)} or {last}" if first else last
-    return f"{who} must hold {words}; got {got}. {remedy}{leave}"
+    return f"{caller} must hold {words}; got {content}. {remedy}{leave}"
 
 
 def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
     """Warn of a text column whose values are numbers with few exceptions."""
-    others = [value for value in values if not encoders.is_number(value)]
-    numbers = len(values) - len(others)
-    if others and numbers >= max(4, 9 * len(others)):  # perhaps meant to hold numbers
+    strays = [value for value in values if not encoders.is_number(value)]
+    numbers = len(values) - len(strays)
+    if strays and numbers >= max(4, 9 * len(strays)):  # perhaps meant to hold numbers
         warn_user(
-            f"Blocks: column {name!r} is text, since it has {quote(others, 3)} besides "
+            f"Blocks: column {name!r} is text, since it has {quote(strays, 3)} besides "
             f"{numbers:,} different numbers. Correct or empty such cells, or set its type with "
             f"dtypes={{{name!r}: 'category'}} (on the command line --types {name}=category).",
             DataWarning,
@@ -354,13 +354,13 @@ def _adapt(
     readers: tuple[Reader, ...], schema: Schema, target: Target, weight: str | None
 ) -> Schema:
     """Return the schema, without a weight or target that is absent or empty in these tables."""
-    known = {column.name for column in readers[0].columns}
+    names = {column.name for column in readers[0].columns}
     holding = {column.name for column in readers[0].columns if column.kind != "nothing"}
     if target is not None:
         schema = replace(schema, target=target)  # type: ignore[arg-type]
     elif not holding.issuperset(schema.target_names or ()):
         schema = replace(schema, target=None, classes=())
-    if weight is not None or schema.weight not in known:
+    if weight is not None or schema.weight not in names:
         schema = replace(schema, weight=weight)
     for reader in readers:
         _require_names(reader, schema)

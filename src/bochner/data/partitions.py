@@ -12,7 +12,7 @@ import numpy as np
 
 from bochner._core.optional import package, raise_as
 from bochner.data.frames import WHO, arrow_columns, label_of, open_table, rows_of
-from bochner.data.sources import CELLS_READ, Arrays, Partition, as_piece, stand_in
+from bochner.data.sources import CELLS_READ, Arrays, Partition, as_piece, zeros_view
 from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
 
@@ -40,13 +40,13 @@ def naming_errors(label: str) -> AbstractContextManager[None]:
 
 def message_of(error: Exception) -> str:
     """Return the message of an error; for engines the last line of the worker's traceback."""
-    first, *more = str(error).splitlines() or [""]
+    first, *rest = str(error).splitlines() or [""]
     pattern = r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)"
-    last = next((line for line in reversed(more) if re.match(pattern, line)), "")
+    last = next((line for line in reversed(rest) if re.match(pattern, line)), "")
     return last[:200] or f"{type(error).__name__}: {first[:200]}"
 
 
-def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
+def as_columns(values: Any, name: str) -> dict[str, np.ndarray]:
     """Return predictions (n,) or (n, t) as columns by name, of t columns NAME_0, NAME_1, ...."""
     array = np.asarray(values)
     if array.ndim == 1:
@@ -57,7 +57,7 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
 def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return an Arrow table or record batch with the results of ``call`` as additional columns."""
     pa = package("pyarrow", "predict")
-    for column, values in by_name(call(table), name).items():
+    for column, values in as_columns(call(table), name).items():
         table = table.append_column(column, pa.array(values))
     return table
 
@@ -92,13 +92,13 @@ def _dask_readers(table: Any) -> list[Reader]:
 
 def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
     """Return X, y and w in chunks of rows; small chunks are joined, since each costs a task."""
-    who = "Blocks.from_arrays"
-    dask, as_dask = package("dask", who), package("dask.array", who).asarray
+    caller = "Blocks.from_arrays"
+    dask, as_dask = package("dask", caller), package("dask.array", caller).asarray
     X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
     for array in (X, y, w):
         if array is not None and np.isnan(array.shape).any():
             array.compute_chunk_sizes()
-    n, d = as_piece(*map(stand_in, (X, y, w))).X.shape
+    n, d = as_piece(*map(zeros_view, (X, y, w))).X.shape
     rows = max(1, min(8192, CELLS_READ // d, -(-n // 64)), *X.chunks[0])
     parts = [
         repeat(None) if a is None else a.rechunk((rows, -1)[: a.ndim]).to_delayed().flat
@@ -144,7 +144,7 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, empty: Any)
     """Return predictions with the index of a partition; for a partition without rows ``empty``."""
     if not len(frame) and empty is not None:
         return empty
-    columns = by_name(call(frame), name)
+    columns = as_columns(call(frame), name)
     result = package("pandas", "predict").DataFrame(columns, index=frame.index)
     return result[name] if [*columns] == [name] else result
 
@@ -170,8 +170,8 @@ def _ray_readers(table: Any) -> list[Reader]:
 
 def _map_ray(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return the dataset with the results of ``call`` on its batches as additional columns."""
-    more = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
-    return table.map_batches(more, batch_format="pyarrow")
+    extend = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
+    return table.map_batches(extend, batch_format="pyarrow")
 
 
 # --- Spark: an RDD of Arrow streams, which executors keep -----------------------------------------
@@ -247,7 +247,7 @@ READERS = {"dask": _dask_readers, "ray": _ray_readers, "pyspark": _spark_readers
 MAPPED = {"dask": _map_dask, "ray": _map_ray, "pyspark": _map_spark}
 
 
-def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:
+def map_partitions(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:
     """Return ``call(rows)`` for each partition, computed where the partition is."""
     handles = [partition.content for partition in partitions]
     match partitions[0].library:
@@ -258,5 +258,5 @@ def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list
             ray = package("ray", WHO)
             task = ray.remote(lambda call, table: call(table))
             return list(ray.get([task.remote(call, reference) for reference in handles]))
-    streams, of_rows = handles[0][0], lambda rows: [call(table_of([*rows]))]
-    return list(streams.context.runJob(streams, of_rows, [number for _, number in handles]))
+    streams, call_rows = handles[0][0], lambda rows: [call(table_of([*rows]))]
+    return list(streams.context.runJob(streams, call_rows, [number for _, number in handles]))

@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import numpy_rows
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import kept_rows
+from bochner._core.sizes import cached_rows
 from bochner.data.sources import Block, Piece, join, part, piece_of
 
 
@@ -29,7 +29,7 @@ def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
     return generator.random(count)
 
 
-def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
+def sample_rows(seed: int, n: int, m: int) -> np.ndarray:
     """Return the ``m`` rows of lowest priority among ``n``, ascending; all of them if m >= n."""
     starts = range(0, n, 1 << 20)
     numbers = ((np.arange(start, min(start + (1 << 20), n)), None, None, start) for start in starts)
@@ -38,18 +38,18 @@ def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
 
 def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
     """Return the ``m`` rows of lowest priority of blocks. Memory: 2m rows and one block."""
-    kept, index, priority, limit = [], np.empty(0, np.intp), np.empty(0), np.inf
+    pieces, index, priority, limit = [], np.empty(0, np.intp), np.empty(0), np.inf
     for X, y, w, start in blocks:
         priorities = row_priorities(seed, start, X.shape[0])
         rows = np.flatnonzero(priorities <= limit)
-        kept.append(part(Piece(X, y, w), rows))
+        pieces.append(part(Piece(X, y, w), rows))
         index, priority = np.append(index, start + rows), np.append(priority, priorities[rows])
         if len(index) > 2 * m:
-            keep = _least(priority, m)
-            kept, index, priority = [part(join(kept), keep)], index[keep], priority[keep]
+            keep = _lowest(priority, m)
+            pieces, index, priority = [part(join(pieces), keep)], index[keep], priority[keep]
             limit = priority.max()
-    keep = _least(priority, m)
-    return Sample(*part(join(kept), keep), index[keep])
+    keep = _lowest(priority, m)
+    return Sample(*part(join(pieces), keep), index[keep])
 
 
 # --- The random sample of the rows of a pass: bounded in size, and samples can be merged ---------
@@ -73,20 +73,20 @@ class RowSample:
         X, y, w = piece_of(block)
         priority = row_priorities(seed, start + block.start, len(w))
         rows = RowSample(X, y, w, priority).take(np.flatnonzero(w > 0))
-        return rows.lowest(kept_rows(X.shape[1]))
+        return rows.lowest(cached_rows(X.shape[1]))
 
     def __len__(self) -> int:
         return len(self.w)
 
     def __add__(self, other: "RowSample") -> "RowSample":
         """Return the sample of the rows of both."""
-        most = kept_rows(self.X.shape[1])
-        if len(self) >= most:
+        limit = cached_rows(self.X.shape[1])
+        if len(self) >= limit:
             other = other.take(np.flatnonzero(other.priority < self.priority.max()))
             if not len(other):
                 return self
         priority = np.concatenate([self.priority, other.priority])
-        return RowSample(*join([self, other]), priority).lowest(most)
+        return RowSample(*join([self, other]), priority).lowest(limit)
 
     @property
     def order(self) -> Array:
@@ -95,7 +95,7 @@ class RowSample:
 
     def lowest(self, m: int) -> "RowSample":
         """Return the m rows of lowest priority, in their original order."""
-        return self if len(self) <= m else self.take(_least(self.priority, m))
+        return self if len(self) <= m else self.take(_lowest(self.priority, m))
 
     def take(self, rows: Array) -> "RowSample":
         """Return the rows with these numbers."""
@@ -109,7 +109,7 @@ def gather(blocks: Iterable[Block], seed: int, start: int = 0) -> RowSample:
     return replace(rows, X=numpy_rows(rows.X))  # copies, as the caller may change the arrays
 
 
-def _least(priority: Float[Array, " n"], m: int) -> Array:
+def _lowest(priority: Float[Array, " n"], m: int) -> Array:
     """Return the row numbers of the m lowest priorities, ascending."""
     if len(priority) <= m:
         return np.arange(len(priority))

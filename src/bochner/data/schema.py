@@ -126,10 +126,10 @@ class Schema:
 
 def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return the names of dropped columns by reason."""
-    names_by_reason: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, reason in dropped:
-        names_by_reason.setdefault(reason, []).append(name)
-    return names_by_reason
+        names.setdefault(reason, []).append(name)
+    return names
 
 
 def refuse_repeated(names: Iterable[Any], rule: str) -> None:
@@ -140,18 +140,18 @@ def refuse_repeated(names: Iterable[Any], rule: str) -> None:
         )
 
 
-def quote(names: Iterable[object], most: int = 6) -> str:
-    """Return the first ``most`` names in quotes, and the number of names if there are more."""
+def quote(names: Iterable[object], limit: int = 6) -> str:
+    """Return the first ``limit`` names in quotes, and the number of names if there are more."""
     names = list(names)
-    text = ", ".join(repr(name) for name in names[:most])
-    return text if len(names) <= most else f"{text}, ... ({len(names)} in all)"
+    text = ", ".join(repr(name) for name in names[:limit])
+    return text if len(names) <= limit else f"{text}, ... ({len(names)} in all)"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return `` (did you mean 'delay'?)`` for ``dleay``; "" if no known name is similar."""
-    lower = {str(k).lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), lower, n=3)
-    return f" (did you mean {' or '.join(repr(lower[k]) for k in near)}?)" if near else ""
+    lower = {str(k).lower(): k for k in names}
+    matches = difflib.get_close_matches(name.lower(), lower, n=3)
+    return f" (did you mean {' or '.join(repr(lower[k]) for k in matches)}?)" if matches else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,8 +104,8 @@ class Source(ABC):
         import joblib  # noqa: PLC0415  few need it
 
         def plain(array: Any) -> Any:
-            in_memory = array is not None and not is_sparse(array)
-            return np.ascontiguousarray(to_numpy(array)) if in_memory else array
+            is_array = array is not None and not is_sparse(array)
+            return np.ascontiguousarray(to_numpy(array)) if is_array else array
 
         pieces = self.pieces(1 << 13)
         return str(joblib.hash([joblib.hash([*map(plain, piece)]) for piece in pieces]))
@@ -124,16 +124,16 @@ class Source(ABC):
         return self
 
 
-def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
+def resize(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
     """Cut pieces of any size into pieces of ``rows`` rows each, views where possible."""
     waiting: list[Piece] = []
     count = 0
     for piece in pieces:
-        at, n = 0, piece.X.shape[0]
-        while at < n:
-            size = min(rows - count, n - at)
-            waiting.append(piece if size == n else part(piece, slice(at, at + size)))
-            count, at = count + size, at + size
+        start, n = 0, piece.X.shape[0]
+        while start < n:
+            size = min(rows - count, n - start)
+            waiting.append(piece if size == n else part(piece, slice(start, start + size)))
+            count, start = count + size, start + size
             if count == rows:
                 yield join(waiting)
                 waiting, count = [], 0
@@ -164,15 +164,15 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
     if arrays.all_finite(array):
         return
     numbers = array.data if is_sparse(array) else to_numpy(array).ravel()
-    at = int(np.argmin(np.isfinite(numbers)))
-    value = numbers[at]
+    place = int(np.argmin(np.isfinite(numbers)))
+    value = numbers[place]
     if is_sparse(array):
-        row, col = (int(places[at]) for places in array.tocoo().coords)
+        row, col = (int(places[place]) for places in array.tocoo().coords)
     else:
-        row, col = map(int, divmod(at, array.shape[1] if array.ndim == 2 else 1))
-    got = "a missing value (NaN or null)" if np.isnan(value) else repr(float(value))
+        row, col = map(int, divmod(place, array.shape[1] if array.ndim == 2 else 1))
+    content = "a missing value (NaN or null)" if np.isnan(value) else repr(float(value))
     raise InvalidInput(
-        f"Blocks: {column(col)} must hold finite numbers; got {got} in {where(row)}. "
+        f"Blocks: {column(col)} must hold finite numbers; got {content} in {where(row)}. "
         "Fill or drop such rows first."
     )
 
@@ -287,17 +287,17 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
             "Use Blocks.from_table(table, target=...)."
         )
     label, step = f"arrays of {type(X).__module__.partition('.')[0]}", 0
-    if is_stored(X):
-        piece = as_piece(stand_in(X), y, w)._replace(X=X)
-        chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // X.shape[1])
-        step = most if chunk > most else most - most % chunk
+    if is_file_array(X):
+        piece = as_piece(zeros_view(X), y, w)._replace(X=X)
+        chunk, limit = int((X.chunks or (1,))[0]), max(1, CELLS_READ // X.shape[1])
+        step = limit if chunk > limit else limit - limit % chunk
     else:
         piece = as_piece(X, y, w)
     n, d = piece.X.shape
     return Arrays((Partition(piece, n),), step=step, label=label, n_columns=d, n_rows=n)
 
 
-def open_checked(X: Any, y: Any, w: Any) -> Arrays:
+def array_source(X: Any, y: Any, w: Any) -> Arrays:
     """Return a source of a matrix and targets that were checked to be finite; w is checked here."""
     if is_sparse(y):
         as_piece(X, y)  # refuses it
@@ -308,10 +308,10 @@ def open_checked(X: Any, y: Any, w: Any) -> Arrays:
     return Arrays((rows,), is_checked=True, label=label, n_columns=d, n_rows=n)
 
 
-def is_stored(X: Any) -> bool:
+def is_file_array(X: Any) -> bool:
     """Whether X is an array in a file that is read by slices, of h5py or Zarr."""
-    in_chunks = hasattr(X, "chunks") and hasattr(X, "dtype") and not hasattr(X, "rechunk")
-    return in_chunks and not array_api_compat.is_array_api_obj(X)
+    has_chunks = hasattr(X, "chunks") and hasattr(X, "dtype") and not hasattr(X, "rechunk")
+    return has_chunks and not array_api_compat.is_array_api_obj(X)
 
 
 def open_iterable(source: Any) -> Iterables:
@@ -344,8 +344,8 @@ def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
     """Yield X alone, or (X,), (X, y), (X, y, w); a Block's fourth part, its start, is dropped."""
     start = 0
     for item in items:
-        is_several = isinstance(item, tuple | list) and all(hasattr(a, "shape") for a in item[:1])
-        parts = item if is_several else (item,)
+        is_tuple = isinstance(item, tuple | list) and all(hasattr(a, "shape") for a in item[:1])
+        parts = item if is_tuple else (item,)
         if not 1 <= len(parts) <= 4:
             raise InvalidInput(
                 "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
@@ -366,9 +366,9 @@ def as_piece(X: Any, y: Any = None, w: Any = None) -> Piece:
             "Blocks: X must have two dimensions, rows and at least one column; got shape "
             f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
         )
-    for array, name, most in ((y, "y", 2), (w, "sample_weight", 1)):
+    for array, name, max_ndim in ((y, "y", 2), (w, "sample_weight", 1)):
         if array is not None and (
-            is_sparse(array) or not 1 <= array.ndim <= most or array.shape[0] != X.shape[0]
+            is_sparse(array) or not 1 <= array.ndim <= max_ndim or array.shape[0] != X.shape[0]
         ):
             raise InvalidInput(
                 f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
@@ -377,7 +377,7 @@ def as_piece(X: Any, y: Any = None, w: Any = None) -> Piece:
     return Piece(X, y, w)
 
 
-def stand_in(array: Any) -> Any:
+def zeros_view(array: Any) -> Any:
     """Return an array of zeros of the same shape and dtype that uses almost no memory."""
     return None if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
@@ -409,11 +409,11 @@ def form_of(piece: Piece) -> str:
     return f"{kind}, {targets}, {weights}"
 
 
-def require_targets(who: str, y: Any) -> Any:
+def require_targets(caller: str, y: Any) -> Any:
     """Return ``y``, targets or their shape; raise an error if it is None."""
     if y is None:
         raise InvalidInput(
-            f"{who}: requires y to be passed, but the target y is None; name it with target=... "
+            f"{caller}: requires y to be passed, but the target y is None; name it with target=... "
             "where the blocks are made."
         )
     return y

@@ -13,7 +13,7 @@ from bochner.data.schema import Schema, quote, reasons
 from bochner.data.sources import Partition, Piece, Source, require_finite, require_weights
 from bochner.errors import DataWarning, InvalidInput
 
-MOST_CATEGORIES = 1000
+MAX_CATEGORIES = 1000
 
 # 4 MB of float64: large enough to hide the cost per piece, small compared with features of a block.
 CELLS_PER_PIECE = 1 << 19
@@ -64,9 +64,9 @@ class Reader:
         partition, first, n_rows = self.partition, self.first + start, stop - start
         # slices of Arrow would be pickled with all rows
         if partition is not None and not partition.library:
-            begin, every = first - partition.first, np.arange(n_rows)
+            begin, index = first - partition.first, np.arange(n_rows)
             rows = {
-                name: encoders.arrow_rows(column, begin, begin + n_rows).take(every)
+                name: encoders.arrow_rows(column, begin, begin + n_rows).take(index)
                 for name, column in partition.content.items()
             }
             partition = Partition(rows, n_rows, first)
@@ -96,14 +96,14 @@ class Tables(Source):
         unseen: dict[str, Unseen] = {}
         for frame, where, start in self._frames(rows):
             X = np.empty((frame.num_rows, self.n_columns), np.float64 if self.raw else self.dtype)
-            fold, at = encoders.folds(start, frame.num_rows) if self.fold_tables else None, 0
+            fold, row = encoders.folds(start, frame.num_rows) if self.fold_tables else None, 0
             for encoder in self.readable:
                 columns = self._columns(encoder, frame, where, fold, unseen)
-                X[:, at : at + columns.shape[1]] = columns
-                at += columns.shape[1]
+                X[:, row : row + columns.shape[1]] = columns
+                row += columns.shape[1]
             if not (self.raw or self.schema.encoders):
-                named = lambda col: f"column {self.schema.feature_names[col]!r}"
-                require_finite(X, named, where)
+                label = lambda col: f"column {self.schema.feature_names[col]!r}"
+                require_finite(X, label, where)
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
         if unseen:
             _warn_unseen(unseen)
@@ -140,7 +140,7 @@ class Tables(Source):
         tables = replace(self, drafts=None, schema=schema, fold_tables=fold_tables)
         return replace(tables, dtype=dtype, n_columns=n_columns)
 
-    def read_as(self, schema: Schema) -> "Tables":
+    def with_schema(self, schema: Schema) -> "Tables":
         """Return the same rows, target and weight, encoded by a schema of a fit."""
         roles = replace(self.schema, columns=schema.columns, categories=())
         return replace(self, schema=roles).with_encoders(schema.encoders, schema.dropped, {})
@@ -150,8 +150,8 @@ class Tables(Source):
         names = self.schema.read_names
         labels = {str(self.schema.target)} if self.schema.classes else set()
         roles = {*(self.schema.target_names or ()), self.schema.weight}
-        most = CELLS_PER_PIECE // max(len(names), self.n_columns)
-        size = max(rows, most - most % rows)
+        limit = CELLS_PER_PIECE // max(len(names), self.n_columns)
+        size = max(rows, limit - limit % rows)
         total = self.first
         for reader in self.readers:
             start = reader.first
@@ -161,11 +161,11 @@ class Tables(Source):
                 step = -(-frame.num_rows // max(1, frame.num_rows // size))  # below 2 size
                 for begin in range(0, frame.num_rows, step or 1):
                     piece = frame.slice(begin, step)
-                    kept, numbers = present(piece, start, reader.absent)
+                    part, numbers = present(piece, start, reader.absent)
                     where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
-                    yield kept, where, total
+                    yield part, where, total
                     start += piece.num_rows
-                    total += kept.num_rows
+                    total += part.num_rows
 
     def mark(self) -> str:
         if all(reader.key for reader in self.readers):
@@ -177,19 +177,19 @@ class Tables(Source):
     def part(self, start: int, stop: int) -> "Tables | None":
         if self.n_rows is None:
             return None
-        parts, before = [], 0
+        parts, n_before = [], 0
         for reader in self.readers:
             count = reader.n_rows or 0
-            gaps = between(reader.absent, reader.first, count) - reader.first
+            gaps = entries_in(reader.absent, reader.first, count) - reader.first
             rows = count - len(gaps)
-            low, high = max(start - before, 0), min(stop - before, rows)
+            low, high = max(start - n_before, 0), min(stop - n_before, rows)
             if low < high:
                 # numbers of present rows before each gap
-                ahead = gaps - np.arange(len(gaps))
+                shifts = gaps - np.arange(len(gaps))
                 ends = low, high - 1
-                first, last = ends + np.searchsorted(ahead, ends, side="right")
+                first, last = ends + np.searchsorted(shifts, ends, side="right")
                 parts.append(reader.part(int(first), int(last) + 1))
-            before += rows
+            n_before += rows
         readers, n_rows = tuple(parts), stop - start
         return replace(self, readers=readers, n_rows=n_rows, first=self.first + start)
 
@@ -213,8 +213,8 @@ class Tables(Source):
             return codes[:, None] == np.arange(len(levels))
         cells = encoder.cells(column, where)
         if np.isinf(cells).any():
-            known = np.where(np.isnan(cells), 0.0, cells)
-            require_finite(known, lambda _: f"column {encoder.name!r}", where)
+            filled = np.where(np.isnan(cells), 0.0, cells)
+            require_finite(filled, lambda _: f"column {encoder.name!r}", where)
         if self.raw or not self.schema.encoders:
             return cells[:, None]
         if isinstance(encoder, Levels) and encoder.name in self.fold_tables:
@@ -273,21 +273,21 @@ def _warn_unseen(unseen: dict[str, Unseen]) -> None:
 
 def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:
     """Raise one error for all columns that only a fit can encode as numbers."""
-    got = [f"{draft.name!r} (dates or times)" for draft in drafts if isinstance(draft, Times)]
-    got += [
+    content = [f"{draft.name!r} (dates or times)" for draft in drafts if isinstance(draft, Times)]
+    content += [
         f"{draft.name!r} (more texts, e.g. {quote(draft.levels[:3])})"
         for draft in drafts
-        if isinstance(draft, Levels) and len(draft.levels) > MOST_CATEGORIES
+        if isinstance(draft, Levels) and len(draft.levels) > MAX_CATEGORIES
     ]
-    if got := got + [f"{name!r} ({reason})" for name, reason in dropped]:
+    if content := content + [f"{name!r} ({reason})" for name, reason in dropped]:
         raise InvalidInput(
-            f"Blocks: columns must hold numbers, or at most {MOST_CATEGORIES} different texts, "
-            f"which become columns of 0 and 1; got {', '.join(got)}. Learners' fit and fit_blocks "
-            "encode such columns; or turn them into numbers first, or drop them."
+            f"Blocks: columns must hold numbers, or at most {MAX_CATEGORIES} different texts, "
+            f"which become columns of 0 and 1; got {', '.join(content)}. Learners' fit and "
+            "fit_blocks encode such columns; or turn them into numbers first, or drop them."
         )
 
 
-def between(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
+def entries_in(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
     """Return the entries of ascending ``numbers`` that are in [first, first + count)."""
     return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
 
@@ -295,11 +295,11 @@ def between(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
 def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
     """Return a frame, which begins with row ``start``, without absent rows; and its row numbers."""
     count = frame.num_rows
-    numbers, gaps = range(start, start + count), between(absent, start, count)
+    numbers, gaps = range(start, start + count), entries_in(absent, start, count)
     if not len(gaps):
         return frame, numbers
-    kept = np.setdiff1d(np.asarray(numbers), gaps, assume_unique=True)
-    return frame.take(kept - start), kept
+    index = np.setdiff1d(np.asarray(numbers), gaps, assume_unique=True)
+    return frame.take(index - start), index
 
 
 def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:

@@ -73,8 +73,8 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
 
     Columns are (n,) arrays by name, in one chunk or in several with the same columns.
     """
-    who, is_csv = f"Writing '{path}'", Path(path).suffix.lower() == ".csv"
-    pa, form = package("pyarrow", who), package(f"pyarrow.{'csv' if is_csv else 'parquet'}", who)
+    use, is_csv = f"Writing '{path}'", Path(path).suffix.lower() == ".csv"
+    pa, form = package("pyarrow", use), package(f"pyarrow.{'csv' if is_csv else 'parquet'}", use)
     writer = form.CSVWriter if is_csv else form.ParquetWriter
     plain = lambda array: to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
     chunks = [columns] if isinstance(columns, Mapping) else columns

@@ -32,27 +32,27 @@ from bochner.sums.passes import LOCAL, Engine
 def connection(attribute: str, words: str) -> Check:
     """Return a check that a value is None, an address, or a connection with this attribute."""
 
-    def check(value: Any, who: str, name: str) -> Any:
+    def check(value: Any, caller: str, name: str) -> Any:
         if value is None or isinstance(value, str) or hasattr(value, attribute):
             return value
-        raise InvalidType(f"{who}: {name} must be {words}; got {type(value).__name__}.")
+        raise InvalidType(f"{caller}: {name} must be {words}; got {type(value).__name__}.")
 
     return check
 
 
 def answering(
-    who: str, service: str, timeout: float, *kinds: type[BaseException]
+    caller: str, service: str, timeout: float, *kinds: type[BaseException]
 ) -> AbstractContextManager[None]:
     """Return a context that turns OSError and ``kinds`` into an error: no answer in time."""
     no_answer = lambda error: EngineError(
-        f"{who}: the {service} must answer within {timeout:g} seconds; it did not "
+        f"{caller}: the {service} must answer within {timeout:g} seconds; it did not "
         f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
         "longer with timeout=."
     )
     return raise_as(no_answer, OSError, *kinds)
 
 
-def require_answer(who: str, address: str, timeout: float) -> None:
+def require_answer(caller: str, address: str, timeout: float) -> None:
     """Raise an error if an address, host:port with or without a scheme, does not answer in time."""
     try:
         url = urlsplit(address if "://" in address else f"//{address}")
@@ -60,7 +60,7 @@ def require_answer(who: str, address: str, timeout: float) -> None:
     except ValueError:
         return  # several addresses, or local[2]: the client parses them
     if host and port is not None:
-        with answering(who, f"cluster at {address}", timeout):
+        with answering(caller, f"cluster at {address}", timeout):
             create_connection((host, port), timeout).close()
 
 
@@ -76,10 +76,10 @@ def failure(engine: str, task: object, reason: str) -> EngineError:
 
 
 def with_rows(
-    args: tuple[Any, ...], library: str, handle_of: Callable[[Any], Handle]
+    args: tuple[Any, ...], library: str, to_handle: Callable[[Any], Handle]
 ) -> tuple[Any, ...]:
     """Return arguments with rows in place of partitions; handles, if this engine holds them."""
-    rows = lambda a: handle_of(a.content) if a.library == library else a.fetch()
+    rows = lambda a: to_handle(a.content) if a.library == library else a.fetch()
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
@@ -128,15 +128,15 @@ class Dask(NamedArguments):
     @contextmanager
     def passes(self, description: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         distributed, client = package("distributed", "Dask", "'bochner[dask]'"), self.client
-        with ExitStack() as closed:  # clients and clusters that are started here
+        with ExitStack() as stack:  # clients and clusters that are started here
             if client is None:
                 local = distributed.LocalCluster(threads_per_worker=1, dashboard_address=None)
-                client = distributed.Client(closed.enter_context(local), set_as_default=False)
-                closed.enter_context(client)
+                client = distributed.Client(stack.enter_context(local), set_as_default=False)
+                stack.enter_context(client)
             elif isinstance(client, str):
                 with answering("Dask", f"scheduler at {client}", self.timeout):
                     client = distributed.Client(client, timeout=self.timeout, set_as_default=False)
-                closed.enter_context(client)
+                stack.enter_context(client)
             yield self._passes(client)
 
     def _passes(self, client: Any) -> ClusterPasses:
@@ -317,11 +317,11 @@ class Spark(NamedArguments):
     def passes(self, description: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         package("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
         context = self._start().sparkContext
-        stopped = EngineError(
+        error_ = EngineError(
             "Spark: the session must be there until the fit is made; it was stopped. Start it "
             "again, and fit again."
         )
-        with raise_as(lambda _: stopped):
+        with raise_as(lambda _: error_):
             workers = max(1, int(context.defaultParallelism))
         threads, merging = ThreadPoolExecutor(workers), ThreadPoolExecutor(1)
         group = f"bochner-{uuid4().hex[:12]}"
@@ -380,19 +380,19 @@ def _job(
         except BochnerError as error:
             return error
 
-    for attempts_left in reversed(range(TRIES)):
+    for n_left in reversed(range(TRIES)):
         try:
             if len(partitions) == 1 and partitions[0].library == "pyspark":
                 # on the executor that holds the rows
                 streams, number = partitions[0].content
-                of_rows = lambda parts: [task((*args, table_of([*parts])))]
-                (result,) = context.runJob(streams, of_rows, [number])
+                run_task = lambda parts: [task((*args, table_of([*parts])))]
+                (result,) = context.runJob(streams, run_task, [number])
             else:
                 values = (*args, *(partition.fetch() for partition in partitions))
                 (result,) = context.parallelize([values], 1).map(task).collect()
             break
         except Exception as error:
-            if not attempts_left:
+            if not n_left:
                 words = f"{TRIES} times, {message_of(error)}; PYSPARK_PYTHON names their Python"
                 raise failure("Spark", name, words) from error
     if isinstance(result, BochnerError):

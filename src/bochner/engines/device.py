@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
-from bochner.sums.passes import MergeTree, Summand, Summands, blocks_per_part, narrow, sum_up
+from bochner.sums.passes import MergeTree, Summand, Summands, blocks_per_part, narrow, sum_blocks
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -70,28 +70,28 @@ class DevicePasses:
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         began = time.monotonic()
         if not _makes_features(summand):
-            return sum_up(summand, blocks, blocks.block_rows)
+            return sum_blocks(summand, blocks, blocks.block_rows)
         # large blocks keep a device busy
         blocks = blocks.with_rows(max(blocks.block_rows, min(ROWS, CELLS // blocks.n_columns)))
         if len(self._devices) > 1:
-            total = self._sum_on_all(summand, blocks)
+            total = self._sum_on_devices(summand, blocks)
         else:
-            total = sum_up(summand, on_device(blocks, self._devices[0]), blocks.block_rows)
+            total = sum_blocks(summand, move_blocks(blocks, self._devices[0]), blocks.block_rows)
         LOG.info("%s: a pass over %r, %.2f s", self.label, blocks, time.monotonic() - began)
         return total
 
-    def _sum_on_all(self, summand: Any, blocks: Blocks) -> Any:
+    def _sum_on_devices(self, summand: Any, blocks: Blocks) -> Any:
         """Return the sum of parts from a thread per device, merged in the order of the tree."""
         tree: MergeTree[Any] = MergeTree(narrow(summand, slice(0, 0)).merge)
         pending: deque[Future[Any]] = deque()
-        rest, size = iter(blocks), blocks.block_rows
+        blocks_, size = iter(blocks), blocks.block_rows
         with ExitStack() as stack:
             workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in self._devices]
             for worker, device in cycle(zip(workers, self._devices, strict=True)):
-                part = list(islice(rest, blocks_per_part(size)))
+                part = list(islice(blocks_, blocks_per_part(size)))
                 if not part:
                     break
-                sum_rows = lambda *rows: sum_up(summand, on_device(*rows), size)
+                sum_rows = lambda *rows: sum_blocks(summand, move_blocks(*rows), size)
                 pending.append(worker.submit(sum_rows, part, device))
                 if len(pending) > 2 * len(workers):  # parts that are submitted ahead
                     tree.take(pending.popleft().result())
@@ -110,7 +110,7 @@ def _makes_features(summand: Any) -> bool:
 # --- moving --------------------------------------------------------------------------------------
 
 
-def on_device(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
+def move_blocks(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
     """Yield blocks whose rows are on a device; sparse rows stay.
 
     The transfer of a block overlaps the sum of the block before: with CUDA from pinned memory, on a

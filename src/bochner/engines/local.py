@@ -1,4 +1,4 @@
-"""Passes in one process, and checkpoints from which a killed fit resumes.
+"""Passes in one process, and checkpoints from which an interrupted fit resumes.
 
 A checkpoint is a folder with the sums that a fit has computed, and a description of the fit.
 """
@@ -24,7 +24,7 @@ import numpy as np
 from joblib.hashing import NumpyHasher
 
 from bochner import __version__
-from bochner._core.blas import decompositions_by
+from bochner._core.blas import use_decomposition
 from bochner._core.checks import Positive, free_bytes, integer, optional, warn_user
 from bochner._core.names import NamedArguments
 from bochner._core.optional import raise_as
@@ -34,7 +34,7 @@ from bochner.engines.device import DevicePasses, eigh_on, open_devices
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
 from bochner.selection.choices import Choices
-from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, Summand, sum_up, with_count
+from bochner.sums.passes import LOCAL, NO_ROWS, Executor, Serial, Summand, sum_blocks, with_count
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -118,11 +118,11 @@ class Local(NamedArguments):
     def passes(self, description: str, blocks: Blocks) -> Iterator[Executor]:
         if self.device is not None:
             devices = open_devices(self.device)
-            with decompositions_by(eigh_on(devices[0])):
+            with use_decomposition(eigh_on(devices[0])):
                 yield DevicePasses(devices, self.memory, repr(self))
             return
         if self.checkpoint is None:
-            yield LOCAL if self.memory is None else InProcess(self.memory)
+            yield LOCAL if self.memory is None else Serial(self.memory)
             return
         seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
         if unknown := re.search(rf"\({seed}|\({start}", description):
@@ -133,7 +133,7 @@ class Local(NamedArguments):
             )
         room = free_bytes() // 4 if self.memory is None else self.memory
         fit = f"{description} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
-        passes = RecordedPasses(Path(self.checkpoint).expanduser(), fit, room, self)
+        passes = PassCache(Path(self.checkpoint).expanduser(), fit, room, self)
         yield passes
         passes.clear()
 
@@ -164,7 +164,7 @@ def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
             signal.signal(number, handler)
 
 
-class RecordedPasses:
+class PassCache:
     """Passes of one fit: a pass recorded in a folder is read, another is computed and recorded."""
 
     in_order = True
@@ -192,8 +192,8 @@ class RecordedPasses:
             with atomic(file_, "w") as file:
                 file.write(json.dumps({**description, "memory": memory}, indent=1))
             return memory
-        damaged = self._foreign("damaged, or of something else")
-        with raise_as(lambda _: damaged, OSError, ValueError):
+        failure = self._foreign("damaged, or of something else")
+        with raise_as(lambda _: failure, OSError, ValueError):
             manifest = dict(json.loads(file_.read_text(encoding="utf-8")))
         changes = "of another fit: other parameters, or data that have changed"
         for key, reason in (("version", "by another version of bochner"), ("fit", changes)):
@@ -238,8 +238,8 @@ class RecordedPasses:
         path = self._folder / name
         if not path.exists():
             return None
-        damaged = lambda error: self._foreign(f"damaged ({name}: {str(error).splitlines()[0]})")
-        with raise_as(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
+        failure = lambda error: self._foreign(f"damaged ({name}: {str(error).splitlines()[0]})")
+        with raise_as(failure, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
             with path.open("rb") as file, np.load(file) as record_arrays:
                 arrays = dict(record_arrays)
             record: Any = decode(json.loads(str(arrays.pop("record"))), arrays)
@@ -252,7 +252,7 @@ class RecordedPasses:
         n, state = blocks.n_rows, record.get("state")
         rows = state[0] * blocks.block_rows if state else 0
         rows = rows if n is None else min(rows, n)
-        rest = blocks.part(rows, n) if rows and n is not None else None
+        remaining = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
         blocks.report_rows(rows)
         with _deferred_signals() as pending:
@@ -265,8 +265,8 @@ class RecordedPasses:
                 if pending:
                     pending[0]()
 
-            unread = (block for block in (rest or blocks).walk() if block.start >= rows)
-            return sum_up(summand, unread, blocks.block_rows, state, watch)
+            unread = (block for block in (remaining or blocks).walk() if block.start >= rows)
+            return sum_blocks(summand, unread, blocks.block_rows, state, watch)
 
     def _write(self) -> None:
         """Write the records; warn if they cannot be written."""
@@ -284,7 +284,7 @@ class RecordedPasses:
             ) from error
         except DataFileError as error:
             warn_user(
-                "Local: the checkpoint, from which a killed fit resumes, cannot be written: "
+                "Local: the checkpoint of an interrupted fit cannot be written: "
                 f"{error} The fit continues, and writes again in {self._every:g} seconds.",
                 BochnerWarning,
             )

@@ -80,8 +80,8 @@ class ClusterPasses:
     def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
         """Send a map (once per fit) or a summand to workers; also return the summand to merge."""
         if not isinstance(summand, SumOnFeatures):
-            shared = self.share(summand)
-            return shared, shared
+            handle = self.share(summand)
+            return handle, handle
         phi = summand.features
         if id(phi) not in self._shared:
             self._shared[id(phi)] = phi, self.share(phi)
@@ -93,8 +93,8 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
     size = passes.blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
-        rest = iter(blocks)
-        while batch := tuple(islice(rest, passes.blocks_per_part(blocks.block_rows))):
+        iterator = iter(blocks)
+        while batch := tuple(islice(iterator, passes.blocks_per_part(blocks.block_rows))):
             yield slice(batch[0].start, batch[-1].start + batch[-1].X.shape[0]), batch
         return
     while n > 64 * workers * size:  # fewer and larger parts
@@ -110,7 +110,7 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
 
 
 def sum_part(
-    shared: Any,
+    value: Any,
     feature_summand: Any,
     rows: slice,
     part: Part,
@@ -119,14 +119,14 @@ def sum_part(
     *partitions: Any,
 ) -> list[Any] | None:
     """Return the sum and row count of a part, or of its partitions; errors name the rows."""
-    shared = deepcopy(shared)  # arrays from a network may be unaligned; copies are aligned
-    summand = shared if feature_summand is None else SumOnFeatures(shared, feature_summand)
+    value = deepcopy(value)  # arrays from a network may be unaligned; copies are aligned
+    summand = value if feature_summand is None else SumOnFeatures(value, feature_summand)
     numbers = f"{rows.start:,} to {rows.stop - 1:,}"
     try:
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
         if isinstance(part, Blocks):
             blocks = part.with_content(partitions).walk()
-        return passes.sum_up(passes.with_count(summand), blocks, block_rows)
+        return passes.sum_blocks(passes.with_count(summand), blocks, block_rows)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {numbers}.)") from None
     except Exception as error:  # noqa: BLE001  any error names its rows

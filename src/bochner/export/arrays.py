@@ -64,11 +64,11 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sizes[::-1])
 
 
-def _by_value(*_: Any, **__: Any) -> Any:
+def _refuse_values(*_: Any, **__: Any) -> Any:
     raise Unwritable("a decision by values of the rows")
 
 
-def _in_numpy(*_: Any, **__: Any) -> Any:
+def _refuse_numpy(*_: Any, **__: Any) -> Any:
     raise Unwritable("a step that only NumPy computes")
 
 
@@ -103,8 +103,8 @@ class Symbol(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise Unwritable(f"numpy.{function.__name__}")
 
-    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _by_value
-    __array__ = __dlpack__ = __dlpack_device__ = _in_numpy
+    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _refuse_values
+    __array__ = __dlpack__ = __dlpack_device__ = _refuse_numpy
 
     __hash__ = object.__hash__  # which the == of the mixin removes
 
@@ -135,8 +135,8 @@ class Symbol(NDArrayOperatorsMixin):
         graph, name = self.graph, self.name
         if cuts:
             parts = zip(*cuts, strict=True)
-            where, *ends = (graph.constant(np.array(part, np.int64)) for part in parts)
-            name = graph.node("Slice", name, *ends[:2], where, ends[2])
+            starts, *ends = (graph.constant(np.array(part, np.int64)) for part in parts)
+            name = graph.node("Slice", name, *ends[:2], starts, ends[2])
         for op, numbers in (("Squeeze", single), ("Unsqueeze", new_axes)):
             if numbers:
                 name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
@@ -147,9 +147,9 @@ def _elementwise(op: str, dtype: np.dtype | None = None, **attributes: Any) -> C
     """Return the elementwise function of one or two arrays for an operator of ONNX."""
 
     def function(self: "Graph", *arrays: Any) -> Symbol:
-        inputs = self._in_one_type(*arrays)
+        inputs = self._common_type(*arrays)
         shape = _broadcast(*(a.shape for a in inputs))
-        return self._of(op, inputs, shape, dtype or inputs[0].dtype, **attributes)
+        return self._op(op, inputs, shape, dtype or inputs[0].dtype, **attributes)
 
     return function
 
@@ -168,8 +168,8 @@ def _reduction(op: str) -> Callable[..., Any]:
             raise Unwritable("one number computed from all rows")
         full = [1 if i in axes else s for i, s in enumerate(a.shape)]
         shape = full if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
-        where = self.asarray(np.array(axes, np.int64))
-        return self._of(op, [a, where], tuple(shape), a.dtype, keepdims=int(keepdims))
+        axes_ = self.asarray(np.array(axes, np.int64))
+        return self._op(op, [a, axes_], tuple(shape), a.dtype, keepdims=int(keepdims))
 
     return function
 
@@ -201,10 +201,10 @@ class Graph:
         )
         return Symbol(self, name, (ANY, columns), dtype)
 
-    def node(self, op: str, *inputs: str, also: int = 0, **attributes: Any) -> str:
+    def node(self, op: str, *inputs: str, n_more: int = 0, **attributes: Any) -> str:
         """Add a node and return the name of its first output."""
         name = f"{op.lower()}_{len(self._nodes)}"
-        names = [name, *(f"{name}_{i}" for i in range(1, 1 + also))]
+        names = [name, *(f"{name}_{i}" for i in range(1, 1 + n_more))]
         self._nodes.append(self._onnx.helper.make_node(op, list(inputs), names, **attributes))
         if op == "Transpose" and attributes["perm"] == [1, 0]:
             self.transposes[name] = inputs[0]
@@ -281,9 +281,9 @@ class Graph:
         shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
         if not _free(shape):
             return self.asarray(np.full(shape, float(value)))
-        return self.spread(self.asarray(float(value)), shape)
+        return self.expand(self.asarray(float(value)), shape)
 
-    def spread(self, a: Symbol, shape: tuple[int, ...]) -> Symbol:
+    def expand(self, a: Symbol, shape: tuple[int, ...]) -> Symbol:
         """Return ``a`` broadcast to a shape that contains the symbolic number of rows."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("broadcasting to several copies of the rows")
@@ -303,7 +303,7 @@ class Graph:
         dtype = np.dtype(dtype)
         if a.dtype == dtype:
             return a
-        return self._of("Cast", [a], a.shape, dtype, to=self.element(dtype))
+        return self._op("Cast", [a], a.shape, dtype, to=self.element(dtype))
 
     def isdtype(self, dtype: Any, kind: Any) -> Any:
         """Whether a type is of a kind of the array API standard."""
@@ -332,14 +332,14 @@ class Graph:
     def log1p(self, a: Symbol) -> Symbol:
         """Return log(1 + a) by Kahan's formula, which corrects the rounding of 1 + a."""
         total = a + 1.0
-        rounded = total - 1.0
-        is_zero = rounded == 0.0
-        return self.where(is_zero, a, self.log(total) * a / self.where(is_zero, 1.0, rounded))
+        error = total - 1.0
+        is_zero = error == 0.0
+        return self.where(is_zero, a, self.log(total) * a / self.where(is_zero, 1.0, error))
 
     def atan2(self, y: Symbol, x: Symbol) -> Symbol:
         """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by its tangent."""
         rough = self.astype(y / x, np.float32)
-        a = self.astype(self._of("Atan", [rough], rough.shape, rough.dtype), FLOAT)
+        a = self.astype(self._op("Atan", [rough], rough.shape, rough.dtype), FLOAT)
         sin, cos = self.sin(a), self.cos(a)
         return a + (y * cos - x * sin) / (x * cos + y * sin)
 
@@ -350,15 +350,15 @@ class Graph:
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         if not isinstance(condition, Symbol):  # a condition on finite numbers
             return a if condition else b
-        parts = [condition, *self._in_one_type(a, b)]
-        return self._of("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
+        parts = [condition, *self._common_type(a, b)]
+        return self._op("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
 
-    all = any = lambda _, condition: _by_value() if isinstance(condition, Symbol) else condition
+    all = any = lambda _, test: _refuse_values() if isinstance(test, Symbol) else test
 
     # --- products and sums -----------------------------------------------------------------------
 
     def matmul(self, a: Any, b: Any) -> Symbol:
-        a, b = self._in_one_type(a, b)
+        a, b = self._common_type(a, b)
         flags = [int(matrix.name in self.transposes) for matrix in (a, b)]
         if any(flags) and a.ndim == b.ndim == 2:  # onnxruntime to 1.22 fails otherwise
             names = [self.transposes.get(matrix.name, matrix.name) for matrix in (a, b)]
@@ -378,19 +378,19 @@ class Graph:
         return reduce(self.multiply, (a[part] for part in parts))
 
     # of equal values in a row, the place of the first
-    argmax = lambda self, a, axis: self._of("ArgMax", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
-    argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
+    argmax = lambda self, a, axis: self._op("ArgMax", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
+    argmin = lambda self, a, axis: self._op("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
 
     def sort(self, a: Symbol, axis: int = -1) -> Symbol:
         """Return each row in ascending order."""
         count = self.asarray(np.array([a.shape[1]], np.int64))
-        return self._of("TopK", [a, count], a.shape, a.dtype, also=1, axis=1, largest=0)
+        return self._op("TopK", [a, count], a.shape, a.dtype, n_more=1, axis=1, largest=0)
 
     # --- shapes ----------------------------------------------------------------------------------
 
     def permute_dims(self, a: Symbol, axes: Sequence[int]) -> Symbol:
         shape = tuple(a.shape[i] for i in axes)
-        return self._of("Transpose", [a], shape, a.dtype, perm=list(axes))
+        return self._op("Transpose", [a], shape, a.dtype, perm=list(axes))
 
     def reshape(self, a: Symbol, shape: Sequence[int]) -> Symbol:
         """Return the same numbers in another shape; the number of rows stays symbolic."""
@@ -398,21 +398,21 @@ class Graph:
         if _free(a.shape) and not _free(shape):
             shape = tuple(ANY if s == -1 else s for s in shape)
         sizes = self.asarray(np.array([-1 if _free([s]) else s for s in shape], np.int64))
-        return self._of("Reshape", [a, sizes], shape, a.dtype)
+        return self._op("Reshape", [a, sizes], shape, a.dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Symbol:
         """Return arrays side by side; an array without a row axis is repeated for each row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
         sizes = [part.shape[axis] for part in parts]
-        rest = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
-        with_size = lambda size: (*rest[:axis], size, *rest[axis + 1 :])
+        shape = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
+        resize = lambda size: (*shape[:axis], size, *shape[axis + 1 :])
         if _free(sizes):
             raise Unwritable("concatenation by rows")
-        if _free(rest):
+        if _free(shape):
             pairs = zip(parts, sizes, strict=True)
-            parts = [p if _free(p.shape) else self.spread(p, with_size(size)) for p, size in pairs]
-        return self._of("Concat", parts, with_size(sum(sizes)), parts[0].dtype, axis=axis)
+            parts = [p if _free(p.shape) else self.expand(p, resize(size)) for p, size in pairs]
+        return self._op("Concat", parts, resize(sum(sizes)), parts[0].dtype, axis=axis)
 
     def stack(self, arrays: Sequence[Symbol], axis: int = 0) -> Symbol:
         axis %= arrays[0].ndim + 1
@@ -420,24 +420,24 @@ class Graph:
 
     def searchsorted(self, a: Any, values: Any) -> Symbol:
         """Return how many of the numbers of ``a`` are below each value."""
-        below = self.asarray(a) < self.asarray(values)[..., None]
-        return self.sum(self.astype(below, INTEGER), axis=-1)
+        is_below = self.asarray(a) < self.asarray(values)[..., None]
+        return self.sum(self.astype(is_below, INTEGER), axis=-1)
 
     def take(self, a: Any, places: Any, axis: int = 0) -> Symbol:
         a, places = self.asarray(a), self.asarray(places)
         if _free([a.shape[axis]]):
             raise Unwritable("to choose rows by their number")
         shape = (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :])
-        return self._of("Gather", [a, places], shape, a.dtype, axis=axis)
+        return self._op("Gather", [a, places], shape, a.dtype, axis=axis)
 
-    def _of(
+    def _op(
         self, op: str, inputs: Sequence[Symbol], shape: Any, dtype: np.dtype, **attributes: Any
     ) -> Symbol:
         name = self.node(op, *(a.name for a in inputs), **attributes)
         return Symbol(self, name, shape, dtype)
 
-    def _in_one_type(self, *values: Any) -> list[Symbol]:
+    def _common_type(self, *values: Any) -> list[Symbol]:
         """Return the values as arrays of one type."""
         arrays = list(map(self.asarray, values))
-        same = len({a.dtype for a in arrays}) == 1
-        return arrays if same else [self.astype(a, FLOAT) for a in arrays]
+        is_common = len({a.dtype for a in arrays}) == 1
+        return arrays if is_common else [self.astype(a, FLOAT) for a in arrays]

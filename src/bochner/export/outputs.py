@@ -99,13 +99,13 @@ def to_onnx(
             "to_onnx: model must be a fitted estimator or a feature map of bochner; got "
             f"{type(model).__module__}.{type(model).__qualname__}."
         )
-    graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
+    graph, dtype, caller = Graph(), np.dtype(precision), type(model).__name__
     try:
         graph_outputs = outputs(model, rows_of(inputs, graph, dtype))
     except Unwritable as reason:
         kernel = model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
         raise UnsupportedKernel(
-            f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
+            f"to_onnx: a graph needs formulas of ONNX's operators; {caller} needs {reason}, in "
             f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
@@ -113,8 +113,8 @@ def to_onnx(
     for name, output in graph_outputs.items():
         value = graph.astype(output, dtype) if output.dtype == FLOAT else output
         is_constant = not isinstance(value.shape[0], Rows)  # the same for all rows
-        values[name] = graph.spread(value, (ANY, *value.shape[1:])) if is_constant else value
-    proto = graph.model(who, values)
+        values[name] = graph.expand(value, (ANY, *value.shape[1:])) if is_constant else value
+    proto = graph.model(caller, values)
     if path is not None:
         with atomic(path) as file:
             file.write(proto.SerializeToString())
@@ -190,18 +190,18 @@ def outputs(model: Any, X: Symbol) -> Outputs:
         return {"features": model.features(X)}
     match model.fit_:
         case Clustering() as fit:
-            xp, Z, C = X.graph, fit.chosen.rounded.features(X), fit.clusters.centres
+            xp, Z, C = X.graph, fit.chosen.precision_map.features(X), fit.clusters.centres
             gaps = squared_norms(C) - 2.0 * (Z @ C.T)
             squares = gaps + squared_norms(Z)[:, None]
             distances = xp.sqrt(xp.maximum(squares, 0.0))
             return {"cluster": xp.argmin(gaps, axis=1), "distances": distances}
         case ProcessFit() as fit:
-            return _of_process(fit, X)
+            return _process_outputs(fit, X)
         case FeaturesFit() as fit:
-            f = fit.chosen.rounded.features(X)
+            f = fit.chosen.precision_map.features(X)
         case fit if isinstance(rows := getattr(fit, "representation", None), LeafRows):
             # Zero for rows outside of a leaf
-            f = sum(rows.machine(leaf, fit.solution)(X) * at for leaf, at in _leaves(rows, X))
+            f = sum(rows.machine(leaf, fit.solution)(X) * mask for leaf, mask in _leaves(rows, X))
             f = fit.pairs.values(f) if getattr(fit, "pairs", None) else f
         case fit:
             f = fit.values()(X)
@@ -213,41 +213,41 @@ def _leaves(rows: LeafRows, X: Symbol) -> Iterator[tuple[int, Any]]:
     xp, tree = X.graph, rows.tree
     kernel, X = rows.chosen.kernel.unwrap(X)
 
-    def below(number: int, inside: Any) -> Iterator[tuple[int, Any]]:
+    def descend(number: int, mask: Any) -> Iterator[tuple[int, Any]]:
         if number < 0:  # a leaf
-            yield -1 - number, inside
+            yield -1 - number, mask
             return
         K = kernel.evaluate(X, xp.asarray(tree.rows[number]))
         p = K @ tree.weights[number][:, None]
         second = xp.where(p >= float(tree.cuts[number]), 1.0, 0.0)
         for child, condition in zip(tree.children[number], (1.0 - second, second), strict=True):
-            yield from below(int(child), condition * inside)
+            yield from descend(int(child), condition * mask)
 
-    return below(0 if len(tree.cuts) else -1, 1.0)
+    return descend(0 if len(tree.cuts) else -1, 1.0)
 
 
 # --- Gaussian processes --------------------------------------------------------------------------
 
 
-def _of_process(fit: ProcessFit, X: Symbol) -> Outputs:
+def _process_outputs(fit: ProcessFit, X: Symbol) -> Outputs:
     xp = X.graph
     match fit.law:
         case FeatureProcess() as law:
-            Z = law.chosen.rounded.features(X)
+            Z = law.chosen.precision_map.features(X)
             kernel, landmarks = law.unexplained.kernel, law.unexplained.landmarks
             k = kernel.diagonal(X)
-            inside = Z if landmarks is None else landmarks.features(X)
-            e = xp.maximum(k - squared_norms(inside), 0.0)
+            span = Z if landmarks is None else landmarks.features(X)
+            e = xp.maximum(k - squared_norms(span), 0.0)
             mean = law.mean(Z)
             variance = law.total_variance(law.leverage(Z), e, k)
         case ExactProcess() as law:
             k = law.chosen.kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
             prior, parts = law.chosen.kernel.diagonal(X)[:, None], []
             for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
-                inverse, one, total = factor.quadratic
+                inverse, constant, total = factor.quadratic
                 rest = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
                 if law.spec.fit_intercept:
-                    rest = rest + xp.square(k @ one[:, None] - 1.0) / total
+                    rest = rest + xp.square(k @ constant[:, None] - 1.0) / total
                 parts.append(a2 * xp.maximum(rest, 0.0))
             mean, variance = k @ law.coef + law.intercept, xp.concat(parts, axis=1)
         case law:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import is_sparse, slices, to_numpy
 from bochner._core.blas import product
-from bochner._core.checks import Positive, each, integer, optional
+from bochner._core.checks import Positive, integer, optional, sequence_of
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
@@ -21,7 +21,7 @@ from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of
 from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge import eigen as ridge
-from bochner.solvers.ridge.solution import NO_ERROR, SAME, SAME_FLOAT32, best_of, pool
+from bochner.solvers.ridge.solution import NO_ERROR, SAME, SAME_FLOAT32, best_index, pool
 from bochner.sums.moments import Moments
 
 PAIRS = 1000  # Pairs of rows for the prediction of errors of the kernel matrix
@@ -33,12 +33,12 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
     Z, V = to_numpy(phi.features(first)).astype(float), to_numpy(phi.features(second)).astype(float)
-    few = slices(first.shape[0], 50)
-    parts = [np.diag(to_numpy(phi.kernel.evaluate(first[rows], second[rows]))) for rows in few]
+    batches = slices(first.shape[0], 50)
+    parts = [np.diag(to_numpy(phi.kernel.evaluate(first[rows], second[rows]))) for rows in batches]
     k = np.concatenate(parts).astype(float)
     diag = to_numpy(phi.kernel.diagonal(first)).astype(float)
-    off, diagonal_error = (Z * V).sum(axis=1) - k, (Z * Z).sum(axis=1) - diag
-    error = (n - 1) * (off**2).mean() + (diagonal_error**2).mean()
+    pair_error, diagonal_error = (Z * V).sum(axis=1) - k, (Z * Z).sum(axis=1) - diag
+    error = (n - 1) * (pair_error**2).mean() + (diagonal_error**2).mean()
     size = (n - 1) * (k**2).mean() + (diag**2).mean()
     return float(np.sqrt(error / max(size, np.finfo(float).tiny)))
 
@@ -59,7 +59,7 @@ class Targets:
     share: float | None = None  # alpha/n if it is fixed; None if the fit chooses alpha
 
 
-def left_out(
+def loo_path(
     Z: Float[Array, "m D"],
     y: Float[Array, "m t"],
     w: Float[Array, " m"] | None = None,
@@ -83,19 +83,19 @@ def left_out(
     loo = ridge.left_out_path(eigen, [centred], alphas)
     errors = pool(loo.mean_squares, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
-        return left_out(Z, y, w, share, ratio=ratio)  # float32 overflows near the best penalty
+        return loo_path(Z, y, w, share, ratio=ratio)  # float32 overflows near the best penalty
     return eigen, alphas, errors
 
 
-def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
+def assess(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
     """Return the predicted mean squared error of a fit to all rows, and its penalty/‖G‖."""
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # float32 for speed: differences between maps are far larger than its rounding errors.
     options = targets.y, targets.w, targets.share
-    eigen, alphas, errors = left_out(Z, *options, np.float32, ratio)
+    eigen, alphas, errors = loo_path(Z, *options, np.float32, ratio)
     errors, alphas = ridge.extrapolate(eigen, errors, alphas, ratio)
-    best = best_of(errors, "loo", SAME_FLOAT32)
+    best = best_index(errors, "loo", SAME_FLOAT32)
     variance = float(eigen.power.max()) / eigen.weight
     return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * eigen.top))
 
@@ -106,8 +106,8 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
 
 #: A candidate is measured if its predicted error is at most PROMISING times the smallest.
 PROMISING = 3.0
-LEAST = 1e-6  # Rounding error of a kernel matrix in float32; smaller errors count as equal
-ROWS_A_FEATURE, MANY = 4, 2048  # Rows per feature for the full width; limit of sampled rows
+ROUNDING = 1e-6  # Rounding error of a kernel matrix in float32; smaller errors count as equal
+ROWS_A_FEATURE, LIMIT = 4, 2048  # Rows per feature for the full width; limit of sampled rows
 NARROWED = 3 / 8  # Share of the width at which maps are compared if there are too few rows
 #: Landmarks by k-means, an additional candidate for fits with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
@@ -161,7 +161,7 @@ class Auto(Method):
 
     candidates: Annotated[
         tuple[Method, ...] | None,
-        optional(each(kind_of("a method, such as Fourier() or Nystrom()", Method))),
+        optional(sequence_of(kind_of("a method, such as Fourier() or Nystrom()", Method))),
     ] = None
     budget: Positive = 4.0
     sample: Annotated[int, partial(integer, least=2)] = 1000
@@ -205,7 +205,7 @@ class Choice(HtmlResult):
             "squared error": [text(c.extrapolated) for c in self.candidates],
         }
         best = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
-        yield html_table(tuple(columns), list(zip(*columns.values(), strict=True)), marked=best)
+        yield html_table(tuple(columns), list(zip(*columns.values(), strict=True)), highlight=best)
 
 
 #: A candidate and its map.
@@ -237,47 +237,47 @@ def best_candidate(
             )
             return Choice(NystromMap(kernel, distinct), Nystrom(), (), reason)
     fewest = max(512, int(ROWS_A_FEATURE * NARROWED * D))
-    judged = None if targets is None or n // 2 < fewest else targets
-    options = method.candidates or (usual if judged is None else (*usual, CENTRES))
-    m = max(2, min(method.sample, n // 4)) if judged is None else min(n // 2, max(MANY, fewest))
+    evaluated = None if targets is None or n // 2 < fewest else targets
+    options = method.candidates or (usual if evaluated is None else (*usual, CENTRES))
+    m = max(2, min(method.sample, n // 4)) if evaluated is None else min(n // 2, max(LIMIT, fewest))
     # Errors are measured on rows that are not landmarks, where Nyström features would be exact.
     order = ask.stream("auto").permutation(n)
-    kept, others = np.sort(order[:m]), np.sort(order[m:])
-    narrow = judged is not None and m < ROWS_A_FEATURE * D  # few rows: compare narrower maps
-    request = replace(ask, X=X[others], n_features=int(NARROWED * D) if narrow else D)
-    sample = kept if judged is None else kept[:: max(1, m // method.sample)]
-    rows, most = _candidates(draw, method, options, kernel, request, X[sample])
-    if judged is None:
-        (best, phi), reason = _by_kernel(rows, most, X[kept], kernel)
+    test, pool = np.sort(order[:m]), np.sort(order[m:])
+    narrow = evaluated is not None and m < ROWS_A_FEATURE * D  # few rows: compare narrower maps
+    request = replace(ask, X=X[pool], n_features=int(NARROWED * D) if narrow else D)
+    sample = test if evaluated is None else test[:: max(1, m // method.sample)]
+    rows, budget = _candidates(draw, method, options, kernel, request, X[sample])
+    if evaluated is None:
+        (best, phi), reason = _pick_by_kernel(rows, budget, X[test], kernel)
     else:
-        judged = replace(judged, y=judged.y[kept], w=judged.w[kept])
-        (best, phi), reason = _by_targets(rows, most, X[kept], judged)
+        evaluated = replace(evaluated, y=evaluated.y[test], w=evaluated.w[test])
+        (best, phi), reason = _pick_by_targets(rows, budget, X[test], evaluated)
     if narrow:
         phi = draw(best.method, kernel, replace(ask, n_features=width_of(best.method, D)))
     return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
 def _candidates(
-    draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, kept: Array
+    draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, X: Array
 ) -> tuple[list[Row], float]:
     """Return the candidates that support the kernel, and the largest allowed cost."""
     candidates: list[Row] = []
-    refused: list[InvalidInput] = []
+    failures: list[InvalidInput] = []
     for number, option in enumerate(options, start=1):
         progress("Comparing features: method", str(option), number, len(options))
         narrow = replace(ask, n_features=width_of(option, ask.n_features))
         phi = attempt(draw, option, kernel, narrow)
         if isinstance(phi, InvalidInput):
-            refused.append(phi)
+            failures.append(phi)
             continue
         # Cost of the map, of elementary functions (20 each), and of the moments (D²).
         D = float(phi.n_features)
         cost = phi.multiplications + 20.0 * D + D * D
-        candidates.append((Candidate(option, paired_error(phi, kept), None, cost), phi))
+        candidates.append((Candidate(option, paired_error(phi, X), None, cost), phi))
     if not candidates:
-        errors = (error for error in refused if not isinstance(error, UnsupportedKernel))
-        none = UnsupportedKernel(f"Auto: no candidate supports {kernel!r}. Use Nystrom().")
-        raise next(errors, none)
+        errors = (error for error in failures if not isinstance(error, UnsupportedKernel))
+        default = UnsupportedKernel(f"Auto: no candidate supports {kernel!r}. Use Nystrom().")
+        raise next(errors, default)
     return candidates, method.budget * min(c.multiplications for c, _ in candidates)
 
 
@@ -285,8 +285,8 @@ def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
     """Return the cheapest candidate whose error is at most ``factor`` times the smallest."""
     limit = factor * min(error for error, _ in rows)
     close = [pair for pair in rows if pair[0] <= limit]
-    least = min(row[0].multiplications for _, row in close)
-    close = [pair for pair in close if pair[1][0].multiplications <= least]
+    lowest = min(row[0].multiplications for _, row in close)
+    close = [pair for pair in close if pair[1][0].multiplications <= lowest]
     limit = (1 + SAME) * min(error for error, _ in close)
     return next(row for error, row in close if error <= limit)
 
@@ -294,16 +294,16 @@ def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
 # --- by the kernel matrix ------------------------------------------------------------------------
 
 
-def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
+def _pick_by_kernel(rows: list[Row], budget: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
     """Return the cheapest candidate of nearly the smallest kernel error, and the reason."""
-    affordable = [c for c, _ in rows if c.multiplications <= most]
-    limit = PROMISING * min(max(c.predicted, LEAST) for c in affordable)
+    affordable = [c for c, _ in rows if c.multiplications <= budget]
+    limit = PROMISING * min(max(c.predicted, ROUNDING) for c in affordable)
     K = to_numpy(kernel(X, X))
     for i, (c, phi) in enumerate(rows):
-        if c.multiplications <= most and max(c.predicted, LEAST) <= limit:
+        if c.multiplications <= budget and max(c.predicted, ROUNDING) <= limit:
             rows[i] = replace(c, error=relative_error(phi, X, K)), phi
-    measured = [(max(row[0].error, LEAST), row) for row in rows if row[0].error is not None]
-    best = _cheapest(measured, 1.1)
+    errors = [(max(row[0].error, ROUNDING), row) for row in rows if row[0].error is not None]
+    best = _cheapest(errors, 1.1)
     text = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
     against = ", ".join(f"{c.method} {text(c)}" for c, _ in rows if c is not best[0])
     return best, (
@@ -320,33 +320,33 @@ def width_of(method: Method, n_features: int) -> int:
 # --- by targets ----------------------------------------------------------------------------------
 
 
-def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tuple[Row, str]:
+def _pick_by_targets(rows: list[Row], budget: float, X: Array, targets: Targets) -> tuple[Row, str]:
     """Return the cheapest candidate of nearly the smallest extrapolated error, and the reason."""
-    finalists = _finalists([c for c, _ in rows if c.multiplications <= most])
+    finalists = _finalists([c for c, _ in rows if c.multiplications <= budget])
     for i, (c, phi) in enumerate(rows):
         if c in finalists:
-            error, penalty = judge(phi, X, targets)
+            error, penalty = assess(phi, X, targets)
             rows[i] = replace(c, extrapolated=error, penalty=penalty), phi
-    judged = [(row[0].extrapolated, row) for row in rows if row[0].extrapolated is not None]
-    best = _cheapest(judged, 1.02)
-    others = [c for _, (c, _) in judged if c is not best[0]]
-    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in others)
-    rest = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
+    errors = [(row[0].extrapolated, row) for row in rows if row[0].extrapolated is not None]
+    best = _cheapest(errors, 1.02)
+    alternatives = [c for _, (c, _) in errors if c is not best[0]]
+    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in alternatives)
+    skipped = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
     return best, (
         f"{best[0].method}: mean squared error {best[0].extrapolated:.3g} of a fit to "
         f"{targets.n_rows:,} rows, extrapolated from leave-one-out errors of {X.shape[0]:,}"
         + (f", against {against}; the cheapest within 2 % of the smallest" if against else "")
-        + (f". Not compared because of cost or kernel error: {rest}." if rest else ".")
+        + (f". Not compared because of cost or kernel error: {skipped}." if skipped else ".")
     )
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     """Return up to four: Nyström methods, the most accurate other candidate, and the cheapest."""
     order = sorted(
-        candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, LEAST))
+        candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, ROUNDING))
     )
     nearest = next((c for c in order if not isinstance(c.method, Nystrom)), order[0])
-    cheapest = min(candidates, key=lambda c: (c.multiplications, max(c.predicted, LEAST)))
+    cheapest = min(candidates, key=lambda c: (c.multiplications, max(c.predicted, ROUNDING)))
     worse = cheapest.predicted > PROMISING * nearest.predicted
     if worse and cheapest.multiplications > 0.9 * nearest.multiplications:
         return order[:3]

@@ -64,8 +64,8 @@ class Concatenate(FeatureMap):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         ends = np.cumsum([0, *(part.n_features for part in self.parts)]).tolist()
-        of_parts = zip(self.parts, pairwise(ends), strict=True)
-        gradients = [part.pullback(X, C[:, start:end]) for part, (start, end) in of_parts]
+        pieces = zip(self.parts, pairwise(ends), strict=True)
+        gradients = [part.pullback(X, C[:, start:end]) for part, (start, end) in pieces]
         return sum(gradients[1:], gradients[0])
 
 
@@ -89,8 +89,8 @@ class TensorProduct(FeatureMap):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, left, right = array_namespace(X), self.left.features(X), self.right.features(X)
         C = xp.reshape(C, (X.shape[0], left.shape[1], right.shape[1]))
-        by_left = self.left.pullback(X, xp.sum(C * right[:, None, :], axis=2))
-        return by_left + self.right.pullback(X, xp.sum(C * left[:, :, None], axis=1))
+        gradient = self.left.pullback(X, xp.sum(C * right[:, None, :], axis=2))
+        return gradient + self.right.pullback(X, xp.sum(C * left[:, :, None], axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +105,8 @@ class DerivedMap(FeatureMap):
     def reach(self) -> float:
         if isinstance(self.kernel, algebra.Mahalanobis):  # frequencies per unit of X
             return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
-        other = isinstance(self.kernel, WithInputs) and not isinstance(self.kernel, Columns)
-        return 0.0 if other else self.inner.reach
+        changes = isinstance(self.kernel, WithInputs) and not isinstance(self.kernel, Columns)
+        return 0.0 if changes else self.inner.reach
 
     def unwhitened(self) -> tuple[FeatureMap, Any]:
         inner, landmarks = self.inner.unwhitened()
@@ -134,8 +134,8 @@ class DerivedMap(FeatureMap):
             case Scaled():
                 return inner.pullback(X, kernel.scale**0.5 * C)
             case Windows():
-                back = lambda rows, U, share: inner.pullback(U, share[:, None] * C[rows, :])
-                return kernel.backward(X, back)
+                inverse = lambda rows, U, share: inner.pullback(U, share[:, None] * C[rows, :])
+                return kernel.backward(X, inverse)
             case algebra.Modulated() | algebra.Normalised():
                 return super().pullback(X, C)
         return kernel.backward(X, inner.pullback(kernel.inputs(X), C))
@@ -192,26 +192,26 @@ def shares(
             if isinstance(inner, Power | Product) and (exact[i] or 0) > ask.n_features // 4:
                 exact[i] = None
     widths = [width or 0 for width in exact.values()]
-    others = [i for i, width in exact.items() if width is None]
-    left = ask.n_features - sum(widths)
-    least = [_least(parts[i], ask.n_inputs, method) for i in others]
-    ask.require_width(sum(widths + least), type(method).__name__, "for all terms of {!r}", kernel)
-    sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
-    for place, i in enumerate(others):
-        widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method, ask)
-        if i != others[-1]:
-            share = step * round(left * sizes[place] / (sum(sizes[place:]) or 1.0) / step)
-            widths[i] = min(max(least[place], share), widths[i])
-        left -= widths[i]
+    open_parts = [i for i, width in exact.items() if width is None]
+    remaining = ask.n_features - sum(widths)
+    minima = [_least(parts[i], ask.n_inputs, method) for i in open_parts]
+    ask.require_width(sum(widths + minima), type(method).__name__, "for all terms of {!r}", kernel)
+    sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in open_parts], method.granularity
+    for place, i in enumerate(open_parts):
+        widths[i] = divisible_width(remaining - sum(minima[place + 1 :]), kernel, method, ask)
+        if i != open_parts[-1]:
+            share = step * round(remaining * sizes[place] / (sum(sizes[place:]) or 1.0) / step)
+            widths[i] = min(max(minima[place], share), widths[i])
+        remaining -= widths[i]
     return tuple(widths)
 
 
 def _least(kernel: Kernel, d: int, method: Method) -> int:
     """Return the smallest width of a part: the sum of the smallest widths of its terms."""
-    through = Sum, Scaled, Columns, algebra.Mahalanobis, algebra.Modulated, algebra.Normalised
+    wrappers = Sum, Scaled, Columns, algebra.Mahalanobis, algebra.Modulated, algebra.Normalised
     return sum(
         leaf.exact(len(columns)) or 1 if isinstance(leaf, Linear | Constant) else method.granularity
-        for leaf, columns in kernel.leaves(through, range(d))
+        for leaf, columns in kernel.leaves(wrappers, range(d))
     )
 
 
@@ -223,14 +223,14 @@ def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
 
 def series(kernel: algebra.Exp, method: Method, ask: Request) -> dict[str, Kernel]:
     """Return the terms 1, k, k²/2, … of exp(k), until the remainder is below 0.1/√D of the sum."""
-    most, allowed = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
-    left, inner = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
-    total, term, n = left.mean(), np.ones_like(left), 0
-    left = left - term
-    while n < 2 or (left.mean() > allowed * total and n < most):
+    max_degrees, tolerance = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
+    remainder, inner = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
+    total, term, n = remainder.mean(), np.ones_like(remainder), 0
+    remainder = remainder - term
+    while n < 2 or (remainder.mean() > tolerance * total and n < max_degrees):
         n += 1
         term = term * inner / n
-        left = left - term
+        remainder = remainder - term
     powers = (Scaled(1 / math.factorial(i), Power(kernel.kernel, i)) for i in range(2, n + 1))
     return {f"term{i}": term for i, term in enumerate((Constant(1.0), kernel.kernel, *powers))}
 
@@ -253,21 +253,21 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
         a, b = ([k if i == 1 else Power(k, i) for i in range(1, p + 1)] for k in terms)
         middle = (Scaled(math.comb(p, i), a[i - 1] * b[-i - 1]) for i in range(1, p))
         terms = [a[-1], *middle, b[-1]]
-    enough = 1 < len(terms) <= ask.n_features // 16
-    return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
+    fits = 1 < len(terms) <= ask.n_features // 16
+    return {f"term{n}": term for n, term in enumerate(terms)} if fits else {}
 
 
 def divisible_width(width: int, kernel: Kernel, method: Method, ask: Request) -> int:
     """Return the largest valid width of the method up to ``width``; refuse zero."""
-    least, who = ask.n_features - width + method.granularity, type(method).__name__
-    ask.require_width(least, who, "above the width of the exact parts of {!r}", kernel)
+    minimum, name = ask.n_features - width + method.granularity, type(method).__name__
+    ask.require_width(minimum, name, "above the width of the exact parts of {!r}", kernel)
     return width - width % method.granularity
 
 
 # --- Boxes and principal axes of rows -------------------------------------------------------------
 
 #: Largest number of columns for a covariance and O(d³) axes; beyond, the limit of sampled rows.
-MOST_COLUMNS = 2048
+MAX_COLUMNS = 2048
 
 
 def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
@@ -280,27 +280,27 @@ def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
 def box_of_rows(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """Return the smallest and the largest value of each column."""
     faces = [(rows.min(axis=0), rows.max(axis=0)) for rows in dense_blocks(X)]
-    least, largest = (np.array(side) for side in zip(*faces, strict=True))
-    return least.min(axis=0), largest.max(axis=0)
+    smallest, largest = (np.array(side) for side in zip(*faces, strict=True))
+    return smallest.min(axis=0), largest.max(axis=0)
 
 
-def given_box(
-    who: str, box: tuple[tuple[float, float], ...], d: int
+def check_box(
+    caller: str, box: tuple[tuple[float, float], ...], d: int
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """Return the lower and upper corner of a user's box; refuse another number of columns."""
     if len(box) != d:
         raise InvalidInput(
-            f"{who}: box must have a pair for each column; got {len(box)} for {d} columns."
+            f"{caller}: box must have a pair for each column; got {len(box)} for {d} columns."
         )
     lower, upper = np.array(box, dtype=float).T
     return lower.copy(), upper.copy()
 
 
-def row_sample(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:
-    """Return at most ``most`` random rows, without replacement, dense, in float64."""
+def row_sample(X: Float[Array, "n d"], size: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+    """Return at most ``size`` random rows, without replacement, dense, in float64."""
     n = X.shape[0]
-    chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))
-    return dense(X[chosen]).astype(np.float64, copy=False)
+    index = np.arange(n) if n <= size else np.sort(rng.choice(n, size=size, replace=False))
+    return dense(X[index]).astype(np.float64, copy=False)
 
 
 def mean_and_covariance(
@@ -317,24 +317,24 @@ def axes_of_rows(
 ) -> Float[Array, "d c"]:
     """Return at most ``count`` principal axes of scales · X, about the mean if ``centred``."""
     n, d = X.shape
-    if d <= MOST_COLUMNS:
+    if d <= MAX_COLUMNS:
         mean, moments = mean_and_covariance(X)
         if not centred:
             moments = moments + np.outer(mean, mean)
         return principal_axes(moments * np.outer(scales, scales))[1][:, :count]
-    rows = dense(X[:: -(-n // MOST_COLUMNS)]).astype(np.float64) * scales
+    rows = dense(X[:: -(-n // MAX_COLUMNS)]).astype(np.float64) * scales
     rows -= rows.mean(axis=0) if centred else 0.0
     values, vectors = principal_axes(rows @ rows.T)
-    kept = min(count, int((values > values[0] * len(rows) * np.finfo(float).eps).sum()) or 1)
-    return with_signs(np.linalg.qr(rows.T @ vectors[:, :kept])[0])
+    rank = min(count, int((values > values[0] * len(rows) * np.finfo(float).eps).sum()) or 1)
+    return with_signs(np.linalg.qr(rows.T @ vectors[:, :rank])[0])
 
 
-def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
+def require_squares(caller: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
     """Raise an error for rows whose squared distances, in lengthscales, overflow."""
     largest = max(float(np.abs(rows * scales).max()) for rows in dense_blocks(X))
     if not largest <= 1e150:
         raise UnsupportedKernel(
-            f"{who} requires rows up to 1e+150 lengthscales, as larger squares overflow; got "
+            f"{caller} requires rows up to 1e+150 lengthscales, as larger squares overflow; got "
             f"{largest:.3g}. Take a larger lengthscale, or another method."
         )
 
@@ -346,16 +346,16 @@ def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Flo
 
 
 def eigenfunctions(
-    K: Float[Array, "M M"], share: Float[Array, " M"], least: float = 0.0
+    K: Float[Array, "M M"], share: Float[Array, " M"], floor: float = 0.0
 ) -> tuple[Float[Array, " m"], Float[Array, "M m"]]:
-    """Return eigenvalues above ``least`` and rounding in descending order, and coefficients C.
+    """Return eigenvalues above ``floor`` and rounding in descending order, and coefficients C.
 
     The eigenfunctions are k(x, nodes) C, for nodes with quadrature weights ``share``.
     """
     root = np.sqrt(share)
     values, V = principal_axes(root[:, None] * K * root)
-    kept = values > max(1e-12 * values[0], least)
-    return values[kept], root[:, None] * V[:, kept] / np.sqrt(values[kept])
+    positive = values > max(1e-12 * values[0], floor)
+    return values[positive], root[:, None] * V[:, positive] / np.sqrt(values[positive])
 
 
 def with_signs(vectors: Float[Array, "d c"]) -> Float[Array, "d c"]:
@@ -492,5 +492,5 @@ class Projected(Method):
 
 def rotatable(kernel: Kernel, d: int) -> bool:
     """Whether every leaf of the kernel is a kernel of distances or of inner products."""
-    every = isotropic(kernel, d)[0].leaves((Combined, algebra.Normalised))
-    return all(leaf.zonal(d) is not None for leaf, _ in every)
+    leaves = isotropic(kernel, d)[0].leaves((Combined, algebra.Normalised))
+    return all(leaf.zonal(d) is not None for leaf, _ in leaves)

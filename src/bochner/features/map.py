@@ -44,15 +44,15 @@ class Method(NamedArguments, ABC):
     granularity: int = 1
 
 
-def kind_of(known: str, *kinds: type) -> Callable[[Any, str, str], Any]:
-    """Return a check that a field is an instance of ``kinds``; ``known`` describes them."""
+def kind_of(description: str, *kinds: type) -> Callable[[Any, str, str], Any]:
+    """Return a check that a field is an instance of ``kinds``; ``description`` describes them."""
 
-    def checked(value: Any, who: str, name: str) -> Any:
+    def check(value: Any, caller: str, name: str) -> Any:
         if not isinstance(value, kinds):
-            raise InvalidInput(f"{who}: {name} must be {known}; got {value!r}.")
+            raise InvalidInput(f"{caller}: {name} must be {description}; got {value!r}.")
         return value
 
-    return checked
+    return check
 
 
 def _short_repr(value: Any) -> str:
@@ -87,18 +87,18 @@ class Request:
         """Return the request for a part of the kernel, with another width and random stream."""
         return replace(self, n_features=n_features, path=(*self.path, name))
 
-    def rows(self, who: str, what: str) -> Array:
-        """Return the rows; without rows raise an error that names their use, ``what``."""
+    def rows(self, caller: str, use: str) -> Array:
+        """Return the rows; without rows raise an error that names their use, ``use``."""
         if self.X is None or self.X.shape[0] == 0:
-            raise InvalidInput(f"draw: {who} takes {what} from rows of data; got none. Pass X=...")
+            raise InvalidInput(f"draw: {caller} takes {use} from rows; got none. Pass X=...")
         return self.X
 
-    def require_width(self, least: int, who: str, what: str, kernel: Any = None) -> None:
-        """Refuse fewer features than ``least``; ``what``, with {!r} for the kernel, says why."""
-        if self.n_features < least:
+    def require_width(self, fewest: int, caller: str, reason: str, kernel: Any = None) -> None:
+        """Refuse fewer features than ``fewest``; ``reason``, with {!r} for the kernel, says why."""
+        if self.n_features < fewest:
             raise InvalidInput(
-                f"{who} requires n_features of at least {least:,}, {what.format(kernel)}; got "
-                f"{self.n_features:,}. Ask for more features, or use Nystrom(...)."
+                f"{caller} requires n_features of at least {fewest:,}, {reason.format(kernel)}; "
+                f"got {self.n_features:,}. Ask for more features, or use Nystrom(...)."
             )
 
 
@@ -238,11 +238,11 @@ class FeatureMap(ABC):
         UnsupportedKernel
             If the features, or the kernel of the features, have no gradient in closed form.
         """
-        who, X = type(self).__name__, arrays.dense(self._check_rows(X))
-        B = arrays.to_numpy(arrays.as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)
+        name, X = type(self).__name__, arrays.dense(self._check_rows(X))
+        B = arrays.to_numpy(arrays.as_array(coef, f"{name}.gradient", "coef")).astype(np.float64)
         if B.ndim not in (1, 2) or len(B) != self.n_features:
             raise InvalidInput(
-                f"{who}.gradient: coef must have shape (D,) or (D, t) with the D = "
+                f"{name}.gradient: coef must have shape (D,) or (D, t) with the D = "
                 f"{self.n_features} features of the map; got {B.shape}."
             )
         G = self.gradients(X, B.reshape(len(B), -1))
@@ -257,11 +257,11 @@ class FeatureMap(ABC):
         return xp.stack([self.pullback(X, C) for C in columns], axis=2)
 
     def _check_rows(self, X: Tabular) -> Float[Array, "n d"]:
-        who = type(self).__name__
-        X = arrays.as_matrix(X, who)
+        name = type(self).__name__
+        X = arrays.as_matrix(X, name)
         if X.shape[1] != self.n_inputs:
             raise InvalidInput(
-                f"{who}: X must have the {self.n_inputs} columns the map was drawn for; "
+                f"{name}: X must have the {self.n_inputs} columns the map was drawn for; "
                 f"got {X.shape[1]}."
             )
         return X
@@ -312,8 +312,8 @@ def _field_of(cls: Any, side: str) -> tuple[str, int | None]:
 def parts_of(phi: Any) -> list[FeatureMap]:
     """Return the feature maps that are fields of a map, or entries of its tuples."""
     values = [getattr(phi, field.name) for field in fields(phi)] if is_dataclass(phi) else []
-    listed = [value if isinstance(value, tuple) else (value,) for value in values]
-    return [part for parts in listed for part in parts if isinstance(part, FeatureMap)]
+    groups = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [part for parts in groups for part in parts if isinstance(part, FeatureMap)]
 
 
 def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
@@ -323,7 +323,7 @@ def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]
     return A @ arrays.adapt(W, like=A)
 
 
-def in_double(X: Array) -> tuple[Any, Array]:
+def to_double(X: Array) -> tuple[Any, Array]:
     """Return the array namespace of X, and X in float64."""
     return arrays.array_namespace(X), arrays.in_float64(X)
 
@@ -369,20 +369,20 @@ def with_far_rows(
     squares = arrays.squared_norms(arrays.in_float64(X))
     # At |ω| |x| = 1024 radians, float32 angles have an error of 6e-5.
     with np.errstate(over="ignore"):  # lengthscales may be too small for float32
-        far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0
-    if not bool(xp.any(far)):
+        is_far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0
+    if not bool(xp.any(is_far)):
         return features(X)
     if not (isinstance(X, np.ndarray) or arrays.is_sparse(X)):  # boolean masks are not portable
         precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
-        return xp.where(far[:, None], precise, features(X))
-    if far.all():
+        return xp.where(is_far[:, None], precise, features(X))
+    if is_far.all():
         return features(X.astype(np.float64)).astype(np.float32)
     Z = features(X)
-    Z[far] = features(X[np.flatnonzero(far)].astype(np.float64))
+    Z[is_far] = features(X[np.flatnonzero(is_far)].astype(np.float64))
     return Z
 
 
-def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
+def balanced_draws(size: int, count: int, rng: np.random.Generator) -> Array:
     """Return ``count`` integers below ``size``, as concatenated random permutations."""
     rounds = [rng.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate([np.empty(0, np.int64), *rounds])[:count]

@@ -24,7 +24,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.fourier import placements
 from bochner.features.fourier.placements import Placements
-from bochner.features.map import FeatureMap, Method, Request, in_rounds, kind_of, times
+from bochner.features.map import FeatureMap, Method, Request, balanced_draws, kind_of, times
 from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
@@ -129,9 +129,9 @@ class ReLUMap(FeatureMap):
         if not self.split:  # (t₊)^order; a step is ½ at zero
             positive = 0.5 + 0.5 * xp.sign(T) if self.order == 0 else 0.5 * (T + xp.abs(T))
             return (positive**2 if self.order == 2 else positive) * (2 * moment / m) ** 0.5
-        rest = (xp.sign, xp.abs, lambda T: T * xp.abs(T))[self.order](T)
-        rest *= (moment / (2 * m)) ** 0.5
-        return xp.concat([_polynomial(X, self.order), rest], axis=1)
+        activations = (xp.sign, xp.abs, lambda T: T * xp.abs(T))[self.order](T)
+        activations *= (moment / (2 * m)) ** 0.5
+        return xp.concat([_polynomial(X, self.order), activations], axis=1)
 
 
 def polynomial_width(order: int, d: int) -> int:
@@ -229,17 +229,17 @@ class NeuralMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         u, length = directions(dense(X))
         xp = array_namespace(u)
-        below, tangent = u, [u]  # features of Σ_h, and blocks of K_h without their factors
+        inner, tangent = u, [u]  # features of Σ_h, and blocks of K_h without their factors
         for h, W in enumerate(self.ramps):
-            A = abs(times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
+            A = abs(times(inner, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
             if self.steps:
                 V = self.steps[h]
                 transform = signed_walsh(_concatenate_scaled(tangent, _weights(h)), self.signs[h])
                 picks = take(transform, self.picks[h], axis=1)
-                tangent += [A, xp.sign(times(below, V)) * picks * (2 * V.shape[1]) ** -0.5]
+                tangent += [A, xp.sign(times(inner, V)) * picks * (2 * V.shape[1]) ** -0.5]
             if not self.steps or h + 1 < len(self.ramps):  # not used after the last layer
-                below = xp.concat([0.5**0.5 * below, A], axis=1)
-        last = _concatenate_scaled(tangent, _weights(len(self.ramps))) if self.steps else below
+                inner = xp.concat([0.5**0.5 * inner, A], axis=1)
+        last = _concatenate_scaled(tangent, _weights(len(self.ramps))) if self.steps else inner
         last *= length[:, None]  # in place: a tenth less time
         return last
 
@@ -271,24 +271,24 @@ def draw_layers(
             f"{total} are left for the layers. Use more features."
         )
     ramps, steps, signs, picks = [], [], [], []
-    below, full = d, d
+    inner, full = d, d
     for h, (m, s) in enumerate(widths.tolist()):
         rng = ask.part(str(h), 0).stream("layer")
-        ramps.append(_orthogonal(below, m, rng))
+        ramps.append(_orthogonal(inner, m, rng))
         if tangent:
-            steps.append(_orthogonal(below, s, rng))
+            steps.append(_orthogonal(inner, s, rng))
             signs.append(rng.choice((-1.0, 1.0), power_of_two(full)))
-            picks.append(in_rounds(power_of_two(full), s, rng))
-        below, full = below + m, full + m + s
+            picks.append(balanced_draws(power_of_two(full), s, rng))
+        inner, full = inner + m, full + m + s
     return NeuralMap(kernel, d, *map(tuple, (ramps, steps, signs, picks)))
 
 
 def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]:
     """Return m unit directions, uniform on the sphere, in blocks of orthogonal directions."""
-    blocks, left = [], m
-    while left > 0:
-        blocks.append(placements.orthonormal_columns(rng.standard_normal((p, min(p, left)))))
-        left -= p
+    blocks, remaining = [], m
+    while remaining > 0:
+        blocks.append(placements.orthonormal_columns(rng.standard_normal((p, min(p, remaining)))))
+        remaining -= p
     return np.concatenate([np.empty((p, 0)), *blocks], axis=1)
 
 
@@ -354,31 +354,31 @@ class PositiveMap(FeatureMap):
         return self.frequencies.shape[1] * (2 if self.form == "hyperbolic" else 1)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        projected = X @ adapt(self.frequencies, like=X)
-        xp = array_namespace(projected)
+        products = X @ adapt(self.frequencies, like=X)
+        xp = array_namespace(products)
         if is_sparse(X):
             sums = X.multiply(X).tocsr().astype(np.float64) @ (self.scales**2)[:, None]
         else:
             wide = xp.astype(X, xp.float64)
             sums = (wide * wide) @ adapt(self.scales**2, like=wide)[:, None]
         # −c|s ∘ x|² − ½ log D, (n, 1), summed in float64
-        offset = xp.astype(-self.half * sums - 0.5 * math.log(self.n_features), projected.dtype)
+        offset = xp.astype(-self.half * sums - 0.5 * math.log(self.n_features), products.dtype)
         if self.form == "plain":
-            return xp.exp(projected + offset)
-        if not isinstance(projected, np.ndarray):
-            return xp.exp(xp.concat([offset + projected, offset - projected], axis=1))
-        m = projected.shape[1]
-        Z = np.empty((projected.shape[0], 2 * m), dtype=projected.dtype)
-        np.add(offset, projected, out=Z[:, :m])  # in place: 1.7 times as fast
-        np.subtract(offset, projected, out=Z[:, m:])
+            return xp.exp(products + offset)
+        if not isinstance(products, np.ndarray):
+            return xp.exp(xp.concat([offset + products, offset - products], axis=1))
+        m = products.shape[1]
+        Z = np.empty((products.shape[0], 2 * m), dtype=products.dtype)
+        np.add(offset, products, out=Z[:, :m])  # in place: 1.7 times as fast
+        np.subtract(offset, products, out=Z[:, m:])
         return np.exp(Z, out=Z)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         M, m = C * self.features(X), self.frequencies.shape[1]
         total = array_namespace(M).sum(M, axis=1)[:, None]
-        signed = M if self.form == "plain" else M[:, :m] - M[:, m:]
+        difference = M if self.form == "plain" else M[:, :m] - M[:, m:]
         shrinking = adapt(2 * self.half * self.scales**2, like=X) * X * total
-        return signed @ adapt(self.frequencies.T, like=X) - shrinking
+        return difference @ adapt(self.frequencies.T, like=X) - shrinking
 
 
 def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Request) -> PositiveMap:

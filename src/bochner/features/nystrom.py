@@ -27,7 +27,7 @@ from bochner.kernels.algebra import SAME_ROWS
 from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.stationary import Compilable
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.solvers.factorisations import raised_factor, randomly_pivoted_cholesky
+from bochner.solvers.factorisations import jittered_cholesky, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import assign, run_lloyd
 
 # --- Landmarks ------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Uniform(Landmarks):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Given(Landmarks):
+class Points(Landmarks):
     """Rows given by the user: rows of the data, a grid, or the landmarks of another map.
 
     Parameters
@@ -70,22 +70,22 @@ class Given(Landmarks):
 
     def __post_init__(self) -> None:
         """Keep a read-only copy in float64."""
-        rows = np.array(arrays.to_numpy(arrays.as_matrix(self.rows, "Given", "rows")), np.float64)
+        rows = np.array(arrays.to_numpy(arrays.as_matrix(self.rows, "Points", "rows")), np.float64)
         if not len(rows):
-            raise InvalidInput("Given: rows must be at least one row; got none.")
+            raise InvalidInput("Points: rows must be at least one row; got none.")
         rows.flags.writeable = False
         object.__setattr__(self, "rows", rows)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and np.array_equal(self.rows, other.rows)
+        return isinstance(other, Points) and np.array_equal(self.rows, other.rows)
 
     def __hash__(self) -> int:
-        return hash((Given, self.rows.shape, self.rows.tobytes()))
+        return hash((Points, self.rows.shape, self.rows.tobytes()))
 
     def __repr__(self) -> str:
         if self.rows.size <= 12:
-            return f"Given(rows={self.rows.tolist()})"
-        return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
+            return f"Points(rows={self.rows.tolist()})"
+        return f"Points(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
 
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         return self.rows[:count].copy()
@@ -109,8 +109,8 @@ class RPCholesky(Landmarks):
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
 
-        columns = lambda chosen: kernel.evaluate(pool, pool[chosen])
-        corner = lambda proposed: kernel.evaluate(pool[proposed], pool[proposed])
+        columns = lambda places: kernel.evaluate(pool, pool[places])
+        corner = lambda places: kernel.evaluate(pool[places], pool[places])
         pivots = randomly_pivoted_cholesky(columns, kernel.diagonal(pool), count, rng, corner)
         # If the kernel is zero on all rows there is no pivot; then the landmark is the first row.
         return dense_rows(pool, pivots if len(pivots) else [0])
@@ -206,22 +206,22 @@ class RidgeLeverage(Landmarks):
         n = X.shape[0]
         level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
         order, draws = rng.random(n), rng.random(n)
-        chosen = order < max(0.5**level, np.nextafter(order.min(), 1.0))  # one row at least
-        S, p = dense_rows(X, chosen), np.ones(int(chosen.sum()))
+        sample = order < max(0.5**level, np.nextafter(order.min(), 1.0))  # one row at least
+        S, p = dense_rows(X, sample), np.ones(int(sample.sum()))
         for depth in range(level - 1, -1, -1):
-            inside = order < 0.5**depth
-            tau = estimate(kernel, X[inside], S, p, _penalty(kernel, S, p, self.alpha))
+            level_rows = order < 0.5**depth
+            tau = estimate(kernel, X[level_rows], S, p, _penalty(kernel, S, p, self.alpha))
             if depth == 0:
                 # Exponential races draw without replacement: Efraimidis and Spirakis (2006).
                 times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
                 return dense_rows(X, np.sort(np.argsort(times, kind="stable")[:count]))
             chances = capped_shares(tau if tau.any() else np.ones(len(tau)), 1.0, count)
-            accepted = draws[inside] < chances
-            chosen = inside.copy()
-            chosen[inside] = accepted
-            draws[inside] = rng.random(int(inside.sum()))
-            if accepted.any():
-                S, p = dense_rows(X, chosen), chances[accepted]
+            accept = draws[level_rows] < chances
+            sample = level_rows.copy()
+            sample[level_rows] = accept
+            draws[level_rows] = rng.random(int(level_rows.sum()))
+            if accept.any():
+                S, p = dense_rows(X, sample), chances[accept]
         return S
 
 
@@ -259,7 +259,7 @@ def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m 
 # at least τ_i if p = 1: fewer rows represent less. Each level has half the rows of the next.
 
 #: Smallest penalty, as a share of the mean diagonal; below it K(S, S) is singular in float64.
-LEAST = 1e-11
+MIN_ALPHA = 1e-11
 
 
 def estimate(
@@ -271,13 +271,13 @@ def estimate(
 ) -> Float[Array, " n"]:
     """Return τ̃ of each row, at most 1, from rows S drawn with chances p."""
     A = kernel(S) + penalty * np.diag(p)
-    L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
+    L = jittered_cholesky(A, 0.0, MIN_ALPHA * float(np.mean(np.diag(A))) or 1.0)
 
-    def of_slice(rows: Float[Array, "b d"]) -> Float[Array, " b"]:
+    def estimate_slice(rows: Float[Array, "b d"]) -> Float[Array, " b"]:
         Z = solve_triangular(L, kernel(S, rows), lower=True, check_finite=False)
         return np.clip((kernel.diag(rows) - np.einsum("ij,ij->j", Z, Z)) / penalty, 0.0, 1.0)
 
-    return np.concatenate([of_slice(X[rows]) for rows in arrays.slices(X.shape[0], 4096)])
+    return np.concatenate([estimate_slice(X[rows]) for rows in arrays.slices(X.shape[0], 4096)])
 
 
 def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
@@ -288,7 +288,7 @@ def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
         values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
         k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
         alpha = float(values[: len(K) - k].sum()) / k
-    return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)
+    return max(alpha, MIN_ALPHA * float(np.mean(np.diag(K))), np.finfo(float).tiny)
 
 
 # --- The method and its map -----------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Nystrom(Method):
     landmarks : str, rows (m, d) or a value of `bochner.landmarks`, default "rpcholesky"
         The names "rpcholesky", "kmeans", "uniform" and "ridge-leverage" mean ``RPCholesky()``,
         ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options. An array of
-        landmarks means ``Given(rows)``.
+        landmarks means ``Points(rows)``.
 
     Notes
     -----
@@ -327,21 +327,21 @@ class Nystrom(Method):
     landmarks: Landmarks = field(default_factory=RPCholesky)
 
     def __init__(self, landmarks: Landmarks | str | Float[Array, "m d"] = "rpcholesky") -> None:
-        named = {
+        names = {
             "rpcholesky": RPCholesky(),
             "kmeans": KMeans(),
             "uniform": Uniform(),
             "ridge-leverage": RidgeLeverage(),
         }
-        chosen: Any = named.get(landmarks) if isinstance(landmarks, str) else landmarks
-        if isinstance(chosen, list | tuple) or hasattr(chosen, "shape"):
-            chosen = Given(chosen)
-        if not isinstance(chosen, Landmarks):
+        value: Any = names.get(landmarks) if isinstance(landmarks, str) else landmarks
+        if isinstance(value, list | tuple) or hasattr(value, "shape"):
+            value = Points(value)
+        if not isinstance(value, Landmarks):
             raise InvalidInput(
-                f"Nystrom: landmarks must be {', '.join(map(repr, named))}, rows (m, d) or a value "
-                f"of bochner.landmarks; got {landmarks!r}{suggestion(landmarks, named) or '.'}"
+                f"Nystrom: landmarks must be {', '.join(map(repr, names))}, rows (m, d) or a value "
+                f"of bochner.landmarks; got {landmarks!r}{suggestion(landmarks, names) or '.'}"
             )
-        object.__setattr__(self, "landmarks", chosen)
+        object.__setattr__(self, "landmarks", value)
 
 
 #: Share of the mean diagonal added to A = k(S, S) before its Cholesky factorization, so that
@@ -384,7 +384,7 @@ class NystromMap(FeatureMap):
             A = arrays.to_numpy(self.kernel(self.landmarks, self.landmarks)).astype(np.float64)
             scale = float(np.mean(np.diag(A))) or 1.0
             jitter = scale * (JITTER[dtype] if self.jitter is None else self.jitter)
-            lower = raised_factor(A, jitter, float(np.finfo(float).eps) * scale)
+            lower = jittered_cholesky(A, jitter, float(np.finfo(float).eps) * scale)
             upper = np.asfortranarray(lower.T)
             invert_triangle(upper)
             root = np.ascontiguousarray(upper, dtype=dtype)
@@ -415,7 +415,7 @@ class NystromMap(FeatureMap):
 
 
 @dataclass(frozen=True, eq=False)
-class Rounded(FeatureMap):
+class PrecisionMap(FeatureMap):
     """A map with features in one precision; rows, such as times in seconds, are not rounded."""
 
     kernel: Kernel
@@ -436,11 +436,11 @@ class Rounded(FeatureMap):
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
     """Draw the map of at most D landmarks among the rows of the request."""
-    X = ask.X if isinstance(method.landmarks, Given) else ask.rows("Nystrom", "its landmarks")
+    X = ask.X if isinstance(method.landmarks, Points) else ask.rows("Nystrom", "its landmarks")
     rows = method.landmarks.choose(kernel, X, ask.n_features, ask.stream("landmarks"))
     if rows.shape[1] != ask.n_inputs:
         raise InvalidInput(
-            f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
+            f"draw: Points(rows) must have the {ask.n_inputs} columns of the data; got "
             f"{rows.shape[1]}."
         )
     return NystromMap(kernel, rows)

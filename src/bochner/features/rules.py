@@ -27,9 +27,9 @@ from bochner.features import composed, networks, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
-from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
+from bochner.features.fourier.grid import MAX_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Orthogonal, Structured
-from bochner.features.map import FeatureMap, Method, Request, in_rounds
+from bochner.features.map import FeatureMap, Method, Request, balanced_draws
 from bochner.features.mercer import products, radial, sphere
 from bochner.features.mercer.radial import ROTATION_INVARIANT, Gegenbauer, MercerHarmonic
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
@@ -95,11 +95,11 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
     if isinstance(kernel, Power):
         factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
     exact = [factor.exact(ask.n_inputs) for factor in factors.values()]
-    others, left = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
+    count, total = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
 
-    def draw_factors(rest: int) -> tuple[FeatureMap, ...]:
-        """Draw the factors: exact ones in their exact width, others in width ``rest``."""
-        sizes = (rest if width is None else width for width in exact)
+    def draw_factors(n_features: int) -> tuple[FeatureMap, ...]:
+        """Draw the factors: exact ones in their exact width, others in width ``n_features``."""
+        sizes = (n_features if width is None else width for width in exact)
         parts = zip(factors.items(), sizes, strict=True)
         maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
         first = next(maps)
@@ -109,15 +109,15 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
 
     # With one factor that is not exact, of at least 4 features, the product is up to twice as
     # accurate (measured) as a sketch, whose noise grows with all norms.
-    if others == 1 and left >= 4:
-        return _tensor(kernel, draw_factors(composed.divisible_width(left, kernel, method, ask)))
-    if others == 0 and left >= 1:
+    if count == 1 and total >= 4:
+        return _tensor(kernel, draw_factors(composed.divisible_width(total, kernel, method, ask)))
+    if count == 0 and total >= 1:
         return _tensor(kernel, draw_factors(0))
     maps = draw_factors(composed.divisible_width(ask.n_features, kernel, method, ask))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
-        root = int(max(left, 1) ** (1 / max(others, 1)) + 1e-9)
+        root = int(max(total, 1) ** (1 / max(count, 1)) + 1e-9)
         even = max(root - root % method.granularity, method.granularity)
         narrow = attempt(draw_factors, even)  # fails if exact parts of a factor are wider
         if isinstance(narrow, tuple) and prod(phi.n_features for phi in narrow) <= ask.n_features:
@@ -148,7 +148,7 @@ def _draw_sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> 
     )
     sizes, rng = (left.n_features, right.n_features), ask.stream("sketch")
     first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
-    picks = [in_rounds(power_of_two(n), ask.n_features, rng.spawn(1)[0]) for n in sizes]
+    picks = [balanced_draws(power_of_two(n), ask.n_features, rng.spawn(1)[0]) for n in sizes]
     return composed.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
 
 
@@ -233,7 +233,7 @@ RULES: tuple[Rule, ...] = (
     Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, IID.needs),
     Rule(
         FourierGrid,
-        lambda _method, kernel, d: d <= MOST_COLUMNS and equispaced.has_weights(kernel, d),
+        lambda _method, kernel, d: d <= MAX_COLUMNS and equispaced.has_weights(kernel, d),
         draw_grid,
         f"{_DENSITY}, or a Periodic kernel, in one to three columns",
     ),
@@ -276,13 +276,13 @@ RULES: tuple[Rule, ...] = (
         products.HermiteMercer,
         # Multiples and kernels of some columns are split, as their part may be Gaussian.
         lambda _, k, d: (
-            d <= composed.MOST_COLUMNS  # for principal axes
+            d <= composed.MAX_COLUMNS  # for principal axes
             and not isinstance(k, Scaled | Transformed)
             and bool(products.columnwise(k, d))
         ),
         products.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy, "
-        f"of at most {composed.MOST_COLUMNS:,} columns",
+        f"of at most {composed.MAX_COLUMNS:,} columns",
     ),
     Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_modes, _DENSITY),
     Rule(
@@ -323,13 +323,13 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
             f"{name} makes no features: it is a method of ridge regression, Gaussian processes or "
             'losses that are smooth. Pass Nystrom() or "auto".'
         )
-    others = (rule for rule in RULES if rule.needs and not rule.first)
-    served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
-    names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(served)]
-    who = f"{', '.join(names)} and Nystrom(...) support" if names else "Nystrom(...) supports"
+    rules = (rule for rule in RULES if rule.needs and not rule.first)
+    supported = (rule.method for rule in rules if rule.serves(rule.method(), kernel, d))
+    names = [f"{kind.__name__}(...)" for kind in dict.fromkeys(supported)]
+    subject = f"{', '.join(names)} and Nystrom(...) support" if names else "Nystrom(...) supports"
     return UnsupportedKernel(
         f"{name} requires {needs[-1].format(method)}, or sums, products and multiples of them; got "
-        f"{kernel!r} for d = {d}. {who} this kernel."
+        f"{kernel!r} for d = {d}. {subject} this kernel."
     )
 
 
@@ -376,18 +376,18 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
 
 def contenders(d: int) -> tuple[Method, ...]:
     """Return the methods that can be the best one for a kernel of d columns."""
-    few = d <= 2048  # Beyond, principal axes are slow, and IID is as good as Orthogonal
-    named = {
-        MercerHarmonic(): few,
-        products.HermiteMercer(): few,
+    is_narrow = d <= 2048  # Beyond, principal axes are slow, and IID is as good as Orthogonal
+    methods = {
+        MercerHarmonic(): is_narrow,
+        products.HermiteMercer(): is_narrow,
         Fourier(Orthogonal()): True,
         Fourier(Structured()): d >= 128,  # Below, a matrix product is faster than transforms
         Fourier(QMC()): d <= 20,  # Beyond, orthogonal frequencies are more accurate
-        Fourier(IID()): d > 20 and few,
+        Fourier(IID()): d > 20 and is_narrow,
     }
     angles = networks.Sign(), networks.ReLU(0), networks.ReLU(1), networks.ReLU(2)
-    others = networks.NeuralTangentFeatures(), fourier.HistogramSampling(), Nystrom()
-    return *(method for method, good in named.items() if good), *angles, *others
+    special = networks.NeuralTangentFeatures(), fourier.HistogramSampling(), Nystrom()
+    return *(method for method, good in methods.items() if good), *angles, *special
 
 
 #: Methods by name, which all `method` parameters accept.
@@ -410,13 +410,13 @@ NAMED: dict[str, Method] = {
 def as_method(method: Method | str) -> Method:
     """Return a method, given as it is or by name."""
     name = WORDS.get(method, method) if isinstance(method, str) else ""
-    named = NAMED.get(name, method)
-    if not isinstance(named, Method):
+    value = NAMED.get(name, method)
+    if not isinstance(value, Method):
         raise InvalidInput(
             "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
             f"of {', '.join(map(repr, NAMED))}; got {method!r}{suggest_object(name, NAMED) or '.'}"
         )
-    return named
+    return value
 
 
 def draw(
@@ -492,12 +492,12 @@ def draw(
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return the map of the exact features of a kernel; refuse a kernel with none or over 2²⁰."""
-    ask = Request(n_inputs, sketch.MOST_EXACT, 0)
+    ask = Request(n_inputs, sketch.MAX_EXACT, 0)
     phi = attempt(draw_map, products.Explicit(), kernel, ask)
     if isinstance(phi, FeatureMap) and phi.n_features <= ask.n_features and phi.below_kernel:
         return phi
     raise UnsupportedKernel(
         f"{kernel!r} of {n_inputs} columns has no exact finite features, or more than "
-        f"{sketch.MOST_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "
+        f"{sketch.MAX_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "
         "sums, products and powers have exact features."
     )

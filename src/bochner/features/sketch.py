@@ -21,9 +21,9 @@ from bochner._core import arrays, native
 from bochner._core.checks import MaybeCounted, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
-from bochner._core.threads import side_by_side
+from bochner._core.threads import run_parallel
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Method, Request, capped_shares, in_double
+from bochner.features.map import FeatureMap, Method, Request, capped_shares, to_double
 from bochner.features.mercer.products import Halves, Products, split_products
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum
@@ -79,7 +79,7 @@ def unit_rows(
             xp = arrays.array_namespace(X)
             scaled = xp.concat([scaled, X[:, :1] * 0 + constant], axis=1)
     U, lengths = directions(scaled)
-    xp, lengths = in_double(lengths)
+    xp, lengths = to_double(lengths)
     return U, xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
 
 
@@ -117,32 +117,32 @@ class Terms:
 def _terms(parts: Powers, exact: Array, degrees: Any, chances: Any) -> Terms:
     """Return the exact powers, and random powers divided by the chances of their degrees."""
     series, gaussian, scales = parts
-    every = np.array([*exact, *degrees], dtype=np.int64)
-    logs = log_coefficients(series, every)
+    all_degrees = np.array([*exact, *degrees], dtype=np.int64)
+    logs = log_coefficients(series, all_degrees)
     logs[len(exact) :] -= np.log(chances)
-    return Terms(scales, gaussian, every, 0.5 * logs, len(exact))
+    return Terms(scales, gaussian, all_degrees, 0.5 * logs, len(exact))
 
 
-def split_off(
+def allocate_exact(
     kernel: Kernel, method: Method, parts: Powers, ask: Request
 ) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
     """Return exact degrees, the energies of the other degrees, and the number of their features."""
     energy = energies(parts[0], _lengths(parts, ask))
     d, D = ask.n_inputs, ask.n_features
-    left = D - bool(energy[0])
+    remaining = D - bool(energy[0])
     # The linear term is exact if this reduces the error of the other terms: their variance is about
     # (Σ wₙ)²/D over the remaining n, with features in proportion to the weights.
-    linear, above = float(energy[1:2].sum()), float(energy[2:].sum())
-    pays = linear > 0 and left >= d + (above > 0)
-    if pays and above > 0:
-        pays = left > d and above**2 / (left - d) < (linear + above) ** 2 / left
+    linear, rest = float(energy[1:2].sum()), float(energy[2:].sum())
+    pays = linear > 0 and remaining >= d + (rest > 0)
+    if pays and rest > 0:
+        pays = remaining > d and rest**2 / (remaining - d) < (linear + rest) ** 2 / remaining
     exact = np.flatnonzero([energy[0] > 0, pays])
-    left -= d * pays
+    remaining -= d * pays
     energy[exact] = 0.0
     if energy.any():
-        least, who = D - left + 1, type(method).__name__
-        ask.require_width(least, who, "above the width of the exact parts of {!r}", kernel)
-    return exact, energy, left
+        minimum, name = D - remaining + 1, type(method).__name__
+        ask.require_width(minimum, name, "above the width of the exact parts of {!r}", kernel)
+    return exact, energy, remaining
 
 
 def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
@@ -201,8 +201,8 @@ def shares(
         return []
     caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
     parts = capped_shares(energy[present], caps, D)
-    core, rest = parts >= 1, parts < 1
-    T = max(1, round(float(parts[rest].sum()))) if rest.any() else 0
+    core, part = parts >= 1, parts < 1
+    T = max(1, round(float(parts[part].sum()))) if part.any() else 0
     # Shares of one or more are rounded by largest remainder.
     widths = np.floor(parts[core]).astype(np.int64)
     remainder = min(D - T, round(float(parts[core].sum()))) - int(widths.sum())
@@ -212,9 +212,9 @@ def shares(
         widths[np.argmax(widths)] -= 1
     result = [(int(n), int(w), 1.0) for n, w in zip(present[core], widths, strict=True)]
     if T:
-        p = energy[present[rest]] / energy[present[rest]].sum()
+        p = energy[present[part]] / energy[present[part]].sum()
         distinct, copies = np.unique(rng.choice(len(p), size=T, p=p), return_counts=True)
-        draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
+        draws = zip(present[part][distinct], copies, caps[part][distinct], p[distinct], strict=True)
         result += [(int(n), int(min(c, cap)), float(T * p_n / c)) for n, c, cap, p_n in draws]
     return sorted(result)
 
@@ -229,7 +229,7 @@ def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.n
 # ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so a finite kernel Σ aₙ ⟨x, y⟩ⁿ
 # has finitely many exact features, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
 
-MOST_EXACT = 1 << 20  # Largest number of exact features: 8 MB per row
+MAX_EXACT = 1 << 20  # Largest number of exact features: 8 MB per row
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,25 +248,25 @@ class MonomialMap(Products):
         return split_products(self.columns)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(arrays.dense(X))
+        xp, X = to_double(arrays.dense(X))
         return xp.permute_dims(xp.concat([X, X[:, :1] * 0 + 1], axis=1), (1, 0))
 
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     """Draw all monomials of a finite power series, by degree; lower degrees are padded with 1."""
     (series, _, _), d = powers(kernel, ask.n_inputs), ask.n_inputs
-    most = max(1, series.degree or 0)
-    present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
+    max_degree = max(1, series.degree or 0)
+    present = np.isfinite(log_coefficients(series, np.arange(max_degree + 1)))
     count = sum(math.comb(d + int(n) - 1, n) for n in np.flatnonzero(present))
     ask.require_width(count, "Explicit", "all monomials of {!r}", kernel)
-    rows = np.array([*combinations_with_replacement(range(d + 1), most)], dtype=np.int32)
+    rows = np.array([*combinations_with_replacement(range(d + 1), max_degree)], dtype=np.int32)
     degrees = (rows < d).sum(axis=1)
     order = np.argsort(degrees, kind="stable")
     order = order[present[degrees[order]]]
     columns, n = rows[order], degrees[order]
     # log Π e_j!: the i-th copy of a column in a sorted row contributes i.
     copies, log_factorials = np.ones(count), np.zeros(count)
-    for i in range(1, most):
+    for i in range(1, max_degree):
         copies = np.where(columns[:, i] == columns[:, i - 1], copies + 1, 1.0)
         log_factorials += np.where(n > i, np.log(copies), 0.0)
     logs = log_coefficients(series, n) + gammaln(n + 1.0) - log_factorials
@@ -353,13 +353,13 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
         degrees = ask.stream("degrees").geometric(0.5, D) - 1
         chances = 0.5 ** np.arange(1.0, degrees.max() + 2)
     else:
-        exact, energy, D = split_off(kernel, method, parts, ask)
+        exact, energy, D = allocate_exact(kernel, method, parts, ask)
         chances = energy / max(energy.sum(), math.ulp(0.0))
         if energy.any():  # quantiles of u + tφ modulo one, φ the golden section: evenly spread
             golden, cumulative = (math.sqrt(5) - 1) / 2, np.cumsum(energy)
             points = (ask.stream("degrees").random() + np.arange(D) * golden) % 1.0
-            chosen = np.searchsorted(cumulative, points * cumulative[-1], side="right")
-            degrees = np.minimum(chosen, np.flatnonzero(energy)[-1]).astype(np.int64)
+            draws = np.searchsorted(cumulative, points * cumulative[-1], side="right")
+            degrees = np.minimum(draws, np.flatnonzero(energy)[-1]).astype(np.int64)
     signs = random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
     first = np.cumsum(degrees) - degrees
     distinct, counts = np.unique(degrees, return_counts=True)
@@ -382,7 +382,7 @@ class SketchMap(FeatureMap):
     kernel: Kernel
     terms: Terms
     blocks: "tuple[Pairs | CountSketch, ...]"  # Sketches, degree by degree
-    steps: "tuple[Hashed | Pairs, ...]"  # Nodes of the tree, children before parents
+    steps: "tuple[Hadamard | Pairs, ...]"  # Nodes of the tree, children before parents
     complete: bool  # Whether the map is not random
 
     @property
@@ -417,12 +417,12 @@ class SketchMap(FeatureMap):
                 block.fill(out, U, values, weights[:, i : i + 1])
                 start += block.width
 
-        side_by_side([partial(fill, part) for part in parts], most=len(parts))
+        run_parallel([partial(fill, part) for part in parts], limit=len(parts))
         return arrays.adapt(Z, like=X)
 
 
 @dataclass(frozen=True, eq=False)
-class Hashed:
+class Hadamard:
     """Walsh-Hadamard transform H S x, entries of H ±1; S is a diagonal of signs or OSNAP matrix."""
 
     signs: Array  # Diagonal of S, for x padded with zeros; or Sᵀ, sparse
@@ -431,8 +431,8 @@ class Hashed:
     def apply(self, U: Array, values: list[Array]) -> Array:
         if not arrays.is_sparse(self.signs):
             return signed_walsh(arrays.dense(U), self.signs)
-        hashed = np.ascontiguousarray(arrays.dense(U @ self.signs.astype(U.dtype)))
-        return native.hadamard(hashed, out=hashed)
+        Z = np.ascontiguousarray(arrays.dense(U @ self.signs.astype(U.dtype)))
+        return native.hadamard(Z, out=Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,11 +454,11 @@ class Pairs:
         left = values[self.left]
         right = values[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
         np.take(np.concatenate([right, -right], axis=1), self.partners, axis=1, out=Z, mode="clip")
-        tiled = self.full * left.shape[1]
-        blocks = Z[:, :tiled].reshape(len(Z), self.full, left.shape[1])  # a view
+        width = self.full * left.shape[1]
+        blocks = Z[:, :width].reshape(len(Z), self.full, left.shape[1])  # a view
         blocks *= left[:, None, :]
         if len(self.tail):
-            Z[:, tiled:] *= np.take(left, self.tail, axis=1, mode="clip")
+            Z[:, width:] *= np.take(left, self.tail, axis=1, mode="clip")
 
     def apply(self, U: Array, values: list[Array]) -> Array:
         Z = np.empty((U.shape[0], self.width), dtype=U.dtype)
@@ -517,7 +517,7 @@ class Tree:
     def __init__(self, ask: Request, inner: int) -> None:
         self.ask, self.inner = ask, inner
         self.padded = min(inner, power_of_two(ask.n_inputs))
-        self.steps: list[Hashed | Pairs] = []
+        self.steps: list[Hadamard | Pairs] = []
         self._numbers: dict[tuple[int, int, int], int] = {}
 
     def power(self, n: int, width: int) -> Pairs:
@@ -552,28 +552,26 @@ class Tree:
         widths = self.steps[left - 1].width, self.steps[right - 1].width
         return Pairs(left, right, *_balanced_pairs(*widths, width, rng))
 
-    def _leaf(self, start: int) -> Hashed:
+    def _leaf(self, start: int) -> Hadamard:
         """Pad the columns with zeros, or hash each to s ≤ 4 of P entries (OSNAP)."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
-            return Hashed(random_signs(rng, P), P)
+            return Hadamard(random_signs(rng, P), P)
         s = min(4, P)
         # One random row in each of s parts of the range, so rows are distinct
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
         entries = random_signs(rng, (d, s)) * s**-0.5
         place = np.repeat(np.arange(d), s), rows.ravel()
-        return Hashed(scipy.sparse.csr_array((entries.ravel(), place), shape=(d, P)), P)
+        return Hadamard(scipy.sparse.csr_array((entries.ravel(), place), shape=(d, P)), P)
 
 
 @lru_cache(maxsize=4096)
-def capacity(n: int, padded: int, inner: int) -> int:
+def capacity(n: int, width: int, inner: int) -> int:
     """Return the number of pairs of the top node of degree n; with all pairs it is exact."""
     half = power_of_two(n) // 2
-    entries = (
-        padded if k == 1 else min(inner, capacity(k, padded, inner)) for k in (half, n - half)
-    )
-    return math.prod(entries) if n > 1 else padded
+    entries = (width if k == 1 else min(inner, capacity(k, width, inner)) for k in (half, n - half))
+    return math.prod(entries) if n > 1 else width
 
 
 def _balanced_pairs(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
@@ -583,23 +581,23 @@ def _balanced_pairs(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[i
     full, n_tail = divmod(m, P)
     tail = np.sort(rng.permutation(P)[:n_tail])
     shifted = (places[None, :] + shifts[:full, None]) % Q
-    rest = (places[tail] + shifts[full]) % Q if n_tail else np.empty(0, dtype=np.int64)
-    partners = order[np.concatenate([shifted.ravel(), rest])]
+    tail_partners = (places[tail] + shifts[full]) % Q if n_tail else np.empty(0, dtype=np.int64)
+    partners = order[np.concatenate([shifted.ravel(), tail_partners])]
     return full, tail.astype(np.int32), partners.astype(np.int32)
 
 
 def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw the sketches of all powers from one tree."""
     parts = powers(kernel, ask.n_inputs)
-    exact, energy, left = split_off(kernel, method, parts, ask)
-    inner, columns = power_of_two(method.inner or left), power_of_two(ask.n_inputs)
-    most = lambda n: capacity(n, min(inner, columns), inner)
-    shared = shares(energy, most, left, ask.stream("degrees"))
-    widest = max((width for _, width, _ in shared), default=1)
+    exact, energy, remaining = allocate_exact(kernel, method, parts, ask)
+    inner, columns = power_of_two(method.inner or remaining), power_of_two(ask.n_inputs)
+    limit = lambda n: capacity(n, min(inner, columns), inner)
+    counts = shares(energy, limit, remaining, ask.stream("degrees"))
+    widest = max((width for _, width, _ in counts), default=1)
     tree = Tree(ask, power_of_two(method.inner or widest))
-    sketches = [tree.power(n, width) for n, width, _ in shared]
-    complete = all(p == 1 and width == columns**n for n, width, p in shared)
-    terms = _terms(parts, exact, [n for n, _, _ in shared], [p for _, _, p in shared])
+    sketches = [tree.power(n, width) for n, width, _ in counts]
+    complete = all(p == 1 and width == columns**n for n, width, p in counts)
+    terms = _terms(parts, exact, [n for n, _, _ in counts], [p for _, _, p in counts])
     return SketchMap(kernel, terms, tuple(sketches), tuple(tree.steps), complete)
 
 
@@ -662,11 +660,11 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> Ske
         terms = Terms(scales, False, degrees, np.zeros(1), 0, kernel.offset**0.5)
         return SketchMap(kernel, terms, (sketch,), (), False)
     parts = powers(kernel, ask.n_inputs)
-    exact, energy, left = split_off(kernel, method, parts, ask)
-    shared = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
-    sketches = (_hashes(n, w, ask.n_inputs, ask.stream(f"hashes {n}")) for n, w, _ in shared)
-    terms = _terms(parts, exact, [n for n, _, _ in shared], [p for _, _, p in shared])
-    return SketchMap(kernel, terms, tuple(sketches), (), not shared)
+    exact, energy, remaining = allocate_exact(kernel, method, parts, ask)
+    counts = shares(energy, lambda _: np.inf, remaining, ask.stream("degrees"))
+    sketches = (_hashes(n, w, ask.n_inputs, ask.stream(f"hashes {n}")) for n, w, _ in counts)
+    terms = _terms(parts, exact, [n for n, _, _ in counts], [p for _, _, p in counts])
+    return SketchMap(kernel, terms, tuple(sketches), (), not counts)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bochner._core import arrays
 from bochner._core.blas import mirror
-from bochner._core.checks import each, finite, integers, optional, unpack
+from bochner._core.checks import finite, integers, optional, sequence_of, unpack
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances, spectral
@@ -33,16 +33,16 @@ from bochner.kernels.kernel import (
 )
 from bochner.kernels.spectral import Frequencies
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
+from bochner.kernels.zonal import LENGTH_ERROR, Homogeneous, Zonal, directions
 
 # --- Functions of the user: checked when passed, and their results at each call ------------------
 
 
-def require_function(value: Any, who: str, name: str) -> Any:
+def require_function(value: Any, caller: str, name: str) -> Any:
     """Return ``value``; raise InvalidType if it is not callable."""
     if not callable(value):
         raise InvalidType(
-            f"{who}: {name} must be a function of rows; got {value!r} of type "
+            f"{caller}: {name} must be a function of rows; got {value!r} of type "
             f"{type(value).__name__}. Pass a function that takes an array."
         )
     return value
@@ -56,16 +56,16 @@ def _code(kernel: Kernel) -> str:
 
 
 def answer(
-    result: Any, shape: tuple[int | None, ...], like: Array, who: str
+    result: Any, shape: tuple[int | None, ...], like: Array, caller: str
 ) -> Float[Array, "..."]:
     """Return the checked result of a user's function, in the dtype of ``like``; None: any size."""
     result = arrays.dense(result)
-    got = tuple(getattr(result, "shape", ()))
-    if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
-        wanted = ", ".join("any" if s is None else str(s) for s in shape)
+    dims = tuple(getattr(result, "shape", ()))
+    if len(dims) != len(shape) or any(s not in (None, g) for s, g in zip(shape, dims, strict=True)):
+        expected = ", ".join("any" if s is None else str(s) for s in shape)
         raise InvalidInput(
-            f"{who}: the function must return an array of shape ({wanted}{',' * (len(shape) == 1)})"
-            f" for {like.shape[0]} rows; got {got or type(result).__name__}."
+            f"{caller}: the function must return shape ({expected}{',' * (len(shape) == 1)})"
+            f" for {like.shape[0]} rows; got {dims or type(result).__name__}."
         )
     xp = arrays.array_namespace(result)
     result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
@@ -73,8 +73,8 @@ def answer(
         values = arrays.to_numpy(result)
         bad = int((values - values != 0).sum())
         raise InvalidInput(
-            f"{who}: the function must return finite numbers; got {bad} NaN or infinite of "
-            f"{math.prod(got)}."
+            f"{caller}: the function must return finite numbers; got {bad} NaN or infinite of "
+            f"{math.prod(dims)}."
         )
     return result
 
@@ -126,14 +126,14 @@ class Custom(Kernel):
         )
 
 
-def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
+def positive_matrix(matrix: Any, caller: str, name: str) -> tuple[tuple[float, ...], ...]:
     """Return the matrix as a tuple of rows; refuse one that is not positive semi-definite."""
     A: Any = np.empty(0)
     with suppress(TypeError, ValueError):
         A = np.array(unpack(matrix), dtype=np.float64)
     if not (A.ndim == 2 and A.size and A.shape[0] == A.shape[1] and np.isfinite(A).all()):
         raise InvalidInput(
-            f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
+            f"{caller}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
         )
     rows = tuple(map(tuple, A.tolist()))
     symmetric_root(rows)
@@ -146,8 +146,8 @@ def symmetric_root(matrix: tuple[tuple[float, ...], ...]) -> np.ndarray:
     A = np.array(matrix)
     asymmetry = float(np.abs(A - A.T).max())
     values, vectors = np.linalg.eigh((A + A.T) / 2)
-    least = -1e-12 * max(values[-1], -values[0])
-    if asymmetry > 1e-12 * float(np.abs(A).max()) or values[0] < least:
+    lowest = -1e-12 * max(values[-1], -values[0])
+    if asymmetry > 1e-12 * float(np.abs(A).max()) or values[0] < lowest:
         raise NotPositive(
             "Mahalanobis: matrix must be symmetric and positive semi-definite; got entries that "
             f"differ from their mirror by {asymmetry:.3g} and smallest eigenvalue {values[0]:.3g}. "
@@ -202,7 +202,7 @@ class Mahalanobis(Transformed):
         return super().evaluate(X, Y)
 
     def spectral(self, d: int) -> Frequencies | None:
-        draw, unknown = lambda _m, _rng, each: self.root @ each(), lambda _: math.nan
+        draw, unknown = lambda _m, _rng, draw_inner: self.root @ draw_inner(), lambda _: math.nan
         return spectral.composite(draw, unknown, self.kernel.spectral(d))
 
     exact = inner_exact
@@ -236,7 +236,7 @@ class Warped(Transformed):
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
 
 
-Curves = Annotated[tuple[tuple[float, ...], ...], each(each(finite))]
+Curves = Annotated[tuple[tuple[float, ...], ...], sequence_of(sequence_of(finite))]
 
 
 @final
@@ -311,11 +311,11 @@ def _interpolate(
     """Return the piecewise linear function at x and its slope, which is zero beyond the ends."""
     xp = arrays.array_namespace(x)
     p, v = (arrays.adapt(np.array(curve), like=x) for curve in (points, values))
-    at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
-    low, high = xp.take(p, at - 1), xp.take(p, at)
+    index = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
+    low, high = xp.take(p, index - 1), xp.take(p, index)
     step = xp.where(high > low, high - low, xp.ones_like(high))  # equal once rounded to float32
-    first = xp.take(v, at - 1)
-    share, rise = (x - low) / step, xp.take(v, at) - first
+    first = xp.take(v, index - 1)
+    share, rise = (x - low) / step, xp.take(v, index) - first
     slope = xp.where((share >= 0.0) & (share <= 1.0), rise / step, xp.zeros_like(step))
     return first + xp.clip(share, 0.0, 1.0) * rise, slope
 
@@ -347,11 +347,11 @@ class Exp(Combined):
     kernel: Part
 
     def spectral(self, d: int) -> Frequencies | None:
-        def draw(m: int, rng: np.random.Generator, each: Compute) -> Array:
+        def draw(m: int, rng: np.random.Generator, draw_inner: Compute) -> Array:
             # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ, c = k(0): ω sums Poisson(c) frequencies of k.
             counts, total = rng.poisson(self.kernel.at_zero(d), m), np.zeros((d, m))
             for n in range(counts.max()):
-                total += np.where(counts > n, each()[:, rng.permutation(m)], 0.0)
+                total += np.where(counts > n, draw_inner()[:, rng.permutation(m)], 0.0)
             return total
 
         moment = lambda square: self.kernel.at_zero(d) * square
@@ -455,7 +455,7 @@ class Normalised(Kernel):
             return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
 
         wide = arrays.precision(X) == np.float64
-        return block(X, Y) if wide else distances.by_blocks(block, X, Y)
+        return block(X, Y) if wide else distances.map_blocks(block, X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         size = self._size(self.inputs(arrays.in_float64(X)))
@@ -465,7 +465,7 @@ class Normalised(Kernel):
         """Return kernel(x, x); raise an error on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             size = self.kernel.diagonal(X)
-        return require_finite(size, "Normalised", "kernel(x, x)", TOO_LONG)
+        return require_finite(size, "Normalised", "kernel(x, x)", LENGTH_ERROR)
 
 
 #: Classes of kernels whose parts receive the same rows as the kernel.
@@ -511,6 +511,6 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     inner, U = kernel.unwrap(X)
     K = np.empty((U.shape[0], U.shape[0]), arrays.precision(U))
     for start in range(0, len(K), BAND):
-        here = slice(start, start + BAND)
-        K[here, : start + BAND] = inner.evaluate(U[here], U[: start + BAND])
+        band = slice(start, start + BAND)
+        K[band, : start + BAND] = inner.evaluate(U[band], U[: start + BAND])
     return mirror(K.T).T

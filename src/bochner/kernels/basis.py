@@ -23,11 +23,11 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.series import no_negative, orthonormals
 
 
-def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
+def _weights(value: object, caller: str, name: str) -> tuple[float, ...]:
     """Return the weights as a tuple; refuse negative weights, and weights that are all zero."""
-    weights = no_negative(value, who, name)
+    weights = no_negative(value, caller, name)
     if not any(weights):
-        raise InvalidInput(f"{who}: {name} must not all be zero; got {value!r}.")
+        raise InvalidInput(f"{caller}: {name} must not all be zero; got {value!r}.")
     return weights
 
 
@@ -155,7 +155,7 @@ def best_products(
     """Return the ``width`` multi-indices k of largest Σ_j logs[j][k_j], and these sums."""
     # Each logs[j] decreases, so the best products of j + 1 columns extend the best products of j
     # columns. The first D' products are the best D', even with ties. O(d D log² D).
-    chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
+    products, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
     for j, column in enumerate(logs):
         if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
             sums = sums + column[0]  # only the first function of this column is among them
@@ -166,17 +166,17 @@ def best_products(
         i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         total = sums[i] + column[k]
         best = np.argsort(-total, kind="stable")[:width]
-        chosen, sums = chosen[i[best]], total[best]
-        chosen[:, j] = k[best]
-    return chosen, sums
+        products, sums = products[i[best]], total[best]
+        products[:, j] = k[best]
+    return products, sums
 
 
-def as_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
+def as_box(box: Any, caller: str, name: str) -> tuple[tuple[float, float], ...]:
     """Return the box as a pair (lower, upper) per column; refuse other values."""
-    pairs: Any = checks.each(checks.each(checks.finite))(box, who, name)
+    pairs: Any = checks.sequence_of(checks.sequence_of(checks.finite))(box, caller, name)
     if any(len(pair) != 2 or pair[0] >= pair[1] for pair in pairs):
         raise InvalidInput(
-            f"{who}: {name} must have lower below upper, a pair for each column; got {box!r}."
+            f"{caller}: {name} must have lower below upper, a pair for each column; got {box!r}."
         )
     return pairs
 
@@ -252,8 +252,8 @@ class Brownian(Kernel):
     bridge: checks.Switch = False
 
     def _term(self, x: Array, y: Array) -> Array:
-        least = array_namespace(x, y).minimum(x, y)
-        return least - x * y / self.length if self.bridge else least
+        smaller = array_namespace(x, y).minimum(x, y)
+        return smaller - x * y / self.length if self.bridge else smaller
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)
@@ -370,14 +370,14 @@ class GreenFunction(Kernel):
         x, y = (length * into_unit((t - lower) / length, self.conditions) for t in (x, y))
         if self.conditions == "periodic":
             gap = np.abs(x - y)
-            both = np.exp(-kappa * gap) + np.exp(-kappa * (length - gap))
-            return both / (-2 * kappa * np.expm1(-kappa * length))
+            decay = np.exp(-kappa * gap) + np.exp(-kappa * (length - gap))
+            return decay / (-2 * kappa * np.expm1(-kappa * length))
         a, b = np.minimum(x, y), length - np.maximum(x, y)
         if kappa == 0:
             return a * b / length
         sign = -1.0 if self.conditions == "dirichlet" else 1.0
-        near = (1 + sign * np.exp(-2 * kappa * a)) * (1 + sign * np.exp(-2 * kappa * b))
-        return np.exp(-kappa * np.abs(x - y)) * near / (-2 * kappa * np.expm1(-2 * kappa * length))
+        ends = (1 + sign * np.exp(-2 * kappa * a)) * (1 + sign * np.exp(-2 * kappa * b))
+        return np.exp(-kappa * np.abs(x - y)) * ends / (-2 * kappa * np.expm1(-2 * kappa * length))
 
     def _rows(self, X: Rows) -> Float[np.ndarray, "n d"]:
         rows = to_numpy(dense(X)).astype(np.float64)

@@ -29,7 +29,7 @@ NEAR = 2.0**-8
 Block = Callable[[Array, Array], Array]
 
 
-def by_blocks(block: Block, X: Rows, Y: Others, dtype: Any = None) -> Array:
+def map_blocks(block: Block, X: Rows, Y: Others, dtype: Any = None) -> Array:
     """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, blocks of bounded size."""
     n, m = X.shape[0], Y.shape[0]
     step = max(1, (CACHED_BYTES if isinstance(X, np.ndarray) else BLOCK_BYTES) // (8 * max(m, 1)))
@@ -55,8 +55,8 @@ def centred(X: Rows, Y: Others) -> tuple[Array, Array]:
     xp = array_namespace(X, Y)
     mean = xp.sum(Y, axis=0, dtype=xp.float64) / Y.shape[0]
     mean = xp.astype(xp.where(xp.isfinite(mean), mean, xp.zeros_like(mean)), Y.dtype)
-    moved = Y - mean
-    return (moved if Y is X else X - mean), moved
+    shifted = Y - mean
+    return (shifted if Y is X else X - mean), shifted
 
 
 def inner(X: Rows, Y: Others) -> Pairs:
@@ -69,9 +69,9 @@ def squared_distances(X: Rows, Y: Others) -> Pairs:
     xp = array_namespace(X, Y)
     # With few columns, differences take less time than a matrix product and the near pairs. The
     # limit is higher in float32, because differences are more accurate.
-    few = X.shape[1] <= (2 if X.dtype == xp.float64 else 8) and not (is_sparse(X) or is_sparse(Y))
+    small = X.shape[1] <= (2 if X.dtype == xp.float64 else 8) and not (is_sparse(X) or is_sparse(Y))
     # The array standard lets a library omit nonzero(), which near pairs need.
-    if few or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
+    if small or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
         return coordinatewise(X, Y, lambda difference: difference * difference)
     X, Y = (np.ascontiguousarray(A) if isinstance(A, np.ndarray) else A for A in (X, Y))
     distances, size = inner(X, Y), squared_norms(X)[:, None] + squared_norms(Y)[None, :]
@@ -82,11 +82,11 @@ def squared_distances(X: Rows, Y: Others) -> Pairs:
     rows, columns = xp.nonzero(~(distances > size))
     # Near pairs in batches of BLOCK_BYTES; a sparse row counts with the mean number of nonzeros.
     widths = (1 + A.nnz // max(1, A.shape[0]) if is_sparse(A) else A.shape[1] for A in (X, Y))
-    step, mixed = max(1, BLOCK_BYTES // (8 * max(widths))), is_sparse(X) != is_sparse(Y)
+    step, is_mixed = max(1, BLOCK_BYTES // (8 * max(widths))), is_sparse(X) != is_sparse(Y)
     for start in range(0, rows.shape[0], step):
         i, j = rows[start : start + step], columns[start : start + step]
         U, V = X[i, :], Y[j, :]
-        distances[i, j] = squared_norms(dense(U) - dense(V) if mixed else U - V)
+        distances[i, j] = squared_norms(dense(U) - dense(V) if is_mixed else U - V)
     return distances
 
 

@@ -33,7 +33,7 @@ class DotProductKernel(Kernel):
         return self.series(1).slope(t)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y)
+        return distances.map_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return _in_range(self, squared_norms(X))
@@ -95,11 +95,11 @@ class Polynomial(DotProductKernel):
 
     def _log_derivative(self, n: np.ndarray) -> Float[np.ndarray, "..."]:
         """Return log(p!/(p − n)! scaleⁿ offset^(p − n)), p the degree."""
-        rest = np.maximum(self.degree - n, 0)
-        falling = gammaln(self.degree + 1.0) - gammaln(rest + 1.0) + n * math.log(self.scale)
+        order = np.maximum(self.degree - n, 0)
+        falling = gammaln(self.degree + 1.0) - gammaln(order + 1.0) + n * math.log(self.scale)
         if self.offset == 0:
             return np.where(n == self.degree, falling, -math.inf)
-        return falling + rest * math.log(self.offset)
+        return falling + order * math.log(self.offset)
 
     def profile(self, t: Array) -> Array:
         return (self.scale * t + self.offset) ** self.degree

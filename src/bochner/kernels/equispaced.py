@@ -35,18 +35,18 @@ from bochner.kernels.spectral import Measure
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
 #: Number of frequencies per batch of densities.
-TOGETHER = 1 << 18
+BATCH = 1 << 18
 
 LEAKS = 1e-12  # Bound on 1 − taper within the box, and on the taper where it should be zero
 
 
 def has_weights(kernel: Kernel, d: int) -> bool:
     """Whether :func:`equispaced_weights` has the weights of a kernel of d columns."""
-    every = kernel.leaves((Algebra, Normalised, Columns), range(d))
+    leaves = kernel.leaves((Algebra, Normalised, Columns), range(d))
     inner = lambda leaf: leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
     return all(
         isinstance(leaf, Constant | Periodic) or has_density(inner(leaf), len(columns))
-        for leaf, columns in every
+        for leaf, columns in leaves
     )
 
 
@@ -72,16 +72,16 @@ def equispaced_weights(
     def leaf(part: Any, axes: tuple[int, ...]) -> Array:
         """Return the weights of a leaf, which is not a sum, product, power or multiple."""
         axes = () if isinstance(part, Constant) else axes
-        along = spacing[list(axes)], tuple(extent[a] for a in axes)
+        grid = spacing[list(axes)], tuple(extent[a] for a in axes)
         match part:
             case Constant():
-                within = np.array(part.value)
+                values = np.array(part.value)
             case Periodic():
-                within = _harmonic(part, *along)
+                values = _harmonic(part, *grid)
             case Mahalanobis() if has_density(part.kernel, len(axes)):
-                within = _density(part.kernel, part.root, *along)
+                values = _density(part.kernel, part.root, *grid)
             case _ if isinstance(part.spectral(len(axes)), Measure):
-                within = _density(part, np.eye(len(axes)), *along)
+                values = _density(part, np.eye(len(axes)), *grid)
             case _:
                 raise UnsupportedKernel(
                     "FourierGrid requires a stationary kernel with a spectral density, a Periodic "
@@ -89,7 +89,7 @@ def equispaced_weights(
                 )
         weights = np.zeros([2 * m + 1 for m in extent])
         place = tuple(slice(None) if a in axes else m for a, m in enumerate(extent))
-        weights[place] = within.transpose(np.argsort(axes))
+        weights[place] = values.transpose(np.argsort(axes))
         return weights
 
     how = operator.add, _convolve, operator.mul, tuple(range(len(extent)))
@@ -101,27 +101,27 @@ def equispaced_weights(
 def taper(t: Array, period: float, length: float) -> Array:
     """Return the taper at differences t: 1 for |t| ≤ length, 0 for |t| ≥ (period − length)/2."""
     end = (period - length) / 2
-    along = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
-    return erfc(5.0 * along) / 2  # its argument is −5 at |t| = length and 5 at |t| = end
+    position = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
+    return erfc(5.0 * position) / 2  # its argument is −5 at |t| = length and 5 at |t| = end
 
 
 def _tapered_weights(
     kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...], lengths: Array
 ) -> Array:
     if len(extent) == 1:  # periodic terms are not tapered
-        steady, rest = split_periodic(kernel)
-        if steady is not None and rest is not None:
-            tapered = _tapered_weights(rest, spacing, extent, lengths)
+        steady, decaying = split_periodic(kernel)
+        if steady is not None and decaying is not None:
+            tapered = _tapered_weights(decaying, spacing, extent, lengths)
             return tapered + equispaced_weights(steady, spacing, extent)
     shape = [next_fast_len(4 * m + 2, real=True) for m in extent]
     periods = 2 * math.pi / spacing
     axes = [np.fft.fftfreq(n) * period for n, period in zip(shape, periods, strict=True)]
     tapers = [taper(t, p, size) for t, p, size in zip(axes, periods, lengths, strict=True)]
     samples = np.empty(math.prod(shape))
-    for start in range(0, len(samples), TOGETHER):
-        places = np.unravel_index(range(start, min(start + TOGETHER, len(samples))), shape)
-        T = np.stack([t[at] for t, at in zip(axes, places, strict=True)], axis=1)
-        falls = np.prod([w[at] for w, at in zip(tapers, places, strict=True)], axis=0)
+    for start in range(0, len(samples), BATCH):
+        places = np.unravel_index(range(start, min(start + BATCH, len(samples))), shape)
+        T = np.stack([t[index] for t, index in zip(axes, places, strict=True)], axis=1)
+        falls = np.prod([w[index] for w, index in zip(tapers, places, strict=True)], axis=0)
         samples[start : start + len(T)] = kernel(T, np.zeros((1, len(axes))))[:, 0] * falls
     weights = np.fft.fftshift(fftn(samples.reshape(shape)).real) / len(samples)
     middle = [slice(n // 2 - m, n // 2 + m + 1) for n, m in zip(shape, extent, strict=True)]
@@ -145,9 +145,9 @@ def split_periodic(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
 
 def has_axes(kernel: Kernel, d: int) -> bool:
     """Whether, for each value of each j_a, the weight is largest where all other j_b are 0."""
-    every = kernel.leaves((Sum, Scaled, Normalised, Columns), range(d))
-    known = lambda leaf, d: isinstance(leaf, Constant) or isinstance(leaf.spectral(d), Measure)
-    return all(known(leaf, len(columns)) for leaf, columns in every)
+    leaves = kernel.leaves((Sum, Scaled, Normalised, Columns), range(d))
+    supported = lambda leaf, d: isinstance(leaf, Constant) or isinstance(leaf.spectral(d), Measure)
+    return all(supported(leaf, len(columns)) for leaf, columns in leaves)
 
 
 def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
@@ -177,7 +177,7 @@ def _density(
     W, measure = places.reshape(-1, len(root)), kernel.spectral(len(root))
     W = W @ np.linalg.inv(root)
     density = np.empty(len(W))
-    for rows in slices(len(W), TOGETHER):
+    for rows in slices(len(W), BATCH):
         with np.errstate(all="ignore"):
             density[rows] = measure.log_density(W[rows])
     odd = ~np.isfinite(density) & ~W.any(axis=1)
@@ -221,8 +221,8 @@ def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
 
 def highest_harmonic(lengthscale: float) -> int:
     """Return the highest harmonic of a Periodic kernel whose weight is above rounding error."""
-    beyond = 2 * np.cumsum(harmonics(1 / lengthscale**2)[::-1])[::-1]
-    return max(1, int(np.flatnonzero(beyond > 1e-16)[-1]))
+    tail = 2 * np.cumsum(harmonics(1 / lengthscale**2)[::-1])[::-1]
+    return max(1, int(np.flatnonzero(tail > 1e-16)[-1]))
 
 
 def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
@@ -232,9 +232,9 @@ def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
 
 
 def common_period(
-    terms: tuple[Season, ...], a: int, length: float, least: float, tolerance: float
+    terms: tuple[Season, ...], a: int, length: float, shortest: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return a common multiple of all periods, at least ``least``, and the change of the kernel.
+    """Return a common multiple of all periods, at least ``shortest``, and the change of the kernel.
 
     Rounding the periods changes k by at most ``tolerance`` at differences up to ``length``. With
     steady terms the result is one multiple larger, as room for rows far outside the box.
@@ -243,20 +243,20 @@ def common_period(
     # kernel by at most 2π|1/p − 1/p'| t/ℓ, as the mean of c² is 1/ℓ².
     periods, lengths = np.array([season[:2] for season in terms]).T[:, :, None]
     longest = float(periods.max())
-    most = 4096
-    many = longest * np.arange(1, most + 1)
+    limit = 4096
+    many = longest * np.arange(1, limit + 1)
     rates = np.abs(1 / periods - np.maximum(np.rint(many / periods), 1) / many)
     errors = (2 * math.pi * length * rates / lengths).sum(axis=0)
     good = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
     if len(good) == 0:
         texts = ", ".join(f"{p:.6g}" for p in np.unique(periods))
         raise UnsupportedKernel(
-            f"FourierGrid requires periods along a column that divide one of up to {most:,} "
+            f"FourierGrid requires periods along a column that divide one of up to {limit:,} "
             f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
             "larger tolerance, or multiply all but one with a long Gaussian kernel."
         )
     common = float(many[good[0]])
-    steps = math.ceil(least / common) + any(steady for *_, steady in terms)
+    steps = math.ceil(shortest / common) + any(steady for *_, steady in terms)
     return common * steps, float(errors[good[0]])
 
 
@@ -270,7 +270,7 @@ def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
     return frequencies
 
 
-def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
+def snap_periods(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
     """Return the kernel with its periods rounded so that their frequencies are multiples of h."""
 
     def change(part: Kernel, axes: list[int]) -> Kernel:

@@ -34,7 +34,7 @@ class Additive(Kernel):
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         require_above(self, 0.0, X, Y)
-        return distances.by_blocks(
+        return distances.map_blocks(
             lambda A, B: distances.combine_over_columns(self.term, operator.add, A, B), X, Y
         )
 
@@ -144,7 +144,7 @@ class SkewedChi2(Kernel):
         xp = array_namespace(X, Y)
         term = lambda a, b: xp.log1p((a - b) ** 2 / (2.0 * a * b))
         block = lambda A, B: xp.exp(-distances.combine_over_columns(term, operator.add, A, B))
-        return distances.by_blocks(block, xp.sqrt(X + self.skew), xp.sqrt(Y + self.skew))
+        return distances.map_blocks(block, xp.sqrt(X + self.skew), xp.sqrt(Y + self.skew))
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
@@ -162,15 +162,15 @@ class SkewedChi2(Kernel):
 WithInputs = Transformed | SkewedChi2
 
 
-def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:
-    """Refuse sparse rows, and numbers below ``least`` (``strictly``: or equal to it)."""
+def require_above(kernel: Kernel, bound: float, *matrices: Array, strictly: bool = False) -> None:
+    """Refuse sparse rows, and numbers below ``bound`` (``strictly``: or equal to it)."""
     refuse_sparse(kernel, *matrices)
     for X in matrices:
         xp = array_namespace(X)
-        if X.shape[0] and not bool(xp.all(least < X if strictly else least <= X)):
+        if X.shape[0] and not bool(xp.all(bound < X if strictly else bound <= X)):
             word = "above" if strictly else "not below"
             raise InvalidInput(
-                f"{type(kernel).__name__}: all numbers of X must be {word} {least:g}, as in a "
+                f"{type(kernel).__name__}: all numbers of X must be {word} {bound:g}, as in a "
                 f"histogram; got {float(xp.min(X)):.6g}. Use it on counts or shares: Columns(...)."
             )
 

@@ -42,7 +42,7 @@ class Value(NamedArguments):
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values, by path: ``k.replace(left__lengthscale=0.7)``."""
-        params, of_parts = self.get_params(deep=False), dict[str, dict[str, Any]]()
+        params, nested = self.get_params(deep=False), dict[str, dict[str, Any]]()
         direct = {path: new for path, new in changes.items() if "__" not in path}
         for path, new in changes.items():
             name, _, rest = path.partition("__")
@@ -53,9 +53,9 @@ class Value(NamedArguments):
                 advice = f"; its parameters are: {names}." if right is None else f": give {right}."
                 raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
             if rest:
-                of_parts.setdefault(name, {})[rest] = new
+                nested.setdefault(name, {})[rest] = new
         result: Any = replace(self, **direct) if direct else self  # type: ignore[type-var]
-        for name, values in of_parts.items():
+        for name, values in nested.items():
             result = replace(result, **{name: getattr(result, name).replace(**values)})
         return result
 
@@ -104,12 +104,12 @@ class Free(Value):
 def free_or(check: Check) -> Check:
     """Return a check that also accepts "auto" and `Free`, for a number or for one per column."""
 
-    def check_value(value: Any, who: str, name: str) -> Any:
+    def check_value(value: Any, caller: str, name: str) -> Any:
         if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
-            return tuple(check_value(item, who, f"{name}[{j}]") for j, item in enumerate(value))
+            return tuple(check_value(item, caller, f"{name}[{j}]") for j, item in enumerate(value))
         if isinstance(value, str) and value == "auto":
             return Free()
-        return value if isinstance(value, Free) else check(value, who, name)
+        return value if isinstance(value, Free) else check(value, caller, name)
 
     return check_value
 
@@ -117,7 +117,7 @@ def free_or(check: Check) -> Check:
 TunedPositive = Annotated[float, free_or(positive), TUNED]
 TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
 #: A number for all columns, or one per column.
-TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.one_or_each(positive)), TUNED]
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.per_column(positive)), TUNED]
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,10 @@ def replace_values(kernel: Any, values: dict[Place, Any]) -> Any:
 
 
 def differences(
-    kernel: Any, X: Array, C: Array, needs: Callable[[Place], bool], known: dict[Place, float]
+    kernel: Any, X: Array, C: Array, needs: Callable[[Place], bool], slopes: dict[Place, float]
 ) -> dict[Place, float]:
-    """Return ``known`` and, for other θ that need it, Σ C ∘ ∂K/∂log θ by central differences."""
+    """Return ``slopes`` and, for other θ that need it, Σ C ∘ ∂K/∂log θ by central differences."""
     K = lambda p, h: replace_values(kernel, {p: p.get(kernel) * math.exp(h)}).evaluate(X, X)
-    places, h = (p for p in places_of(kernel) if needs(p) and p not in known), 1e-4
+    places, h = (p for p in places_of(kernel) if needs(p) and p not in slopes), 1e-4
     slope = lambda p: float(np.vdot(C, K(p, h) - K(p, -h))) / (2 * h)
-    return known | {p: slope(p) for p in places}
+    return slopes | {p: slope(p) for p in places}

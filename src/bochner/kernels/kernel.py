@@ -29,11 +29,11 @@ Vjp = tuple[Compute, Callable[[Array], Any]]
 NeedsGradient = Callable[[Place], bool] | None
 
 
-def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
+def require_finite(K: Array, caller: str, term: str, cause: str) -> Array:
     """Return K; raise InvalidInput if a value is infinite or NaN."""
     if not arrays.all_finite(K):
         raise InvalidInput(
-            f"{who}: {what} must be a number of dtype {K.dtype}; got an overflow{cause}"
+            f"{caller}: {term} must be a number of dtype {K.dtype}; got an overflow{cause}"
         )
     return K
 
@@ -80,12 +80,12 @@ class Kernel(Value, abc.ABC):
         O(n m d) time; memory of K plus less than 100 MB.
         """
         require_numbers(self)
-        who = type(self).__name__
-        X = arrays.as_matrix(X, who)
+        caller = type(self).__name__
+        X = arrays.as_matrix(X, caller)
         if Y is None:
             return self.evaluate(X, X)
-        Y = arrays.as_matrix(Y, who, "Y")
-        arrays.require_alike(X, Y, who)
+        Y = arrays.as_matrix(Y, caller, "Y")
+        arrays.require_alike(X, Y, caller)
         if X.dtype != Y.dtype:
             X, Y = arrays.in_float64(X), arrays.in_float64(Y)
         return self.evaluate(X, Y)
@@ -246,19 +246,19 @@ class Kernel(Value, abc.ABC):
         return Product(self, other) if isinstance(other, Kernel) else self.__rmul__(other)
 
     def __rmul__(self, other: float) -> "Scaled":
-        known = _is_number(other) or isinstance(other, Free)
-        return Scaled(other, self) if known else NotImplemented
+        is_factor = _is_number(other) or isinstance(other, Free)
+        return Scaled(other, self) if is_factor else NotImplemented
 
     def __pow__(self, exponent: int) -> "Power":
         return Power(self, exponent) if _is_number(exponent) else NotImplemented
 
 
-def require_kernel(value: Any, who: str, name: str = "kernel") -> Any:
+def require_kernel(value: Any, caller: str, name: str = "kernel") -> Any:
     """Return ``value``; raise InvalidType if it is not a kernel."""
     if not isinstance(value, Kernel):
         raise InvalidType(
-            f"{who}: {name} must be a Kernel; got {value!r} of type {type(value).__name__}. Pass a "
-            "value such as Gaussian(lengthscale=1.0), or wrap your own function: Custom(function)."
+            f"{caller}: {name} must be a Kernel; got {value!r} of type {type(value).__name__}. "
+            "Pass a value such as Gaussian(lengthscale=1.0), or Custom(your_function)."
         )
     return value
 
@@ -357,19 +357,19 @@ class Combined(Kernel):
         return self.vjp(X, Y, None)[1](C)
 
     def vjp(self, X: Rows, Y: Others, needs: NeedsGradient) -> Vjp:
-        each = [self._part_vjp(name, X, Y, needs) for name in self.parts]
-        values, backward_functions = zip(*each, strict=True)
-        combined = lambda: self.combine(*values)
-        K = cache(combined) if self.caches_values else combined
+        parts = [self._part_vjp(name, X, Y, needs) for name in self.parts]
+        values, backward_functions = zip(*parts, strict=True)
+        value = lambda: self.combine(*values)
+        K = cache(value) if self.caches_values else value
 
         def gradients(C: Array) -> Any:
-            of_parts = zip(backward_functions, self.backward(C, K, *values), strict=True)
-            slopes = [backward(slope) for backward, slope in of_parts]
+            pairs = zip(backward_functions, self.backward(C, K, *values), strict=True)
+            slopes = [backward(slope) for backward, slope in pairs]
             if needs is None:
                 return reduce(operator.add, slopes)
-            known = reduce(operator.or_, slopes, self.slopes(C, *values))
-            is_missing = any(Place(name) not in known for name in self.tunable)
-            return hyperparameters.differences(self, X, C, needs, known) if is_missing else known
+            result = reduce(operator.or_, slopes, self.slopes(C, *values))
+            is_missing = any(Place(name) not in result for name in self.tunable)
+            return hyperparameters.differences(self, X, C, needs, result) if is_missing else result
 
         return K, gradients
 
@@ -378,10 +378,10 @@ class Algebra(Combined):
     """A sum, product, multiple or power of kernels; its views follow from views of its parts."""
 
     def series(self, d: int) -> PowerSeries | None:
-        return self.reduce(lambda part, _: part.series(d), *series.OF_SERIES)
+        return self.reduce(lambda part, _: part.series(d), *series.SERIES_OPS)
 
     def zonal(self, d: int) -> RadialKernels | None:
-        return self.reduce(lambda part, _: part.zonal(d), *series.OF_RADIALS)
+        return self.reduce(lambda part, _: part.zonal(d), *series.RADIAL_OPS)
 
     def exact(self, d: int) -> int | None:
         return self.reduce(lambda part, _: part.exact(d), operator.add, operator.mul)
@@ -390,7 +390,7 @@ class Algebra(Combined):
         return self.to_text()
 
 
-def _in_brackets(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
+def _bracket(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
     """Return a part as text, in brackets if its operator is one of ``looser``."""
     return f"({part.to_text(*how)})" if isinstance(part, looser) else part.to_text(*how)
 
@@ -414,14 +414,14 @@ class Sum(Algebra):
     right: Part
 
     def to_text(self, *how: Any) -> str:
-        return f"{self.left.to_text(*how)} + {_in_brackets(self.right, how, Sum)}"
+        return f"{self.left.to_text(*how)} + {_bracket(self.right, how, Sum)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         parts = self.left, self.right
         sizes = lambda: [part.at_zero(d) for part in parts]
 
-        def draw(m: int, rng: np.random.Generator, *each: Compute) -> Array:
-            W, (a, b) = [one() for one in each], sizes()
+        def draw(m: int, rng: np.random.Generator, *draws: Compute) -> Array:
+            W, (a, b) = [draw_part() for draw_part in draws], sizes()
             return np.where(rng.random(m) * (a + b) < a, *W)
 
         pairs = lambda squares: zip(sizes(), squares, strict=True)
@@ -457,8 +457,8 @@ class Product(Algebra):
     right: Part
 
     def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        left, how = _in_brackets(self.left, (word, times), Sum), (word, times)
-        return f"{left} {times} {_in_brackets(self.right, how, Sum, Product, Scaled)}"
+        left, how = _bracket(self.left, (word, times), Sum), (word, times)
+        return f"{left} {times} {_bracket(self.right, how, Sum, Product, Scaled)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         # Frequencies of an orthogonal block are dependent; the permutation makes pairs independent.
@@ -498,7 +498,7 @@ class Scaled(Algebra):
     kernel: Part
 
     def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        inner = _in_brackets(self.kernel, (word, times), Sum, Product, Scaled)
+        inner = _bracket(self.kernel, (word, times), Sum, Product, Scaled)
         return f"{word(self.scale)} {times} {inner}"
 
     spectral = inner_spectral
@@ -539,12 +539,12 @@ class Power(Algebra):
     exponent: Counted
 
     def to_text(self, *how: Any) -> str:
-        return f"{_in_brackets(self.kernel, how, Sum, Product, Scaled, Power)}**{self.exponent}"
+        return f"{_bracket(self.kernel, how, Sum, Product, Scaled, Power)}**{self.exponent}"
 
     def spectral(self, d: int) -> Frequencies | None:
-        p, one = self.exponent, self.kernel.spectral(d)
-        draw = lambda m, rng, each: sum(each()[:, rng.permutation(m)] for _ in range(p))
-        return spectral.composite(draw, lambda square: p * square, one)
+        p, part = self.exponent, self.kernel.spectral(d)
+        draw = lambda m, rng, draw_part: sum(draw_part()[:, rng.permutation(m)] for _ in range(p))
+        return spectral.composite(draw, lambda square: p * square, part)
 
     fold = lambda self, value, multiply, **_how: reduce(multiply, [value] * self.exponent)
 
@@ -590,11 +590,11 @@ class Transformed(Kernel):
         return K, lambda C: hyperparameters.differences(self, X, C, needs, backward(C))
 
 
-def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
+def require_columns(caller: str, columns: tuple[int, ...], X: Array) -> None:
     """Refuse columns that X does not have."""
     if max(columns) >= X.shape[1]:
         raise InvalidInput(
-            f"{who}: columns must be below the number of columns of X; got column "
+            f"{caller}: columns must be below the number of columns of X; got column "
             f"{max(columns)} of {X.shape[1]} (counted from 0)."
         )
 
@@ -629,8 +629,8 @@ class Columns(Transformed):
         return G @ arrays.adapt(np.eye(X.shape[1])[list(self.columns)], like=G)
 
     def spectral(self, d: int) -> Frequencies | None:
-        embedded = lambda _m, _rng, each: np.eye(d)[:, list(self.columns)] @ each()
-        return spectral.composite(embedded, float, self.kernel.spectral(len(self.columns)))
+        embed = lambda _m, _rng, draw_part: np.eye(d)[:, list(self.columns)] @ draw_part()
+        return spectral.composite(embed, float, self.kernel.spectral(len(self.columns)))
 
     def exact(self, d: int) -> int | None:
         return self.kernel.exact(len(self.columns))

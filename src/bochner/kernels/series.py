@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import gammaln, ive, xlogy
 
 from bochner._core.arrays import array_namespace, slices
-from bochner._core.checks import each, finite, integer, optional
+from bochner._core.checks import finite, integer, optional, sequence_of
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
@@ -33,20 +33,20 @@ from bochner.errors import InvalidInput, NotPositive
 Terms = tuple[float, ...] | Callable[[np.ndarray], np.ndarray]
 
 
-def no_negative(value: Any, who: str, name: str) -> tuple[float, ...]:
+def no_negative(value: Any, caller: str, name: str) -> tuple[float, ...]:
     """Return the coefficients as a tuple; refuse negative ones."""
-    values = each(finite)(value, who, name)
+    values = sequence_of(finite)(value, caller, name)
     if min(values) < 0:
         raise NotPositive(
-            f"{who}: {name} must be zero or above, or the kernel is not positive semi-definite; "
+            f"{caller}: {name} must be zero or above, or the kernel is not positive semi-definite; "
             f"got {min(values)!r}."
         )
     return values
 
 
-def terms_of(value: Any, who: str, name: str) -> Terms:
+def terms_of(value: Any, caller: str, name: str) -> Terms:
     """Return the terms of a series: a function as it is, or checked coefficients."""
-    return value if callable(value) else no_negative(value, who, name)
+    return value if callable(value) else no_negative(value, caller, name)
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class PowerSeries(NamedArguments):
         """Return log κ⁽ⁿ⁾(0) for an integer or an array n; −inf for a missing term."""
         n = np.asarray(n)
         if not callable(self.terms):
-            inside = n < len(self.terms)
+            is_term = n < len(self.terms)
             with np.errstate(divide="ignore"):
-                logs = np.log(np.asarray(self.terms))[np.where(inside, n, 0)]
-            return np.where(inside, logs + gammaln(n + 1.0), -math.inf)
+                logs = np.log(np.asarray(self.terms))[np.where(is_term, n, 0)]
+            return np.where(is_term, logs + gammaln(n + 1.0), -math.inf)
         logs = np.asarray(self.terms(n), dtype=np.float64)
         if logs.shape != n.shape or bool(np.isnan(logs).any()) or bool((logs == math.inf).any()):
             raise NotPositive(
@@ -111,8 +111,8 @@ class PowerSeries(NamedArguments):
             return 0.0 * t + math.exp(float(self.log_derivative(0)))
         logs = lambda n: self.log_derivative(n) - gammaln(n + 1.0) + n * math.log(largest)
         if self.degree is None:
-            what = f"PowerSeries: the series must converge at every ⟨x, y⟩; at {largest:.3g}"
-            terms = log_terms(logs, what)
+            message = f"PowerSeries: the series must converge at every ⟨x, y⟩; at {largest:.3g}"
+            terms = log_terms(logs, message)
         else:
             terms = logs(np.arange(self.degree + 1))
         return horner(tuple(np.exp(terms).tolist()), t / largest)
@@ -156,15 +156,15 @@ def multiply(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     return PowerSeries(log_derivative, degree)
 
 
-def log_terms(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
+def log_terms(logs: Callable[[np.ndarray], np.ndarray], remedy: str) -> Float[np.ndarray, " n"]:
     """Return log terms ``logs(0..n)`` of a series; the terms beyond n are below rounding."""
-    count, most = 32, 4096
-    while count <= most:
+    count, limit = 32, 4096
+    while count <= limit:
         terms = logs(np.arange(count))
         if terms[-count // 4 :].max() < terms.max() - 40.0 or not np.isfinite(terms.max()):
             return terms
         count *= 2
-    raise InvalidInput(f"{required} it has not converged after {most} terms. Rescale X.")
+    raise InvalidInput(f"{remedy} it has not converged after {limit} terms. Rescale X.")
 
 
 def horner(values: tuple[float, ...], t: Array) -> Array:
@@ -203,12 +203,12 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
 
 def orthonormals(l: int, d: int, t: Array) -> Iterator[Array]:
     """Yield p_0(t), ..., p_l(t), p_k = √α_k P_k, elementwise, for arrays of any library."""
-    b, before, here = recurrence(l, d).tolist(), 0.0, 1.0 + 0.0 * t
-    yield here
+    b, previous, current = recurrence(l, d).tolist(), 0.0, 1.0 + 0.0 * t
+    yield current
     for k in range(l):
-        line = t * here - b[k] * before if k else t
-        before, here = here, 0.0 * t if d == 1 and k else line / b[k + 1]
-        yield here
+        line = t * current - b[k] * previous if k else t
+        previous, current = current, 0.0 * t if d == 1 and k else line / b[k + 1]
+        yield current
 
 
 def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
@@ -264,13 +264,13 @@ class RadialKernels:
 def of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
     """Return R_l = Σ_i h_{l,i}(r) h_{l,i}(s) of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩)."""
 
-    def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
+    def radial(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         largest = float((r[:, None] * s).max(initial=0.0))
         if series.degree is None:
             log_half = math.log(max(0.5 * largest, 1e-300))
             logs = lambda i: log_weights(series, d, l, len(i)) + (l + 2 * i) * log_half
-            what = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
-            order = len(log_terms(logs, what))
+            message = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
+            order = len(log_terms(logs, message))
         else:
             order = max((series.degree - l) // 2 + 1, 0)
         # Without an envelope only r·s matters: r and s of equal size avoid overflow of powers.
@@ -278,7 +278,7 @@ def of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
         left, right = (_monomials(series, d, l, order, decay, t) for t in (c * r, s / c))
         return left.T @ right
 
-    matrices = lambda degree, r, s: np.stack([one(l, r, s) for l in range(degree + 1)])
+    matrices = lambda degree, r, s: np.stack([radial(l, r, s) for l in range(degree + 1)])
     return RadialKernels(d, matrices, power_series=series, decay=decay)
 
 
@@ -328,11 +328,11 @@ def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         logs = np.log(ive(mu, z))
     fails = ~np.isfinite(logs)
-    far = z[fails]
-    w = np.hypot(mu, far)
+    z_far = z[fails]
+    w = np.hypot(mu, z_far)
     p = (mu / w) ** 2
     u = 1.0 + (3 - 5 * p) / (24 * w) + (81 - 462 * p + 385 * p**2) / (1152 * w**2)
-    grows = mu * (mu / (w + far)) - mu * np.arcsinh(mu / far)  # w − z without its cancellation
+    grows = mu * (mu / (w + z_far)) - mu * np.arcsinh(mu / z_far)  # w − z without its cancellation
     logs[fails] = grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
     return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
 
@@ -402,10 +402,10 @@ def monomials(
     return np.stack([_monomials(series, d, l, order, radial.decay, t) for l in range(degree + 1)])
 
 
-def _scale_kernels(scale: float, one: RadialKernels) -> RadialKernels:
-    series = one.power_series and scale_by(scale, one.power_series)
-    matrices = lambda degree, r, s: scale * one.matrices(degree, r, s)
-    return replace(one, matrices=matrices, power_series=series)
+def _scale_kernels(scale: float, kernels: RadialKernels) -> RadialKernels:
+    series = kernels.power_series and scale_by(scale, kernels.power_series)
+    matrices = lambda degree, r, s: scale * kernels.matrices(degree, r, s)
+    return replace(kernels, matrices=matrices, power_series=series)
 
 
 def _add_kernels(left: RadialKernels, right: RadialKernels) -> RadialKernels:
@@ -421,10 +421,10 @@ def _multiply_kernels(left: RadialKernels, right: RadialKernels) -> RadialKernel
     """Return the radial kernels of a product: its series is the product of the factors'."""
     if left.power_series is None or right.power_series is None:
         return None
-    both = multiply(left.power_series, right.power_series)
-    return of_series(left.n_inputs, both, left.decay + right.decay)
+    series = multiply(left.power_series, right.power_series)
+    return of_series(left.n_inputs, series, left.decay + right.decay)
 
 
 #: Functions for the series, and the radial kernels, of a sum, a product and a multiple.
-OF_SERIES = add, multiply, scale_by
-OF_RADIALS = _add_kernels, _multiply_kernels, _scale_kernels
+SERIES_OPS = add, multiply, scale_by
+RADIAL_OPS = _add_kernels, _multiply_kernels, _scale_kernels

@@ -41,18 +41,18 @@ class Law:
     quantile: Callable[[Numbers], Numbers] = unknown  # c or s² at probability u, 0 < u < 1
     #: Log density at c; or, from (q, d), of s·z in R^d where |s·z|² = q, z ~ N(0, I).
     log_density: Callable[..., Numbers] = unknown
-    fixed: bool = False  # whether s² is constant
+    constant: bool = False  # whether s² is constant
     discrete: bool = False  # whether c is an integer, and densities are probabilities
 
 
-def fixed(value: float = 1.0) -> Law:
+def constant_law(value: float = 1.0) -> Law:
     """Return the law of a constant s² = value: ω is Gaussian of this variance."""
     return Law(
         value,
         lambda _, m: np.full(m, value),
         lambda u: np.full_like(u, value),
         lambda q, d: -0.5 * (q / value + d * math.log(2 * math.pi * value)),
-        fixed=True,
+        constant=True,
     )
 
 
@@ -142,7 +142,7 @@ class Measure:
     scales: np.ndarray
     #: The variable with this law: independent "coordinates" c_j; the "factor" s² of c = s · z,
     #: z ~ N(0, I); or "vectors" c, whose quantile takes d + 1 uniform numbers.
-    of: str = "coordinates"
+    role: str = "coordinates"
 
     @property
     def second_moment(self) -> float:
@@ -152,7 +152,7 @@ class Measure:
     @property
     def isotropic(self) -> bool:
         """Whether the law of c is rotation invariant."""
-        return self.of == "factor"
+        return self.role == "factor"
 
     @property
     def has_density(self) -> bool:
@@ -166,7 +166,7 @@ class Measure:
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         """Return m independent frequencies, (m, d)."""
         shape = m, len(self.scales)
-        if self.of != "factor":
+        if self.role != "factor":
             return self.law.sample(rng, shape) * self.scales
         Z = rng.standard_normal(shape)
         return Z * np.sqrt(self.law.sample(rng, m))[:, None] * self.scales
@@ -174,7 +174,7 @@ class Measure:
     def log_density(self, W: np.ndarray) -> np.ndarray:
         """Return the log density at rows W (m, d)."""
         c = W / self.scales
-        if self.of == "factor":
+        if self.role == "factor":
             logs = self.law.log_density(np.sum(c**2, axis=1), W.shape[1])
         else:
             logs = np.sum(self.law.log_density(c), axis=1)
@@ -215,5 +215,5 @@ def composite(
     draw: Callable[..., Numbers], moment: Callable[..., float], *parts: Frequencies | None
 ) -> Composite | None:
     """Return the composite law of the parts; None if a part is None."""
-    known = tuple(part for part in parts if part is not None)
-    return Composite(known, draw, moment) if len(known) == len(parts) else None
+    measures = tuple(part for part in parts if part is not None)
+    return Composite(measures, draw, moment) if len(measures) == len(parts) else None

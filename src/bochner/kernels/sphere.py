@@ -36,12 +36,12 @@ FAMILIES: dict[str, Kernel] = {
 }
 
 
-def _family(value: Any, who: str, name: str) -> Kernel:
+def _family(value: Any, caller: str, name: str) -> Kernel:
     """Coerce a kernel, or the name of one of ``FAMILIES``, to a kernel."""
     kernel = FAMILIES.get(value, value) if isinstance(value, str) else value
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
-            f"{who}: {name} must be a Kernel of three columns, such as Matern(1.5), or one of "
+            f"{caller}: {name} must be a Kernel of three columns, such as Matern(1.5), or one of "
             f"{', '.join(map(repr, FAMILIES))}; got {value!r}."
         )
     return kernel
@@ -91,8 +91,8 @@ class OnSphere(Transformed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.lengthscale, Free):  # a free number of the inner kernel, in degrees
-            within = self.kernel.replace(lengthscale=self.lengthscale)
-            object.__setattr__(self, "kernel", within)
+            inner = self.kernel.replace(lengthscale=self.lengthscale)
+            object.__setattr__(self, "kernel", inner)
             object.__setattr__(self, "lengthscale", 1.0)
 
     @property
@@ -107,10 +107,10 @@ class OnSphere(Transformed):
     def backward(self, X: Float[Array, "n 2"], G: Float[Array, "n 3"]) -> Float[Array, "n 2"]:
         xp, turn = array_namespace(X), math.pi / 180
         phi, lam = X[:, 0] * turn, X[:, 1] * turn
-        along = G[:, 0] * xp.cos(lam) + G[:, 1] * xp.sin(lam)
-        across = G[:, 1] * xp.cos(lam) - G[:, 0] * xp.sin(lam)
-        north = xp.cos(phi) * G[:, 2] - xp.sin(phi) * along
-        return xp.stack([north, xp.cos(phi) * across], axis=1) * (turn * self.radius)
+        radial = G[:, 0] * xp.cos(lam) + G[:, 1] * xp.sin(lam)
+        east = G[:, 1] * xp.cos(lam) - G[:, 0] * xp.sin(lam)
+        north = xp.cos(phi) * G[:, 2] - xp.sin(phi) * radial
+        return xp.stack([north, xp.cos(phi) * east], axis=1) * (turn * self.radius)
 
 
 def as_sphere_kernel(kernel: Kernel | str) -> Kernel:
@@ -155,22 +155,22 @@ def _arc(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
     return kernel(np.array([[90.0, 0.0]]), places)[0]
 
 
-def with_lengthscale(kernel: Any, within: Any) -> OnSphere:
-    """Return ``kernel`` with the lengthscale of ``within``, a kernel of unit vectors."""
-    ratio = float(within.lengthscale) / float(kernel.kernel.lengthscale)
+def with_lengthscale(kernel: Any, inner: Any) -> OnSphere:
+    """Return ``kernel`` with the lengthscale of ``inner``, a kernel of unit vectors."""
+    ratio = float(inner.lengthscale) / float(kernel.kernel.lengthscale)
     return OnSphere(kernel.kernel, math.degrees(ratio))
 
 
-def on_unit_sphere(kernel: Kernel) -> Kernel:
+def chordal_kernel(kernel: Kernel) -> Kernel:
     """Return the inner kernel as a kernel of points of the unit sphere."""
-    within = kernel.kernel if isinstance(kernel, OnSphere) else kernel
-    length = within.get_params(deep=False).get("lengthscale")
+    inner = kernel.kernel if isinstance(kernel, OnSphere) else kernel
+    length = inner.get_params(deep=False).get("lengthscale")
     if not isinstance(kernel, OnSphere) or not isinstance(length, float | int):
         raise UnsupportedKernel(
             "Lengthscales on the globe require OnSphere of a stationary kernel with one "
             f"lengthscale; got {kernel!r}. Pass lengthscales, and SphericalHarmonics()."
         )
-    return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
+    return inner.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
 
 
 #: Column numbers of rows of any width.
@@ -179,8 +179,8 @@ ALL = range(1 << 31)
 
 def globe_columns(kernel: Kernel) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe use as latitude and longitude."""
-    every = kernel.leaves((*SAME_ROWS, Columns), ALL)
-    return {tuple(columns[:2]) for leaf, columns in every if isinstance(leaf, OnSphere)}
+    leaves = kernel.leaves((*SAME_ROWS, Columns), ALL)
+    return {tuple(columns[:2]) for leaf, columns in leaves if isinstance(leaf, OnSphere)}
 
 
 def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
@@ -191,7 +191,7 @@ def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
             case Constant() | Combined():
                 return part
             case OnSphere():
-                return Columns(on_unit_sphere(part), (0, 1, 2))
+                return Columns(chordal_kernel(part), (0, 1, 2))
             case Columns():
                 return part.kernel
         if columns is ALL or set(columns) & set(globe):

@@ -61,7 +61,7 @@ class Compilable(Stationary):
     compiled: ClassVar[Any] = None
 
     @property
-    def is_looped(self) -> bool:
+    def prefers_loop(self) -> bool:
         """Whether central differences by the compiled loop are faster than formulas of slopes."""
         return self.compiled is not None and isinstance(self.lengthscale, float)
 
@@ -74,13 +74,13 @@ class Compilable(Stationary):
         """Return `pullback` for rows in units of the lengthscale."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return self.unit_values(*self.in_units(X, Y))
+        return self.unit_values(*self.scale_inputs(X, Y))
 
     def unit_values(self, X: Rows, Y: Others) -> Pairs:
         """Return `block`, by the compiled loop if there is one."""
-        loop, here = self.compiled, isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
-        if loop is None or not here or native.loops() is None or distances.overflow(X, Y):
-            return distances.by_blocks(self.block, X, Y)
+        loop, is_numpy = self.compiled, isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
+        if loop is None or not is_numpy or native.loops() is None or distances.overflow(X, Y):
+            return distances.map_blocks(self.block, X, Y)
         return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -89,9 +89,9 @@ class Compilable(Stationary):
                 f"Gradients in rows require a kernel that is smooth at x = y; got {self!r}. "
                 "Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above 1."
             )
-        return _divide(self, self.unit_pullback(*self.in_units(X, Y), C))
+        return _divide(self, self.unit_pullback(*self.scale_inputs(X, Y), C))
 
-    def in_units(self, X: Rows, Y: Others) -> tuple[Array, Array]:
+    def scale_inputs(self, X: Rows, Y: Others) -> tuple[Array, Array]:
         """Return X and Y minus the mean row of Y, divided by the lengthscale."""
         self.per_axis(X.shape[1])
         U, V = distances.centred(X, Y)
@@ -112,14 +112,14 @@ class Radial(Compilable):
         This default uses central differences in log s, for NumPy arrays only.
         """
         h = 2e-4
-        up, down = (self.profile(s * np.exp(step)) for step in (h, -h))
-        slope = np.divide(up - down, 2 * h * s, out=np.zeros_like(s), where=s > 0)
+        upper, lower = (self.profile(s * np.exp(step)) for step in (h, -h))
+        slope = np.divide(upper - lower, 2 * h * s, out=np.zeros_like(s), where=s > 0)
         return self.profile(s), slope
 
     def hyperparameter_vjp(self, X: Rows) -> Vjp:
-        if self.is_looped:
+        if self.prefers_loop:
             return super().hyperparameter_vjp(X)
-        U, _ = self.in_units(X, X)
+        U, _ = self.scale_inputs(X, X)
         s = distances.squared_distances(U, U)
         K, slope = self.with_slope(s)
 
@@ -128,8 +128,8 @@ class Radial(Compilable):
             if not isinstance(self.lengthscale, tuple):
                 return {Place("lengthscale"): -2 * float(np.vdot(R, s))}
             squares = (R.sum(axis=1) + R.sum(axis=0)) @ (U * U)
-            each = -2 * squares + 4 * np.einsum("ij,ij->j", U, R @ U)
-            return {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
+            slopes = -2 * squares + 4 * np.einsum("ij,ij->j", U, R @ U)
+            return {Place("lengthscale", j): float(v) for j, v in enumerate(slopes)}
 
         return lambda: K, gradients
 
@@ -139,11 +139,11 @@ class Radial(Compilable):
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
     def spectral(self, d: int) -> spectral.Measure:
-        return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), of="factor")
+        return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), role="factor")
 
     def zonal(self, d: int) -> RadialKernels | None:
-        scale, *others = {*np.atleast_1d(self.lengthscale).tolist()}
-        return None if others else series.of_distance(self.profile, scale, d)
+        scale, *rest_ = {*np.atleast_1d(self.lengthscale).tolist()}
+        return None if rest_ else series.of_distance(self.profile, scale, d)
 
     def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared_distances(X, Y))
@@ -162,7 +162,7 @@ class CoordinateWise(Compilable):
 
     def hyperparameter_vjp(self, X: Rows) -> Vjp:
         K, backward = super().hyperparameter_vjp(X)
-        return K, backward if self.is_looped else lambda C: column_slopes(self, X, C * K())
+        return K, backward if self.prefers_loop else lambda C: column_slopes(self, X, C * K())
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of this column."""
@@ -220,7 +220,7 @@ class Gaussian(Radial):
         return None if others else series.of_exponential(d, rate, decay=rate)
 
     smooth = True
-    mixing = spectral.fixed()
+    mixing = spectral.constant_law()
     compiled = "gaussian", 1.0
 
 
@@ -372,8 +372,8 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
     leaf, _ = next(kernel.leaves(Scaled))
     if not isinstance(leaf, Radial):
         return kernel, np.ones(d)
-    of_unit = lambda part, _: part.replace(lengthscale=1.0) if isinstance(part, Radial) else part
-    return kernel.rebuild(of_unit), 1.0 / np.asarray(leaf.spectral(d).scales)
+    unscale = lambda part, _: part.replace(lengthscale=1.0) if isinstance(part, Radial) else part
+    return kernel.rebuild(unscale), 1.0 / np.asarray(leaf.spectral(d).scales)
 
 
 def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array) -> Rows:
@@ -390,20 +390,20 @@ def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
         for j in range(X.shape[1]):
             gap = X[rows, j, None] - X[None, :, j]
             for name, slope in kernel.log_slopes(gap, j, X.shape[1]).items():
-                at = Place(name, j if isinstance(getattr(kernel, name), tuple) else None)
-                slopes[at] = slopes.get(at, 0.0) + float(np.vdot(R[rows], slope))
+                place = Place(name, j if isinstance(getattr(kernel, name), tuple) else None)
+                slopes[place] = slopes.get(place, 0.0) + float(np.vdot(R[rows], slope))
     return slopes
 
 
-def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
+def per_column(value: Lengthscale, d: int, caller: str, name: str) -> tuple[float, ...]:
     """Return one number per column; refuse a tuple whose length is not d."""
     if type(d) is not int or d < 1:
-        d = integer(d, who, "the number of columns", least=1)
+        d = integer(d, caller, "the number of columns", least=1)
     if not isinstance(value, tuple):
         return (value,) * d
     if len(value) != d:
         raise InvalidInput(
-            f"{who}: {name} must be one number or one per column; got {len(value)} for {d} "
+            f"{caller}: {name} must be one number or one per column; got {len(value)} for {d} "
             f"columns. Pass {d} numbers, or one."
         )
     return value

@@ -10,7 +10,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import adapt, array_namespace, device, in_float64, to_numpy
-from bochner._core.checks import bounded, each, finite, one_or_each, positive
+from bochner._core.checks import bounded, finite, per_column, positive, sequence_of
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
@@ -67,16 +67,16 @@ class Matern(stationary.Radial):
         xp = array_namespace(s)
         u = xp.sqrt(2 * self.smoothness * s)
         falling = xp.exp(-u)
-        once = falling * (1 + u)
+        slope = falling * (1 + u)
         if self.smoothness == 1.5:
             falling *= -1.5
-            return once, falling
+            return slope, falling
         u *= u  # in place: a third less time
         u *= falling
         u /= 3
-        u += once
-        once *= -5 / 6
-        return u, once
+        u += slope
+        slope *= -5 / 6
+        return u, slope
 
     @property
     def smooth(self) -> bool:
@@ -109,8 +109,8 @@ def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
         bessel = kve(smoothness, u)
         constant = (1.0 - smoothness) * math.log(2.0) - gammaln(smoothness)
         k = np.exp(constant + smoothness * np.log(u) + np.log(bessel) - u)
-    near = ~np.isfinite(bessel)  # K_ν(u) overflows, and k = 1 − u²/(4(ν − 1)) to rounding
-    k[near] = 1.0 - (u[near] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)
+    is_zero = ~np.isfinite(bessel)  # K_ν(u) overflows, and k = 1 − u²/(4(ν − 1)) to rounding
+    k[is_zero] = 1.0 - (u[is_zero] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)
     return np.minimum(k, 1.0)
 
 
@@ -165,7 +165,7 @@ class ExponentialPower(stationary.Radial):
 
     @property
     def mixing(self) -> spectral.Law:
-        return stable(self.power) if self.power < 2 else spectral.fixed(2.0)
+        return stable(self.power) if self.power < 2 else spectral.constant_law(2.0)
 
     @property
     def compiled(self) -> stationary.Compiled | None:
@@ -196,9 +196,9 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
     def quantile(u: np.ndarray) -> np.ndarray:
         c = np.empty_like(u)
         for j, half in enumerate(map(harmonics, concentration)):
-            below = np.cumsum([*half[:0:-1], *half])
-            at = np.minimum(np.searchsorted(below, u[:, j]), len(below) - 1)
-            c[:, j] = at - (len(half) - 1.0)
+            cumulative = np.cumsum([*half[:0:-1], *half])
+            index = np.minimum(np.searchsorted(cumulative, u[:, j]), len(cumulative) - 1)
+            c[:, j] = index - (len(half) - 1.0)
         return c
 
     def sample(rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
@@ -284,7 +284,7 @@ class Periodic(stationary.Stationary):
 
         A = _modulo(X, periods)
         B = A if Y is X else _modulo(Y, periods)
-        return distances.by_blocks(block, A, B, X.dtype)
+        return distances.map_blocks(block, A, B, X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, (periods, lengths) = array_namespace(X), self.per_axis(X.shape[1])
@@ -299,8 +299,8 @@ class Periodic(stationary.Stationary):
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         period, length = (values[j] for values in self.per_axis(d))
         angle, rate = math.pi * _part(gap / period, gap.dtype), 4 / length**2
-        by_period = rate * (math.pi / period) * gap * np.sin(2 * angle) / 2
-        return {"lengthscale": rate * np.sin(angle) ** 2, "period": by_period}
+        period_slope = rate * (math.pi / period) * gap * np.sin(2 * angle) / 2
+        return {"lengthscale": rate * np.sin(angle) ** 2, "period": period_slope}
 
 
 #: A number for all columns, or one per column, of each component.
@@ -337,9 +337,9 @@ class SpectralMixture(stationary.Stationary):
     array([[-0.97,  0.88]])
     """
 
-    weights: Annotated[tuple[float, ...], each(free_or(positive)), TUNED]
-    means: Annotated[Components, each(free_or(one_or_each(finite))), TUNED]
-    scales: Annotated[Components, each(free_or(one_or_each(positive))), TUNED]
+    weights: Annotated[tuple[float, ...], sequence_of(free_or(positive)), TUNED]
+    means: Annotated[Components, sequence_of(free_or(per_column(finite))), TUNED]
+    scales: Annotated[Components, sequence_of(free_or(per_column(positive))), TUNED]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -354,13 +354,13 @@ class SpectralMixture(stationary.Stationary):
         weights = np.array(self.weights) / math.fsum(self.weights)
         means, deviations = map(np.array, self.per_axis(d))
         law = spectral.components(weights, means, deviations)
-        return spectral.Measure(law, np.ones(d), of="vectors")
+        return spectral.Measure(law, np.ones(d), role="vectors")
 
     def per_axis(self, d: int) -> list[list[tuple[float, ...]]]:
         """Return the means and the scales of each component, one per column."""
-        every = (("means", self.means), ("scales", self.scales))
-        of_all = stationary.per_column
-        return [[of_all(v, d, "SpectralMixture", name) for v in values] for name, values in every]
+        fields = (("means", self.means), ("scales", self.scales))
+        expand = stationary.per_column
+        return [[expand(v, d, "SpectralMixture", name) for v in values] for name, values in fields]
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)
@@ -375,7 +375,7 @@ class SpectralMixture(stationary.Stationary):
         # Angles of many turns lose their digits in float32.
         A = in_float64(X)
         B = A if Y is X else in_float64(Y)
-        return distances.by_blocks(block, *distances.centred(A, B), X.dtype)
+        return distances.map_blocks(block, *distances.centred(A, B), X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, total, (X, Y) = array_namespace(X), 0.0 * X, distances.centred(X, Y)
@@ -408,5 +408,5 @@ def _wave(
     xp = array_namespace(A, B)
     m, s = (xp.asarray(v, dtype=A.dtype, device=device(A)) for v in (mean, scale))
     turns = (xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]) / (2 * math.pi)
-    near = distances.squared_distances(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
-    return xp.exp(-0.5 * near), 2 * math.pi * _part(turns, dtype), m, s
+    distances_ = distances.squared_distances(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
+    return xp.exp(-0.5 * distances_), 2 * math.pi * _part(turns, dtype), m, s

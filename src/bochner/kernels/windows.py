@@ -83,8 +83,8 @@ class Windows(Kernel):
 
     def count(self, n_columns: int) -> int:
         """Return the largest number of windows of a sequence in rows of ``n_columns`` columns."""
-        steps, rest = divmod(n_columns - self.lengths, self.channels)
-        if rest or steps < self.width:
+        steps, remainder = divmod(n_columns - self.lengths, self.channels)
+        if remainder or steps < self.width:
             first = "one column for the number of steps and " if self.lengths else ""
             raise InvalidInput(
                 f"Windows: rows must have {first}{self.channels} for each of {self.width} steps or "
@@ -113,25 +113,25 @@ class Windows(Kernel):
             else:
                 has = n_windows > i
                 # Set the padding to zero, as it would shift the mean of the rows.
-                windows = U if is_sparse(U) else _where(has[:, None], U)
-                yield slice(None), windows, _where(has, shares)
+                windows = U if is_sparse(U) else _mask(has[:, None], U)
+                yield slice(None), windows, _mask(has, shares)
 
-    def sum_windows(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
-        """Return Σ_i f(x_i)/s(x) over the windows x_i of each row x; f is ``of_windows``."""
+    def sum_windows(self, X: Rows, function: Callable[[Array], Array]) -> Float[Array, "n D"]:
+        """Return Σ_i f(x_i)/s(x) over the windows x_i of each row x; f is ``function``."""
         if not isinstance(X, np.ndarray):
-            return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
+            return sum(share[:, None] * function(U) for _, U, share in self.positions(X))
         parts = (self._flat(X[rows]) for rows in self._pieces(X))
-        sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
+        sums = [np.add.reduceat(s[:, None] * function(U), first, axis=0) for U, s, first in parts]
         return np.concatenate(sums)
 
     def _shares(self, X: Rows) -> tuple[Array, Any]:
         """Return 1/s(x), and the number of windows of each row, a scalar if all are equal."""
-        most, power = self.count(X.shape[1]), AVERAGES[self.average]
+        count, power = self.count(X.shape[1]), AVERAGES[self.average]
         first = dense(X[:, :1])[:, 0]
         if not self.lengths:
-            return 0.0 * first + most**-power, most
+            return 0.0 * first + count**-power, count
         xp = array_namespace(first)
-        n_windows = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
+        n_windows = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(count))
         return xp.where(n_windows > 0.0, n_windows, 0.0 * n_windows + 1.0) ** -power, n_windows
 
     def _pieces(self, X: Float[np.ndarray, "n d"]) -> list[slice]:
@@ -156,17 +156,17 @@ class Windows(Kernel):
         return U[:: max(1, -(-len(U) // 4096))]
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        same = Y is X and isinstance(X, np.ndarray)
-        if same and len(self._pieces(X)) > 1:
+        is_same = Y is X and isinstance(X, np.ndarray)
+        if is_same and len(self._pieces(X)) > 1:
             K = np.empty((len(X), len(X)), X.dtype)
             for rows in self._pieces(X):
-                here, before = X[rows], slice(rows.start)
-                K[rows, rows] = self.evaluate(here, here)
-                K[rows, before] = self.evaluate(here, X[before])
-                K[before, rows] = K[rows, before].T
+                block, start = X[rows], slice(rows.start)
+                K[rows, rows] = self.evaluate(block, block)
+                K[rows, start] = self.evaluate(block, X[start])
+                K[start, rows] = K[rows, start].T
             return K
-        of_pair = lambda U, V: self.kernel.evaluate(U, U if same else V)
-        return self.sum_windows(X, lambda U: self.sum_windows(Y, lambda V: of_pair(U, V).T).T)
+        inner = lambda U, V: self.kernel.evaluate(U, U if is_same else V)
+        return self.sum_windows(X, lambda U: self.sum_windows(Y, lambda V: inner(U, V).T).T)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if X.shape[0] == 0:
@@ -176,17 +176,17 @@ class Windows(Kernel):
         return array_namespace(values[0]).concat(values, axis=0)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        def of_windows(rows: Any, U: Array, a: Array) -> Array:
+        def pull(rows: Any, U: Array, a: Array) -> Array:
             parts = ((V, a[:, None] * C[rows, :][:, j] * b) for j, V, b in self.positions(Y))
             return sum(self.kernel.pullback(U, V, part) for V, part in parts)
 
-        return self.backward(X, of_windows)
+        return self.backward(X, pull)
 
-    def backward(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
-        """Return gradients in rows; ``of_windows`` returns gradients in windows of one position."""
+    def backward(self, X: Rows, pull: Callable[[Any, Array, Array], Array]) -> Rows:
+        """Return gradients in rows; ``pull`` returns gradients in windows of one position."""
         total = array_namespace(X).zeros_like(X)
         for i, (rows, U, share) in enumerate(self.positions(X)):
-            total[rows, self.start(i) : self.start(i) + self.columns] += of_windows(rows, U, share)
+            total[rows, self.start(i) : self.start(i) + self.columns] += pull(rows, U, share)
         return total
 
     def rows(self, sequences: Any, steps: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -218,18 +218,18 @@ class Windows(Kernel):
         if not parts:
             raise InvalidInput("Windows.rows: there must be one sequence or more; got none.")
         lengths = [len(part) for part in parts]
-        most = max(lengths) if steps is None else integer(steps, "Windows.rows", "steps", least=1)
-        if not self.lengths and (min(lengths) < max(lengths) or most != lengths[0]):
+        length = max(lengths) if steps is None else integer(steps, "Windows.rows", "steps", least=1)
+        if not self.lengths and (min(lengths) < max(lengths) or length != lengths[0]):
             raise InvalidInput(
-                f"Windows.rows: sequences must all have {most} steps; got {min(lengths)} to "
+                f"Windows.rows: sequences must all have {length} steps; got {min(lengths)} to "
                 f"{max(lengths)}. Pass Windows(..., lengths=True) where lengths differ."
             )
-        if max(lengths) > most:
+        if max(lengths) > length:
             raise InvalidInput(
-                f"Windows.rows: there is room for {most} steps; got a sequence of {max(lengths)}. "
-                "Pass the largest length as steps= when you make the rows of the fit."
+                f"Windows.rows: there is room for {length} steps; got a sequence of "
+                f"{max(lengths)}. Pass the largest length as steps= for the rows of the fit."
             )
-        out = np.zeros((len(parts), self.lengths + most * self.channels), np.result_type(*parts))
+        out = np.zeros((len(parts), self.lengths + length * self.channels), np.result_type(*parts))
         for row, part in zip(out, parts, strict=True):
             row[self.lengths : self.lengths + part.size] = part.ravel()
         if self.lengths:
@@ -248,15 +248,15 @@ class Windows(Kernel):
         return A if A.dtype == np.float32 else A.astype(np.float64)
 
 
-def _where(condition: Array, values: Array) -> Array:
+def _mask(condition: Array, values: Array) -> Array:
     """Return ``values`` with zeros where ``condition`` is False."""
     return array_namespace(values).where(condition, values, 0.0 * values)
 
 
 def sequences_of(kernel: object) -> Windows | None:
     """Return the first `Windows` in a kernel; None if there is none."""
-    every = kernel.leaves(SAME_ROWS) if isinstance(kernel, Kernel) else ()
-    return next((leaf for leaf, _ in every if isinstance(leaf, Windows)), None)
+    leaves = kernel.leaves(SAME_ROWS) if isinstance(kernel, Kernel) else ()
+    return next((leaf for leaf, _ in leaves if isinstance(leaf, Windows)), None)
 
 
 def windows_of(kernel: object, n_columns: int) -> int:
@@ -265,10 +265,10 @@ def windows_of(kernel: object, n_columns: int) -> int:
     return 1 if windows is None else windows.count(n_columns)
 
 
-def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
+def as_rows(caller: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
     """Convert sequences to rows, of ``n_columns`` columns if given; return a table unchanged."""
-    several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
-    first = getattr(X[0], "ndim", 0) if several and len(X) else 0
+    is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
+    first = getattr(X[0], "ndim", 0) if is_list and len(X) else 0
     if getattr(X, "ndim", 0) != 3 and first not in (1, 2):
         return X
     windows = sequences_of(kernel)
@@ -277,12 +277,12 @@ def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> A
         return X
     if windows is None:
         raise InvalidInput(
-            f"{who}: X with three dimensions, or a list of arrays, holds sequences, and requires a "
-            "kernel of sequences, such as Windows(Gaussian(), width=9, channels=3); got "
+            f"{caller}: X with three dimensions, or a list of arrays, holds sequences and requires "
+            "a kernel of sequences, such as Windows(Gaussian(), width=9, channels=3); got "
             f"kernel={kernel!r}. Or pass a table, as X.reshape(len(X), -1)."
         )
-    known = n_columns is not None and windows.lengths
-    return windows.rows(X, (n_columns - 1) // windows.channels if known else None)  # type: ignore[operator]
+    lengths = n_columns is not None and windows.lengths
+    return windows.rows(X, (n_columns - 1) // windows.channels if lengths else None)  # type: ignore[operator]
 
 
 def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "length letters"]]:
@@ -349,5 +349,5 @@ def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
     width = integer(width, "spectrum", "width", least=1)
     n = integer(n_letters, "spectrum", "n_letters", least=1)
     places = (Columns(Linear(), tuple(range(n * i, n * i + n))) for i in range(width))
-    same: Kernel = reduce(operator.mul, places)
-    return Windows(same, width, n, average, lengths=True)
+    product: Kernel = reduce(operator.mul, places)
+    return Windows(product, width, n, average, lengths=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import adapt, array_namespace, is_sparse, squared_norms, to_numpy
-from bochner._core.checks import Counted, bounded, each, finite, integer, nonnegative
+from bochner._core.checks import Counted, bounded, finite, integer, nonnegative, sequence_of
 from bochner._core.names import NamedArguments
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
@@ -20,7 +20,7 @@ from bochner.kernels import distances, series
 from bochner.kernels.kernel import Kernel, require_finite
 from bochner.kernels.series import RadialKernels, Radii, gegenbauers, horner, orthonormals
 
-TOO_LONG = ", because rows are too long. Rescale X."
+LENGTH_ERROR = ", because rows are too long. Rescale X."
 
 
 # --- Kernels of the angle between rows, times a power of their norms: signs, ReLU layers, networks
@@ -61,7 +61,7 @@ class Angle(NamedTuple):
         return cls.of_chords(xp.sin(0.5 * theta) ** 2, xp.cos(0.5 * theta) ** 2)
 
 
-def _of_angle(kernel: "Homogeneous | Zonal", d: int) -> RadialKernels:
+def _angle_kernels(kernel: "Homogeneous | Zonal", d: int) -> RadialKernels:
     """Return the radial kernels R_l(r, s) = c_l (r s)^p."""
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
@@ -99,7 +99,7 @@ class Homogeneous(Kernel):
     def degree(self) -> int:
         """The power p of the norms."""
 
-    zonal = _of_angle
+    zonal = _angle_kernels
 
     @abc.abstractmethod
     def profile(self, angle: Angle) -> Array:
@@ -115,9 +115,9 @@ class Homogeneous(Kernel):
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
         V, s = (U, r) if Y is X else directions(Y)
-        squared = distances.squared_distances
-        block = lambda A, B: self.profile(Angle.of_chords(squared(A, B), squared(A, -B)))
-        K = distances.by_blocks(block, U, V)
+        distances_ = distances.squared_distances
+        block = lambda A, B: self.profile(Angle.of_chords(distances_(A, B), distances_(A, -B)))
+        K = distances.map_blocks(block, U, V)
         return multiply_by_norms(self, K, r[:, None], s[None, :])
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
@@ -272,7 +272,7 @@ def multiply_by_norms(kernel: Any, K: Array, *norms: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         for r in norms if kernel.degree else ():
             K *= r**kernel.degree
-    return require_finite(K, type(kernel).__name__, "k(x, y)", TOO_LONG)
+    return require_finite(K, type(kernel).__name__, "k(x, y)", LENGTH_ERROR)
 
 
 def _step(angle: Angle) -> Array:
@@ -283,8 +283,8 @@ def _step(angle: Angle) -> Array:
 def _squared_relu(angle: Angle) -> Array:
     """Return J_2/π = (w + ½ w cos w − 3/2 sin w)/π with w = 2(π − θ); J_2 as in `ArcCosine`."""
     xp = array_namespace(angle.phi)
-    closed = 3.0 * angle.sin * angle.cos + angle.phi * (1.0 + 2.0 * angle.cos * angle.cos)
-    J = xp.where(angle.phi < SMALL, _poly(2.0 * angle.phi, _SQUARED, 2.0 * SMALL), closed)
+    value = 3.0 * angle.sin * angle.cos + angle.phi * (1.0 + 2.0 * angle.cos * angle.cos)
+    J = xp.where(angle.phi < SMALL, _poly(2.0 * angle.phi, _SQUARED, 2.0 * SMALL), value)
     return J * (1.0 / math.pi)
 
 
@@ -293,8 +293,8 @@ def _layer(angle: Angle, obtuse: bool = True) -> Angle:
     # κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π, so sin²(θ'/2) = sin²(θ/2) −
     # (sin θ − θ cos θ)/(2π), with error 2e-15 for all θ; cosines lose half the digits near 0.
     xp = array_namespace(angle.theta)
-    closed = angle.sin - angle.theta * angle.cos
-    lune = xp.where(angle.theta < SMALL, _poly(angle.theta, _LUNE, SMALL), closed)
+    value = angle.sin - angle.theta * angle.cos
+    lune = xp.where(angle.theta < SMALL, _poly(angle.theta, _LUNE, SMALL), value)
     half = xp.clip(angle.half - lune * (0.5 / math.pi), min=0.0, max=0.5)
     cos = 1.0 - 2.0 * half
     if obtuse:  # near θ = π, 1 − 2 half cancels
@@ -354,7 +354,7 @@ class Zonal(Kernel):
     def degree(self) -> int:
         return self.power
 
-    zonal = _of_angle
+    zonal = _angle_kernels
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
         c = self.coefficients[: 2 if d == 1 else None][: l + 1]
@@ -370,7 +370,7 @@ class Zonal(Kernel):
             terms = (c[l] * math.exp(-0.5 * series.log_alpha(l, d)) * p_l for l, p_l in p)
             return reduce(operator.iadd, terms)
 
-        K = distances.by_blocks(block, U, V)
+        K = distances.map_blocks(block, U, V)
         if self.power:
             return multiply_by_norms(self, K, r[:, None], s[None, :])
         xp = array_namespace(K)
@@ -407,8 +407,8 @@ class Monomials(NamedArguments):
            [1. , 2. ]])
     """
 
-    coefficients: Annotated[tuple[float, ...], each(finite)]
-    powers: Annotated[tuple[int, ...], each(integer)]
+    coefficients: Annotated[tuple[float, ...], sequence_of(finite)]
+    powers: Annotated[tuple[int, ...], sequence_of(integer)]
     decay: Annotated[float, nonnegative] = 0.0
 
     def __post_init__(self) -> None:
@@ -425,10 +425,10 @@ class Monomials(NamedArguments):
         return np.asarray(self.coefficients) * t[:, None] ** np.asarray(self.powers) * envelope
 
 
-def _functions(value: Any, who: str, name: str) -> tuple[RadialFunction, ...]:
+def _functions(value: Any, caller: str, name: str) -> tuple[RadialFunction, ...]:
     functions = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not functions or not all(map(callable, functions)):
-        raise InvalidType(f"{who}: {name} must be one or more functions of radii; got {value!r}.")
+        raise InvalidType(f"{caller}: {name} must be functions of the radii; got {value!r}.")
     return functions
 
 
@@ -471,9 +471,9 @@ class GeneralizedZonal(Kernel):
 
     def zonal(self, d: int) -> RadialKernels:
         h, most = self.radial, 1 if d == 1 else math.inf
-        one = lambda l, r, s: float(l <= most) * h(l, r) @ h(l, s).T
+        radial = lambda l, r, s: float(l <= most) * h(l, r) @ h(l, s).T
         return RadialKernels(
-            d, lambda degree, *at: np.stack([one(l, *at) for l in range(degree + 1)])
+            d, lambda degree, *radii: np.stack([radial(l, *radii) for l in range(degree + 1)])
         )
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -483,7 +483,7 @@ class GeneralizedZonal(Kernel):
             P = gegenbauers(len(H) - 1, X.shape[1], _cosines(U, V))
             return sum((h @ g.T) * p for h, g, p in zip(H, G, P, strict=True))
 
-        return distances.by_blocks(block, X, Y)
+        return distances.map_blocks(block, X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         norms = directions(X)[1]

@@ -29,29 +29,29 @@ from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
 from bochner._core.sizes import FEW_CELLS, block_rows
 from bochner._core.text import HtmlResult, facts_in_words, html_table
-from bochner._core.threads import by_jobs
+from bochner._core.threads import limit_jobs
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.frames import is_pandas, library_of
 from bochner.data.schema import Inputs, quote, reasons, refuse_repeated
-from bochner.data.sources import is_stored, join, open_checked
+from bochner.data.sources import array_source, is_file_array, join
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
-from bochner.features.nystrom import Rounded
+from bochner.features.nystrom import PrecisionMap
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.windows import as_rows
 from bochner.models import _tables
 from bochner.selection.choices import FeatureSpec
 from bochner.selection.descriptions import describe, join_names
 from bochner.selection.rows import deviations
-from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
-from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, draw_rows, home_of
+from bochner.selection.spec import DEFAULT_PENALTY, NAMED, SEARCHED, accepts_sparse, as_kernel
+from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, draw_rows, engine_of
 
 #: Key of the version in the state of a pickle; with its space it cannot be an attribute's name.
 _WRITTEN = "bochner version"
 
 
-def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
+def getter(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
     """Return a property that reads ``path`` of the fit, or raises ``otherwise`` if it is None."""
     read = attrgetter(path)
 
@@ -59,7 +59,7 @@ def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -
         result = read(model._fitted)
         if result is None and otherwise:
             raise AttributeError(otherwise)
-        return model._by_target(result) if by_target else result  # one number for a single target
+        return model._squeeze(result) if by_target else result  # one number for a single target
 
     return property(value, doc=doc)
 
@@ -72,9 +72,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     kernel: Any
     fit_: Any
     _path: Any = None  # Compared penalties and their errors
-    _with_rows: Any  # (blocks, inputs) -> the fit with these rows added
+    _update: Any  # (blocks, inputs) -> the fit with these rows added
 
-    @by_jobs
+    @limit_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory.
 
@@ -104,7 +104,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             If the data cannot be used; the message says what to do.
         """
         if not isinstance(X, np.ndarray):
-            X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
+            X, y, sample_weight = _tables.pop_targets(type(self).__name__, X, y, sample_weight)
             if library_of(X, "engine", "lazy"):
                 blocks = _tables.lazy_blocks(type(self).__name__, X, y, sample_weight)
                 return self.fit_blocks(blocks)
@@ -115,7 +115,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return the fit to rows in memory."""
         return self._run(self._fit, *self._read(X, y, sample_weight))
 
-    @by_jobs
+    @limit_jobs
     def fit_blocks(self, blocks: Blocks, where: Engine = LOCAL) -> Self:
         """Fit to blocks of rows: files larger than memory, tables, or repeatable streams.
 
@@ -131,10 +131,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         -------
         self
         """
-        who = type(self).__name__
-        engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
+        caller = type(self).__name__
+        engine = engine_of(blocks) if where is LOCAL else as_engine(where, caller)
         params = self.get_params() | {"n_jobs": None, "verbose": False}
-        with engine.passes(f"{who} {sorted(params.items())}", blocks) as executor:
+        with engine.passes(f"{caller} {sorted(params.items())}", blocks) as executor:
             rows = self._read(blocks, where=executor)
             self.fit_ = self._run(self._fit, *rows, executor)
         return self
@@ -151,12 +151,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
         """Return the fit to checked rows."""
 
-    @by_jobs
+    @limit_jobs
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, **classes: Any) -> Self:
         """Add rows in memory to the fit; without a fit, make one from these rows."""
         first = not self._has_sums
         rows = self._read(X, y, sample_weight, first=first, **classes)
-        self.fit_ = self._run(self._first_piece if first else self._with_rows, *rows)
+        self.fit_ = self._run(self._first_piece if first else self._update, *rows)
         return self
 
     @property
@@ -191,22 +191,22 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             )
         return self.fit_
 
-    def _by_target(self, values: Any) -> Any:
+    def _squeeze(self, values: Any) -> Any:
         """Return values of all targets; a subclass may drop the axis of a single target."""
         return values
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in self.__dict__
 
-    _inputs = learned("inputs", "Columns and classes of the training data.")
-    _chosen = learned("chosen", "The chosen kernel and feature map.")
-    n_features_in_ = learned("inputs.n_features_in", "Number of columns of X.")
-    schema_ = learned("inputs.schema", "A Schema of the columns of a table; None for arrays.")
-    seed_ = learned("chosen.seed", "Seed of features, samples and folds.")
-    feature_dtype_ = learned("chosen.precision", "Floating-point precision of the features.")
-    kernel_ = learned("chosen.kernel", "The kernel of the fit, with all hyperparameters.")
-    map_ = learned("chosen.map", "Feature map φ; for the exact kernel the Nyström map of all rows.")
-    choice_ = learned(
+    _inputs = getter("inputs", "Columns and classes of the training data.")
+    _chosen = getter("chosen", "The chosen kernel and feature map.")
+    n_features_in_ = getter("inputs.n_features_in", "Number of columns of X.")
+    schema_ = getter("inputs.schema", "A Schema of the columns of a table; None for arrays.")
+    seed_ = getter("chosen.seed", "Seed of features, samples and folds.")
+    feature_dtype_ = getter("chosen.precision", "Floating-point precision of the features.")
+    kernel_ = getter("chosen.kernel", "The kernel of the fit, with all hyperparameters.")
+    map_ = getter("chosen.map", "Feature map φ; for the exact kernel the Nyström map of all rows.")
+    choice_ = getter(
         "chosen.explained", "A Choice: the chosen method, the compared methods, and the reason."
     )
 
@@ -225,7 +225,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             raise AttributeError("feature_names_in_: the columns of the fit had no names.")
         return np.array(names, dtype=object)
 
-    metric_ = learned(
+    metric_ = getter(
         "chosen.metric",
         'A Tuning with the learned metric, for ``metric="learned"``.',
         'metric_: only a fit with metric="learned" has this attribute.',
@@ -235,7 +235,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return the certificate of the features on these rows, at a penalty for squared error."""
         rows, n = draw_rows(blocks, self.seed_), count_rows(blocks)
         return certify(
-            Rounded(self.kernel_, self.map_, self.feature_dtype_),
+            PrecisionMap(self.kernel_, self.map_, self.feature_dtype_),
             rows.X,
             alpha=self._ridge_penalty(rows.X[:SEARCHED], n),
             kernel=self.kernel_,
@@ -249,7 +249,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             return float(np.min(self.alpha_))
         if hasattr(self, "C_"):
             return 1 / (2 * float(np.min(self.C_)))
-        return 0.0 if X is None else WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X)))
+        return 0.0 if X is None else DEFAULT_PENALTY * n * float(np.mean(self.kernel_.diag(X)))
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return all predictions for rows as a dict of arrays, from one pass.
@@ -274,42 +274,42 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return the rows as blocks, and their inputs; with ``classes``, y holds class codes."""
         # ``rows`` are X, y and sample_weight, or Blocks. With ``first`` the schema that encodes
         # tables, and arrays with NaN, is learned from these rows; otherwise it is that of the fit.
-        who, known = type(self).__name__, None if first else self._inputs
+        caller, known = type(self).__name__, None if first else self._inputs
         X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
             options = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
-            blocks = _tables.encode(who, X, *options) if first else self._encode_as_fit(X)
+            blocks = _tables.encode(caller, X, *options) if first else self._encode_as_fit(X)
             return blocks, self._inputs_of(blocks, first)
         kind, schema = "numbers", None if known is None else known.schema
         is_plain = arrays.are_numbers(X, y, sample_weight) and np.ndim(X) == 2
         if not is_plain:
             columns = None if known is None else known.n_features_in
-            X, kind = read_as(who, X, y, sample_weight, self.kernel, columns)
-        learned = bool(known and known.names is None and schema and schema.encoders)  # of arrays
+            X, kind = read_as(caller, X, y, sample_weight, self.kernel, columns)
+        encoded = bool(known and known.names is None and schema and schema.encoders)  # of arrays
         is_table = kind == "text" if first else schema is not None and _tables.is_table(X)
-        if is_table and not learned:
+        if is_table and not encoded:
             return self._table_blocks(X, y, sample_weight, known, classes)
-        if schema is not None and not learned and (schema.categories or schema.encoders):
+        if schema is not None and not encoded and (schema.categories or schema.encoders):
             raise InvalidInput(
-                f"{who}: X must be a table with the columns {', '.join(schema.columns)}, because "
-                f"the fit used a table with columns that are not numeric; got {type(X).__name__}."
+                f"{caller}: X must be a table with the columns {', '.join(schema.columns)}, "
+                f"because the fit used a table with nonnumeric columns; got {type(X).__name__}."
             )
-        if kind == "foreign" and not learned:
+        if kind == "foreign" and not encoded:
             blocks = Blocks.from_arrays(X, y, sample_weight)
             return blocks, self._inputs_of(blocks, first)
         if not is_plain:
-            arrays.refuse_dates(X, who)
+            arrays.refuse_dates(X, caller)
         X, y, inputs = self._check(X, y, known)
         gaps = np.isnan(X.data if arrays.is_sparse(X) else X).any()
-        if gaps and not learned:
-            _tables.refuse_gaps(who, X, first, vars(self).get("method"))
+        if gaps and not encoded:
+            _tables.refuse_gaps(caller, X, first, vars(self).get("method"))
         # The search may transform columns or choose a sum over columns, which needs dense rows
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
         if chosen and arrays.is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
             X = arrays.dense(X)
-        if learned or gaps:
-            pyarrow = package("pyarrow", f"{who}: filling missing values of an array")
+        if encoded or gaps:
+            pyarrow = package("pyarrow", f"{caller}: filling missing values of an array")
             table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, classes)
             return blocks, replace(inputs, names=None)
@@ -317,7 +317,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             sample_weight = validation._check_sample_weight(
                 sample_weight, X, ensure_non_negative=True
             )
-        blocks = Blocks(open_checked(X, y, sample_weight), block_rows(X.shape[1]))
+        blocks = Blocks(array_source(X, y, sample_weight), block_rows(X.shape[1]))
         if arrays.is_sparse(X) and not first and not accepts_sparse(self.kernel_):
             blocks = blocks.map(lambda block: block._replace(X=arrays.dense(block.X)))
         return blocks, inputs
@@ -363,16 +363,16 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if schema is not None and isinstance(tables, Tables) and not _tables.is_learned(tables):
             read = set(schema.features_only().read_names)
             if schema.encoders and read <= set(tables.schema.columns):
-                return replace(blocks, source=tables.read_as(schema))
+                return replace(blocks, source=tables.with_schema(schema))
         return blocks
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return the inputs of the blocks; unless ``first``, they must match the fit."""
-        who, schema = type(self).__name__, blocks.schema
+        caller, schema = type(self).__name__, blocks.schema
         known = None if first else self._inputs
         if schema is not None and schema.classes and not isinstance(self, ClassifierMixin):
             raise InvalidInput(
-                f"{who}: target {schema.target!r} must hold numbers; got text "
+                f"{caller}: target {schema.target!r} must hold numbers; got text "
                 f"({quote(schema.classes)}). Code it as numbers first, or use a classifier."
             )
         columns = len(schema.columns) if schema is not None else blocks.n_columns
@@ -381,7 +381,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             return Inputs(columns, names, schema)
         if columns != known.n_features_in:
             raise InvalidInput(
-                f"X has {columns} features, but {who} is expecting "
+                f"X has {columns} features, but {caller} is expecting "
                 f"{known.n_features_in} features as input."
             )
         return known
@@ -495,7 +495,7 @@ class Differentiable(KernelEstimator):
         return self._fitted.gradients(blocks)
 
 
-class WithoutTarget(KernelEstimator):
+class Unsupervised(KernelEstimator):
     """An estimator without targets."""
 
     def fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
@@ -521,30 +521,30 @@ class WithoutTarget(KernelEstimator):
 
 
 def read_as(
-    who: str, X: Any, y: Any, w: Any, kernel: object, n_columns: int | None
+    caller: str, X: Any, y: Any, w: Any, kernel: object, n_columns: int | None
 ) -> tuple[Any, Literal["numbers", "text", "foreign"]]:
     """Return X, with each sequence as a row, and its kind; refuse masked cells.
 
     Kinds: "numbers", "text" (a table to encode), "foreign" (of another library, or a file).
     """
     for array, name in ((X, "X"), (y, "y"), (w, "sample_weight")):
-        arrays.refuse_masked(array, who, name)
-    arrays.refuse_dates(w, who, "sample_weight")
+        arrays.refuse_masked(array, caller, name)
+    arrays.refuse_dates(w, caller, "sample_weight")
     if not is_foreign(y):
-        _tables.refuse_no_numbers(who, y)
-    X = as_rows(who, X, kernel, n_columns)
+        _tables.refuse_no_numbers(caller, y)
+    X = as_rows(caller, X, kernel, n_columns)
     if isinstance(X, np.ndarray) or arrays.is_sparse(X):
         return X, "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):
         raise InvalidInput(
-            f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
-            "is one column. Pass X.to_frame()."
+            f"{caller}: X must have two dimensions, rows and at least one column; got a Series, "
+            "which is one column. Pass X.to_frame()."
         )
     if is_pandas(X):
-        refuse_repeated(X.columns.tolist(), f"{who}: the columns of X must have different names")
+        refuse_repeated(X.columns.tolist(), f"{caller}: the columns of X must have different names")
     if _tables.is_table(X):
         return X, "text" if _tables.needs_schema(X) else "numbers"
-    return X, "foreign" if is_foreign(X) or is_stored(X) else "numbers"
+    return X, "foreign" if is_foreign(X) or is_file_array(X) else "numbers"
 
 
 def is_foreign(X: Any) -> bool:

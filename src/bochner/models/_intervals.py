@@ -14,22 +14,22 @@ from bochner._core.checks import integer, share
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
-from bochner._core.threads import by_jobs
+from bochner._core.threads import limit_jobs
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join, piece_of
 from bochner.errors import InvalidInput
-from bochner.models._base import KernelEstimator, learned
-from bochner.models._tables import by_partition
-from bochner.models.error_law import LeftOutRows, learn_errors
+from bochner.models._base import KernelEstimator, getter
+from bochner.models._tables import accept_partitions
+from bochner.models.error_law import HeldOutRows, learn_errors
 
 
-class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
+class IntervalRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """Regressor with prediction intervals; predictions are (n,) or, for several targets, (n, t)."""
 
     _interval_rows: Any = block_rows(1024)  # Rows per block of bounds
-    target_shape_ = learned("target_shape", "Shape of one row of y: () or (t,).")
+    target_shape_ = getter("target_shape", "Shape of one row of y: () or (t,).")
 
-    @by_partition
+    @accept_partitions
     def predict(self, X: Tabular) -> Array:
         """Return the predictions, (n,) or (n, t), in the array library of X and float64."""
         return concat(list(self.predict_blocks(self._rows_to_predict(X))))
@@ -48,12 +48,12 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         shape = f.shape[0], *self.target_shape_
         return {"prediction": array_namespace(f).reshape(self._predictions(f), shape)}
 
-    def _by_target(self, values: Any) -> Any:
+    def _squeeze(self, values: Any) -> Any:
         if self.target_shape_:
             return values
         return float(values[0]) if np.ndim(values) == 1 else values[0]
 
-    @by_jobs
+    @limit_jobs
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
         """Return predictions, and bounds that contain a new y with probability ``coverage``.
 
@@ -104,7 +104,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         prediction, lower, upper = (concat(list(part)) for part in zip(*parts, strict=True))
         return prediction, lower, upper
 
-    @by_jobs
+    @limit_jobs
     def calibrate(
         self, X: Tabular, y: Array, sample_weight: Array | None = None, *, folds: int | None = None
     ) -> Self:
@@ -158,7 +158,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             )
         return learn_errors(errors, int(self.seed_))
 
-    def _left_out(self) -> LeftOutRows | None:
+    def _left_out(self) -> HeldOutRows | None:
         """Return leave-one-out errors of training rows; None if the fit kept no rows."""
         return None
 
@@ -171,7 +171,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """Return the predictions at the centres of intervals, one per target."""
         return predicted
 
-    def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
+    def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> HeldOutRows:
         """Return errors of held-out rows, by this fit or by another fit of the learner."""
         blocks, _ = self._read(X, y, w, first=False)
         rows = join([piece_of(block) for block in blocks.with_rows(self._interval_rows)])
@@ -184,22 +184,22 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
                 f"the fit; got {rows.y.shape[1]}."
             )
         source = "held out" if other is None else "cross-validation"
-        errors = LeftOutRows(rows.X, centre, rows.y - centre, rows.w, source, deviation)
+        errors = HeldOutRows(rows.X, centre, rows.y - centre, rows.w, source, deviation)
         return errors.take(np.flatnonzero(rows.w > 0))
 
-    def _cross_validate(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
+    def _cross_validate(self, X: Any, y: Any, w: Any, folds: int) -> HeldOutRows:
         """Return errors of training rows, by clones fitted without the fold of each row."""
-        who = f"{type(self).__name__}.calibrate"
-        folds = integer(folds, who, "folds", least=2)
+        caller = f"{type(self).__name__}.calibrate"
+        folds = integer(folds, caller, "folds", least=2)
         try:
             check_consistent_length(X, y)
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"{who}: X and y must have equally many rows. {error}") from error
+            raise InvalidInput(f"{caller}: X and y must have equally many rows. {error}") from error
         n = len(y)
         if n < folds:
-            raise InvalidInput(f"{who}: folds={folds} requires at least {folds} rows; got {n}.")
+            raise InvalidInput(f"{caller}: folds={folds} requires at least {folds} rows; got {n}.")
         fold = stream(int(self.seed_), "calibration").permutation(n) % folds
-        parts: list[LeftOutRows] = []
+        parts: list[HeldOutRows] = []
         for k in range(folds):
             train, test = (
                 [None if a is None else _safe_indexing(a, np.flatnonzero(part)) for a in (X, y, w)]

@@ -23,10 +23,10 @@ from bochner.data.encoders import is_number
 from bochner.data.schema import Inputs, quote
 from bochner.data.sources import require_targets, weights_of
 from bochner.errors import DataWarning, InvalidInput
-from bochner.models._base import KernelEstimator, is_foreign, learned
-from bochner.models._tables import by_partition, raise_in_one_sentence
+from bochner.models._base import KernelEstimator, getter, is_foreign
+from bochner.models._tables import accept_partitions, raise_in_one_sentence
 from bochner.selection.held_out import platt_targets
-from bochner.sums.passes import LOCAL, Executor, SumOf
+from bochner.sums.passes import LOCAL, BlockSum, Executor
 
 FEW_CLASSES = 50  # Number of distinct values that is accepted for any number of rows
 
@@ -38,7 +38,7 @@ _REGRESSORS = {
 }
 
 
-def sortable(who: str, labels: Any) -> Any:
+def sortable(caller: str, labels: Any) -> Any:
     """Return labels without pandas' types; raise an error if some are missing or types differ."""
     dtype: Any = getattr(labels, "dtype", None)
     missing: Any = False
@@ -55,26 +55,26 @@ def sortable(who: str, labels: Any) -> Any:
         is_missing = label is None or type(label).__name__ in ("NAType", "NaTType")
         if is_missing or label != label:  # noqa: PLR0124  NaN
             raise InvalidInput(
-                f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
-                "0). Drop such rows, or give them a separate label."
+                f"{caller}: y must have no missing labels; got {label!r} in row {row} (counted "
+                "from 0). Drop such rows, or give them a separate label."
             )
         first.setdefault(isinstance(label, str), label)
     if len(first) > 1:
         raise InvalidInput(
-            f"{who}: labels in y must be all text or all numbers; got {first[True]!r} and "
+            f"{caller}: labels in y must be all text or all numbers; got {first[True]!r} and "
             f"{first[False]!r}. Make them alike, e.g. with y.astype(str)."
         )
     return labels
 
 
-def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
+def refuse_quantity(caller: str, labels: Array, rows: int | None) -> None:
     """Raise InvalidInput for a quantity: fractions, or too many distinct numbers."""
     if labels.dtype.kind == "f":
         fractions = labels[np.isfinite(labels) & (labels != np.rint(labels))]
         if len(fractions):
             raise InvalidInput(
-                f"{who}: y must hold classes; got numbers that are not whole, such as "
-                f"{fractions.flat[0]:g} (Unknown label type: continuous). {_remedy(who)}; name "
+                f"{caller}: y must hold classes; got numbers that are not whole, such as "
+                f"{fractions.flat[0]:g} (Unknown label type: continuous). {_remedy(caller)}; name "
                 "classes by whole numbers or text."
             )
     if rows is None or rows <= 2 * FEW_CLASSES:
@@ -86,38 +86,38 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
     if len(others) <= 0.05 * len(classes):  # such as "?" in a column of numbers
         but = f", but for {quote(others)}" if others else ""
         raise InvalidInput(
-            f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
-            f"rows{but}. {_remedy(who)}."
+            f"{caller}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
+            f"rows{but}. {_remedy(caller)}."
         )
 
 
-def _remedy(who: str) -> str:
-    return f"For a target that is a quantity use {_REGRESSORS.get(who, 'a regressor')}"
+def _remedy(caller: str) -> str:
+    return f"For a target that is a quantity use {_REGRESSORS.get(caller, 'a regressor')}"
 
 
-def known_classes(who: str, classes: Any) -> Array:
+def known_classes(caller: str, classes: Any) -> Array:
     """Return the sorted classes; at least two are required."""
-    classes = np.unique(sortable(who, np.asarray(classes)))
+    classes = np.unique(sortable(caller, np.asarray(classes)))
     if len(classes) < 2:
         got = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
-        raise InvalidInput(f"{who}: y must have at least 2 classes; got {got}.")
+        raise InvalidInput(f"{caller}: y must have at least 2 classes; got {got}.")
     return classes
 
 
-def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
+def codes_of(caller: str, labels: Array, classes: Array) -> Float[Array, " n"]:
     """Return the index of each label in the sorted classes."""
     codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     unknown = classes[codes] != labels
     if np.any(unknown):
         raise InvalidInput(
-            f"{who}: every label must be one of the classes {quote(classes.tolist())}; got "
+            f"{caller}: every label must be one of the classes {quote(classes.tolist())}; got "
             f"{quote(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
             "(partial_fit(..., classes=...)), or fit again."
         )
     return codes.astype(np.float64)
 
 
-def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
+def warn_of_rare(caller: str, codes: Array, classes: Array) -> None:
     """Warn of classes with fewer than 5 rows, if there are 100 rows and 20 rows per class."""
     counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
     rare = np.flatnonzero((counts > 0) & (counts < 5))
@@ -126,7 +126,7 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
     named = quote([f"{classes[k]} ({counts[k]})" for k in rare])
     have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
     warn_user(
-        f"{who}: {have} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
+        f"{caller}: {have} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
         "are used, but such a small class is rarely predicted and its probability is unreliable. "
         'Add rows, merge classes, or set class_weight="balanced".',
         DataWarning,
@@ -134,26 +134,26 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
 
 
 @dataclass(frozen=True)
-class LabelsOf:
+class LabelSum:
     """Summand: the distinct labels and the number of rows."""
 
-    who: str
+    caller: str
 
     def add(self, total: tuple[Array, int] | None, block: Any) -> tuple[Array, int]:
-        y = require_targets(self.who, block.y)
+        y = require_targets(self.caller, block.y)
         if y.ndim != 1:
             raise InvalidInput(
-                f"{self.who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
+                f"{self.caller}: y must be one column of labels; got rows of shape {y.shape[1:]}."
             )
         return self.merge(total or (np.empty(0), 0), (np.unique(to_numpy(y)), len(y)))
 
     def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
         labels = np.union1d(a[0], b[0])
-        refuse_quantity(self.who, labels, None)
+        refuse_quantity(self.caller, labels, None)
         if len(labels) > 10_000:  # a target of regression
             raise InvalidInput(
-                f"{self.who}: y must hold classes, 10,000 at most; got more different "
-                f"numbers. {_remedy(self.who)}."
+                f"{self.caller}: y must hold classes, 10,000 at most; got more different "
+                f"numbers. {_remedy(self.caller)}."
             )
         return labels, a[1] + b[1]
 
@@ -174,15 +174,15 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 
     calibration_: Any
     _lacks_probabilities: str = ""  # Requirement of probabilities that the parameters do not meet
-    classes_ = learned("inputs.classes", "Sorted class labels, shape (K,).")
+    classes_ = getter("inputs.classes", "Sorted class labels, shape (K,).")
 
-    @by_partition
+    @accept_partitions
     def decision_function(self, X: Tabular) -> Array:
         """Return the decision values, (n, K); of two classes (n,), positive for ``classes_[1]``."""
         f = self._decisions(X)
         return f[:, 0] if f.shape[1] == 1 else f
 
-    @by_partition
+    @accept_partitions
     def predict(self, X: Tabular) -> Array:
         """Return the predicted classes, (n,)."""
         return self.classes_[decide(self._decisions(X))]
@@ -197,7 +197,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return columns
 
     @available_if(_has_probabilities)
-    @by_partition
+    @accept_partitions
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the class probabilities, (n, K); the predicted class has the largest."""
         return self._probabilities(to_numpy(self._decisions(X)))
@@ -206,7 +206,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return agreeing(np.exp(self._log_probabilities(f)), f)
 
     @available_if(_has_probabilities)
-    @by_partition
+    @accept_partitions
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the log probabilities of the classes, (n, K), accurate also if they are tiny."""
         f = to_numpy(self._decisions(X))
@@ -226,7 +226,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     ) -> tuple[Blocks, Inputs]:
         """Return blocks and inputs; y has class codes, and weights include ``class_weight``."""
         # The classes are those of the fit, or for ``first`` rows ``classes``, else the labels of y.
-        who, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
+        caller, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
         text: tuple[str, ...] = ()
         if isinstance(X, Blocks):
             X = X if first else self._encode_as_fit(X)
@@ -235,57 +235,57 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         else:
             labels = self._labels_of(X, y, classes)
         if first:
-            known = known_classes(who, np.unique(labels) if classes is None else classes)
+            known = known_classes(caller, np.unique(labels) if classes is None else classes)
         else:
             known = self._inputs.classes
         if not isinstance(X, Blocks):
-            y = codes_of(who, labels, known)
+            y = codes_of(caller, labels, known)
             if first and classes is None:
-                warn_of_rare(who, y, known)
+                warn_of_rare(caller, y, known)
         elif not (text and np.array_equal(labels, known)):
             label = lambda y: labels[y.astype(int)] if text else to_numpy(y)
-            X = X.recode(lambda y: codes_of(who, label(y), known))
+            X = X.recode(lambda y: codes_of(caller, label(y), known))
         blocks, inputs = super()._read(X, y, sample_weight, first=first, where=where, classes=known)
         inputs = replace(inputs, classes=known)
         return self._weigh(blocks, inputs, where), inputs
 
     def _labels_of(self, X: Any, y: Any, classes: Any) -> Array:
         """Return the checked labels of rows in memory."""
-        who = type(self).__name__
-        refuse_masked(y, who, "y")
+        caller = type(self).__name__
+        refuse_masked(y, caller, "y")
         if y is None:
-            raise InvalidInput(f"{who}: requires y to be passed, but the target y is None.")
+            raise InvalidInput(f"{caller}: requires y to be passed, but the target y is None.")
         # Before scikit-learn's check, which cannot compare pandas' NA and makes integers floats
-        y = to_numpy(y) if is_foreign(y) else sortable(who, y)
+        y = to_numpy(y) if is_foreign(y) else sortable(caller, y)
         try:
-            labels = sortable(who, _check_y(y, estimator=self))
+            labels = sortable(caller, _check_y(y, estimator=self))
         except ValueError as error:
-            raise_in_one_sentence(who, X, error)
+            raise_in_one_sentence(caller, X, error)
         check_consistent_length(X, labels)
-        refuse_quantity(who, labels, len(labels) if classes is None else None)
+        refuse_quantity(caller, labels, len(labels) if classes is None else None)
         check_classification_targets(labels)
         return labels
 
     def _labels_in(self, blocks: Blocks, text: tuple[str, ...], where: Executor) -> Array:
         """Return the sorted labels of blocks: texts of the schema, or numbers from one pass."""
-        who, labels = type(self).__name__, np.array(text)
+        caller, labels = type(self).__name__, np.array(text)
         if not text:  # from cells that are not encoded: encoders are learned after the classes
-            labels, rows = where.sum(LabelsOf(who), blocks.cells())
-            refuse_quantity(who, labels, rows)
+            labels, rows = where.sum(LabelSum(caller), blocks.cells())
+            refuse_quantity(caller, labels, rows)
             check_classification_targets(labels)
             are_integers = np.array_equal(labels, np.rint(labels))
             labels = labels.astype(np.int64) if are_integers else labels
         if len(text) > FEW_CLASSES:
-            refuse_quantity(who, labels, count_rows(blocks))
+            refuse_quantity(caller, labels, count_rows(blocks))
         return labels
 
     def _weigh(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
         """Return blocks with weights times ``class_weight``; "balanced" keeps the mean weight."""
-        who, given, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
+        caller, given, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
         if given is None:
             return blocks
         if given == "balanced":
-            weights = SumOf(partial(weights_of_classes, n_classes=len(classes)))
+            weights = BlockSum(partial(weights_of_classes, n_classes=len(classes)))
             sizes = where.sum(weights, blocks)
             factors = np.zeros_like(sizes)
             np.divide(sizes.sum(), len(classes) * sizes, out=factors, where=sizes > 0)
@@ -293,18 +293,18 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             labels = classes.tolist()
             if unknown := [label for label in given if label not in labels]:
                 raise InvalidInput(
-                    f"{who}: class_weight must name classes among {quote(labels)}; got "
+                    f"{caller}: class_weight must name classes among {quote(labels)}; got "
                     f"{quote(unknown)}."
                 )
             factors = np.array([float(given.get(label, 1.0)) for label in labels])
             if not np.all((factors >= 0) & np.isfinite(factors)):
                 raise InvalidInput(
-                    f"{who}: the weights in class_weight must be finite and not negative; got "
+                    f"{caller}: the weights in class_weight must be finite and not negative; got "
                     f"{given}."
                 )
         else:
             raise InvalidInput(
-                f'{who}: class_weight must be None, "balanced" or a dict of class: weight; got '
+                f'{caller}: class_weight must be None, "balanced" or a dict of class: weight; got '
                 f"{given!r}."
             )
         return blocks.reweigh(lambda y: factors[to_numpy(y).astype(np.int64)])

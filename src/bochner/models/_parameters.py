@@ -130,11 +130,11 @@ warm_start : bool, default False
 Made = TypeVar("Made")
 
 
-def spec_of(kind: type[Made], who: str, params: Mapping[str, Any]) -> Made:
+def spec_of(kind: type[Made], caller: str, params: Mapping[str, Any]) -> Made:
     """Return a spec whose parameters are checked as the annotations of its fields declare."""
     checks: Any = checks_of(kind)  # type: ignore[arg-type]
     names = [f.name for f in fields(kind) if f.name in params]  # type: ignore[arg-type]
-    return kind(**{n: checks[n](params[n], who, n) if n in checks else params[n] for n in names})
+    return kind(**{n: checks[n](params[n], caller, n) if n in checks else params[n] for n in names})
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)

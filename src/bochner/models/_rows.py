@@ -17,11 +17,11 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.features.composed import DerivedMap
 from bochner.features.map import FeatureMap
-from bochner.features.nystrom import NystromMap, Rounded
+from bochner.features.nystrom import NystromMap, PrecisionMap
 from bochner.kernels.kernel import Kernel, Transformed
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.sums.passes import LOCAL, Executor, SumOf, narrow, sum_up
+from bochner.sums.passes import LOCAL, BlockSum, Executor, narrow, sum_blocks
 
 
 def _targets(block: Any) -> list[tuple[Any, Array]]:
@@ -30,7 +30,7 @@ def _targets(block: Any) -> list[tuple[Any, Array]]:
     return [(y, np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64))]
 
 
-TARGETS = SumOf(_targets)  # (y or None, weights) of each block, in order
+TARGETS = BlockSum(_targets)  # (y or None, weights) of each block, in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Features:
         most_bytes: int | None = None,
         where: Executor = LOCAL,
     ) -> None:
-        self._map = Rounded(phi.kernel, phi, dtype)
+        self._map = PrecisionMap(phi.kernel, phi, dtype)
         self._blocks = blocks.with_rows(block_rows(phi.n_features))
         self._row_bytes = phi.n_features * np.dtype(dtype).itemsize
         self._where = where
@@ -107,7 +107,7 @@ class Features:
     def sum(self, summand: Any) -> Any:
         """Return the sum over all rows; by the executor unless the features fit in memory."""
         if self._kept is not None or self._fits(self.n_rows or 0):
-            return sum_up(summand, self, self._blocks.block_rows)
+            return sum_blocks(summand, self, self._blocks.block_rows)
         over = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
         return self._where.sum(over, self._blocks)
 
@@ -162,7 +162,7 @@ def fold_numbers(
     blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
 ) -> Array:
     """Return the fold of each row, 0 to 4, from one pass; below 5 distinct rows, one fold each."""
-    return folds_of(np.concatenate(where.sum(SumOf(partial(_marks_of, seed=seed)), blocks)), w)
+    return folds_of(np.concatenate(where.sum(BlockSum(partial(_marks_of, seed=seed)), blocks)), w)
 
 
 def _marks_of(block: Any, seed: int) -> list[Array]:

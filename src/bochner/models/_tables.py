@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.sizes import block_rows
-from bochner._core.threads import by_jobs
+from bochner._core.threads import limit_jobs
 from bochner.data.blocks import Blocks
 from bochner.data.columns import cells_in, columns_from
 from bochner.data.encoders import is_number
@@ -23,7 +23,7 @@ from bochner.data.schema import did_you_mean, quote, reasons
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.mercer.sphere import ModeMethod
-from bochner.sums.passes import LOCAL, Executor, SumOf
+from bochner.sums.passes import LOCAL, BlockSum, Executor
 
 _INFINITE = (
     "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
@@ -52,7 +52,7 @@ _SENTENCES = {
 }
 
 
-def raise_in_one_sentence(who: str, X: Any, error: ValueError) -> NoReturn:
+def raise_in_one_sentence(caller: str, X: Any, error: ValueError) -> NoReturn:
     """Raise the error of scikit-learn about X or y as a sentence with the caller and the remedy."""
     text = str(error)
     message = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
@@ -64,10 +64,10 @@ def raise_in_one_sentence(who: str, X: Any, error: ValueError) -> NoReturn:
     shape = np.shape(X) if "{shape}" in message else ()
     value = "NaN" if "NaN" in text else "infinity"
     message = message.format(text=text, shape=shape, value=value)
-    raise InvalidInput(f"{who}: {message}") from error
+    raise InvalidInput(f"{caller}: {message}") from error
 
 
-def refuse_no_numbers(who: str, y: Any) -> None:
+def refuse_no_numbers(caller: str, y: Any) -> None:
     """Raise an error for targets that are text, dates or durations."""
     if y is None or getattr(y, "dtype", None) in (np.float64, np.float32):
         return
@@ -79,7 +79,7 @@ def refuse_no_numbers(who: str, y: Any) -> None:
     if kind in "mM":
         first = "Subtract the first date, then divide" if kind == "M" else "Divide y"
         raise InvalidType(
-            f"{who}: y must hold real numbers; got dtype {y.dtype}. {first} by a unit, such as "
+            f"{caller}: y must hold real numbers; got dtype {y.dtype}. {first} by a unit, such as "
             "np.timedelta64(1, 's')."
         )
     is_text = lambda cell: kind != "O" or (isinstance(cell, str) and not is_number(cell))
@@ -89,7 +89,7 @@ def refuse_no_numbers(who: str, y: Any) -> None:
         remedy = "A regressor takes numbers, a classifier labels, such as KernelRidgeClassifier."
         if is_number(text.replace(",", ".")):
             remedy = "Read them as numbers, as pandas.read_csv does with decimal=','."
-        raise InvalidType(f"{who}: y must hold real numbers; got text, such as {text!r}. {remedy}")
+        raise InvalidType(f"{caller}: y must be real numbers; got text, such as {text!r}. {remedy}")
 
 
 def is_table(X: Any) -> bool:
@@ -97,7 +97,7 @@ def is_table(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__")
 
 
-def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
+def pop_targets(caller: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
     """Return X, y and weights; if y or w name columns of the table X, X is without them."""
     # Rows with a missing target are dropped.
     names = [name for name in (y, w) if isinstance(name, str)]
@@ -107,14 +107,14 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
     for name in names:
         if name not in known:
             raise InvalidInput(
-                f"{who}: the table must have a column {name!r}{did_you_mean(name, known)}; "
+                f"{caller}: the table must have a column {name!r}{did_you_mean(name, known)}; "
                 f"its columns are {quote(known)}."
             )
     if isinstance(y, str):
         missing = rows_without_target([y], X)
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
-            warn_without_target(who, [y], len(missing), len(X), first)
+            warn_without_target(caller, [y], len(missing), len(X), first)
             others = np.setdiff1d(np.arange(len(X)), missing)
             w = w if w is None or isinstance(w, str) else _safe_indexing(w, others)
             X = _safe_indexing(X, others)
@@ -141,26 +141,26 @@ def needs_schema(X: Any) -> bool:
     return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
 
 
-def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> None:
+def refuse_gaps(caller: str, X: Any, first: bool = False, method: Any = None) -> None:
     """Raise InvalidInput for NaN in X, unless a fit to dense rows can fill the missing values."""
     if is_sparse(X):
         raise InvalidInput(
-            f"{who}: a sparse X must have no missing values; got NaN in "
+            f"{caller}: a sparse X must have no missing values; got NaN in "
             f"{np.isnan(X.data).sum()} of its cells. Fill them, or pass a dense array."
         )
     row, column = np.argwhere(np.isnan(X))[0]
     place = f"row {row}, column {column} (counted from 0)"
     if method == "grid" or isinstance(method, ModeMethod):
-        raise InvalidInput(f"{who}: coordinates must be known; got NaN in {place}. Drop such rows.")
+        raise InvalidInput(f"{caller}: coordinates must be finite; got NaN in {place}. Drop it.")
     if not first:
         raise InvalidInput(
-            f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
-            f"{place}. Fill such cells, or fit to rows with gaps."
+            f"{caller}: X must have no missing values, since the rows of the fit had none; got NaN "
+            f"in {place}. Fill such cells, or fit to rows with gaps."
         )
 
 
 def encode(
-    who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
+    caller: str, blocks: Blocks, n_classes: int = 0, has_y: bool = True, where: Executor = LOCAL
 ) -> Blocks:
     """Return blocks of a table, encoded after one pass over the rows; other blocks unchanged."""
     tables = blocks.source
@@ -171,9 +171,7 @@ def encode(
     if drafts:
         cells = blocks.cells()
         size = max((1 << 18) // cells.n_columns, cells.block_rows)  # a block has a fixed cost
-        summand = SumOf(
-            partial(cells_in, drafts=drafts, n_classes=n_classes, with_targets=with_targets)
-        )
+        summand = BlockSum(partial(cells_in, drafts=drafts, n_classes=n_classes, supervised=has_y))
         statistics = where.sum(summand, cells.with_rows(size))
     encoders, dropped, fold_tables = columns_from(drafts, statistics, tables.schema.dropped)
     if not encoders and not dropped:
@@ -183,10 +181,10 @@ def encode(
     words = "; ".join(f"{quote(names)} ({reason})" for reason, names in left_out.items())
     if not encoders:
         raise InvalidInput(
-            f"{who}: at least one column must vary between rows; got none: {words}. Add columns."
+            f"{caller}: at least one column must vary between rows; got none: {words}. Add columns."
         )
     if left_out:
-        warn_user(f"{who}: columns are left out: {words}.", DataWarning)
+        warn_user(f"{caller}: columns are left out: {words}.", DataWarning)
     source = tables.with_encoders(encoders, dropped, fold_tables)
     size = blocks.block_rows
     if size == block_rows(blocks.n_columns):  # of the table with a column per category
@@ -210,7 +208,7 @@ _NAMES = {
 }
 
 
-def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
+def lazy_blocks(caller: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     """Return blocks of partitioned rows, targets and weights."""
     # y and w are names of columns, or columns of dask with the partitions of X.
     if hasattr(X, "rechunk"):
@@ -221,13 +219,13 @@ def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     library = library_of(X, "engine", "lazy")
     if columns and library != "dask":
         raise InvalidInput(
-            f"{who}: for a table of {library}, y and sample_weight must be names of its "
+            f"{caller}: for a table of {library}, y and sample_weight must be names of its "
             f"columns, as in fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
     repeated = [name for name in columns if name in X.columns]
     if repeated:
         raise InvalidInput(
-            f"{who}: y and sample_weight must not be columns of X too; got {repeated[0]!r} in "
+            f"{caller}: y and sample_weight must not be columns of X too; got {repeated[0]!r} in "
             "both. Pass X without it, as X.drop(columns=...)."
         )
     table = with_dask_columns(X, columns) if columns else X
@@ -247,12 +245,12 @@ def _names_of(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
     return name, {name: column}
 
 
-def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
+def accept_partitions(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let a prediction method accept lazy tables, and tables of dask, Ray and Spark (lazily)."""
     name = _NAMES[method.__name__]
 
     @wraps(method)
-    @by_jobs
+    @limit_jobs
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if library_of(X, "lazy"):
             parts = [method(self, batch, *args, **kwargs) for batch in batches(X)]

@@ -19,7 +19,7 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import EquispacedMap
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
-from bochner.models._intervals import WithIntervals
+from bochner.models._intervals import IntervalRegressor
 from bochner.selection.choices import summand_of
 from bochner.selection.spec import SEARCHED
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -363,7 +363,7 @@ class CalibrationDisplay(Display):
             top = np.ones(len(p), np.intp) if p.shape[1] == 2 else p.argmax(axis=1)
             events, p = y == model.classes_[top], p[np.arange(len(p)), top]
             return CalibrationDisplay.of_probabilities(events, p, n_bins)
-        if isinstance(model, WithIntervals):
+        if isinstance(model, IntervalRegressor):
             mean, deviation = model._centres(X)
             if deviation is not None:  # a Gaussian process
                 errors = y.reshape(len(y), -1)[:, 0] - mean[:, 0]

@@ -52,7 +52,7 @@ GUARANTEES = {
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOutRows:
+class HeldOutRows:
     """Held-out rows, their predictions and errors."""
 
     X: Any  # Encoded as in the fit
@@ -63,10 +63,10 @@ class LeftOutRows:
     source: str  # "held out", "cross-validation", "leave one out"
     deviation: Float[Array, "m t"] | None = None  # Standard deviation of a new y, for processes
 
-    def take(self, rows: Array) -> "LeftOutRows":
+    def take(self, rows: Array) -> "HeldOutRows":
         deviation = None if self.deviation is None else self.deviation[rows]
         parts = self.X[rows], self.predicted[rows], self.errors[rows], self.w[rows]
-        return LeftOutRows(*parts, self.source, deviation)
+        return HeldOutRows(*parts, self.source, deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +161,13 @@ class TargetLaw:
         m, tail = len(self.scores), (1 - coverage) / 2
         if not self.symmetric and (m + 1) * tail >= 5:
             low = np.searchsorted(self.shares, (m + 1) * tail * (1 + 1e-12), side="right") - 1
-            return float(self.scores[max(low, 0)]), self._at((m + 1) * (1 - tail))
+            return float(self.scores[max(low, 0)]), self._quantile((m + 1) * (1 - tail))
         middle = 0.0 if self.shape is None else 0.5
         distances = TargetLaw.of(np.abs(self.scores - middle), np.diff(self.shares, prepend=0.0))
-        half = distances._at((m + 1) * coverage)
+        half = distances._quantile((m + 1) * coverage)
         return middle - half, middle + half
 
-    def _at(self, place: float) -> float:
+    def _quantile(self, place: float) -> float:
         index = int(np.searchsorted(self.shares, place * (1 - 1e-12)))
         return float(self.scores[index]) if index < len(self.scores) else np.inf
 
@@ -214,11 +214,11 @@ class ErrorLaw(HtmlResult):
         """Whether there are enough scores for intervals of this coverage."""
         return len(self) >= _least_rows(coverage)
 
-    def require(self, who: str, coverage: float) -> None:
+    def require(self, caller: str, coverage: float) -> None:
         """Raise InvalidInput if there are too few scores for the coverage."""
         if not self.calibrates(coverage):
             raise InvalidInput(
-                f"{who}.predict_interval: {len(self)} rows cannot calibrate a coverage of "
+                f"{caller}.predict_interval: {len(self)} rows cannot calibrate a coverage of "
                 f"{coverage:g}, which requires {_least_rows(coverage)}. Call calibrate with more "
                 "rows, or use a smaller coverage."
             )
@@ -313,10 +313,10 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
 # --- Learning the law of errors from held-out rows ------------------------------------------------
 
 FEWEST_ROWS = 128  # With fewer rows the law does not depend on z
-LEAST_GAIN = 0.01  # Relative reduction of the interval score that a finer law must reach
+MIN_GAIN = 0.01  # Relative reduction of the interval score that a finer law must reach
 
 
-def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
+def learn_errors(rows: HeldOutRows, seed: int) -> ErrorLaw:
     """Return the simplest law of errors with interval scores within 1 % of the best."""
     if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
@@ -335,7 +335,7 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
 
 
 def _learn(
-    learning: LeftOutRows, scored: LeftOutRows, j: int, seed: int, shared: bool
+    learning: HeldOutRows, scored: HeldOutRows, j: int, seed: int, shared: bool
 ) -> TargetLaw:
     """Return the law of target j; ``shared``: rows of ``learning`` have scores too."""
     plain = TargetLaw.of(scored.errors[:, j], scored.w)
@@ -351,7 +351,7 @@ def _learn(
         inputs = ErrorInputs.of(rows.X, rows.predicted[:, j], by_columns)
         z = inputs(rows.X, rows.predicted[:, j]), inputs(other_rows.X, other_rows.predicted[:, j])
         scale, log_scale, error = _scale(rows.errors[:, j], rows.w, z, seed)
-        candidates.append((error * (1 - LEAST_GAIN * by_columns), inputs, z, scale, log_scale))
+        candidates.append((error * (1 - MIN_GAIN * by_columns), inputs, z, scale, log_scale))
     _, inputs, z, scale, log_scale = min(candidates, key=lambda candidate: candidate[0])
     m, order = len(rows.w), np.concatenate([shared_rows, others])
     reach = float(log_scale[:m].min()), float(log_scale[:m].max())
@@ -372,7 +372,7 @@ def _learn(
             ends = law.errors(1.0 if law.scale is None else s, F, coverage)
             costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, rows.w)
     least = min(costs)  # the simplest law near the least cost
-    return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - LEAST_GAIN) <= least)
+    return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - MIN_GAIN) <= least)
 
 
 #: Inputs z of the rows from which the law is learned, and of the other rows with scores.

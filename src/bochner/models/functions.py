@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.checks import one_of
 from bochner._core.random import seed_of
-from bochner._core.threads import one_thread
+from bochner._core.threads import single_thread
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import same_arrays
 from bochner.kernels.hyperparameters import places_of
@@ -19,14 +19,14 @@ from bochner.kernels.stationary import Radial
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import LabelEstimator
 from bochner.selection.hyperparameters import is_composite, tune_hyperparameters
-from bochner.selection.lengthscales import at_median, require_lengthscale, tune_lengthscales
+from bochner.selection.lengthscales import median_kernels, require_lengthscale, tune_lengthscales
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import CRITERIA
 from bochner.sums.moments import require_squares
 from bochner.sums.passes import draw_rows
 
 
-@one_thread()
+@single_thread()
 def tune(
     estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any = None, *, criterion: str = "loo"
 ) -> Tuning:
@@ -105,7 +105,7 @@ def tune(
         kernel, objective = model.kernel, CRITERIA[criterion]
         if not isinstance(kernel, Kernel):
             name = "matern32" if kernel == "auto" else kernel
-            kernel = at_median(name, sample, seed)[-1]
+            kernel = median_kernels(name, sample, seed)[-1]
         if isinstance(kernel, Radial) and not is_composite(kernel):
             tuning = tune_lengthscales(kernel, sample, objective, centred=centred)
         else:

@@ -55,16 +55,16 @@ class Inspection:
 
     @staticmethod
     def of(
-        who: str, model: KernelEstimator, X: Any, n_rows: int, random_state: Seed
+        caller: str, model: KernelEstimator, X: Any, n_rows: int, random_state: Seed
     ) -> "Inspection":
         """Return the inspection of a learner on at most ``n_rows`` random rows."""
         check_is_fitted(model)
         if not (is_regressor(model) or is_classifier(model)):
             raise InvalidInput(
-                f"{who}: the learner must predict a target; {type(model).__name__} has none. Use "
-                "a regressor or a classifier."
+                f"{caller}: the learner must predict a target; {type(model).__name__} has none. "
+                "Use a regressor or a classifier."
             )
-        m = integer(n_rows, who, "n_rows", 2)
+        m = integer(n_rows, caller, "n_rows", 2)
         rows = model._rows_to_predict(X).sample(m, seed_of(random_state)).X
         names = model._inputs.names or [f"column {j}" for j in range(model.n_features_in_)]
         schema: Any = model.schema_
@@ -272,13 +272,13 @@ def column_importance(
     >>> display.order.tolist(), display.importance.shape
     ([0, 2, 1], (3, 1))
     """
-    who = "column_importance"
-    one_of(by, who, "by", ("exchange", "gradient"))
-    inspection = Inspection.of(who, model, X, n_rows, random_state)
+    caller = "column_importance"
+    one_of(by, caller, "by", ("exchange", "gradient"))
+    inspection = Inspection.of(caller, model, X, n_rows, random_state)
     if (n := len(inspection.X)) < 2:
-        raise InvalidInput(f"{who}: at least 2 rows are required to compare; got {n}.")
+        raise InvalidInput(f"{caller}: at least 2 rows are required to compare; got {n}.")
     seed = seed_of(random_state)
-    parts = _by_gradient(inspection) if by == "gradient" else _by_exchange(inspection, seed)
+    parts = _gradients(inspection) if by == "gradient" else _permutations(inspection, seed)
     mean, deviation = (np.array(part) for part in zip(*parts, strict=True))
     importance = np.sqrt(np.maximum(mean, 0.0))
     error = np.divide(deviation, 2 * importance, out=0 * importance, where=importance > 0)
@@ -287,7 +287,7 @@ def column_importance(
     return ImportanceDisplay(inspection.names, importance, error, *rest)
 
 
-def _by_exchange(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Array]]:
+def _permutations(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Array]]:
     """Yield T_j and its standard error for each column j, from a random cycle of the rows."""
     # Successive rows share a value, so the standard error includes their covariance
     ring = stream(seed, "exchange").permutation(len(inspection.X))
@@ -304,7 +304,7 @@ def _by_exchange(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Arr
         yield mean, np.sqrt(np.maximum(variance, variance + 2 * covariance) / m)
 
 
-def _by_gradient(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
+def _gradients(inspection: Inspection) -> Iterator[tuple[Array, Array]]:
     """Yield E[∇_j fᵀ Σ_j ∇_j f] and its standard error for each column j."""
     model, X = cast("Differentiable", inspection.model), inspection.X.astype(np.float64)
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(inspection.X))])
@@ -454,14 +454,14 @@ def contributions(
     >>> bool(np.allclose(total, result.predictions))
     True
     """
-    who = "contributions"
-    n_orders = integer(n_orders, who, "n_orders", 2)
+    caller = "contributions"
+    n_orders = integer(n_orders, caller, "n_orders", 2)
     if n_orders % 2:
         raise InvalidInput(
-            f"{who}: n_orders must be even (orders and their reverses); got {n_orders}."
+            f"{caller}: n_orders must be even (orders and their reverses); got {n_orders}."
         )
     seed = seed_of(random_state)
-    inspection = Inspection.of(who, model, background, max(2, n_orders // 2), seed)
+    inspection = Inspection.of(caller, model, background, max(2, n_orders // 2), seed)
     X_rows = np.concatenate([to_numpy(block.X) for block in model._rows_to_predict(X)])
     rng = stream(seed, "orders")
     c = len(inspection.columns)
@@ -469,7 +469,7 @@ def contributions(
     orders = np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)  # order, then reverse
     rows = np.tile(rng.permutation(len(inspection.X)), -(-n_orders // len(inspection.X)) + 1)
     rows = np.repeat(rows[: n_orders // 2], 2)
-    parts = [_of_row(inspection, x, inspection.X[rows], orders) for x in X_rows]
+    parts = [_row_contributions(inspection, x, inspection.X[rows], orders) for x in X_rows]
     values, error = (np.array(part) for part in zip(*parts, strict=True))
     predictions = inspection.predict(X_rows)
     base = inspection.predict(inspection.X[rows]).mean(axis=0)
@@ -478,7 +478,7 @@ def contributions(
     )
 
 
-def _of_row(
+def _row_contributions(
     inspection: Inspection, x: Float[Array, " d"], B: Float[Array, "k d"], orders: Array
 ) -> tuple[Float[Array, "c t"], Float[Array, "c t"]]:
     """Return the Shapley values of one row, (c, t), and their standard errors."""

@@ -30,16 +30,16 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import OnSphere, as_sphere_kernel, is_on_sphere
 from bochner.models.gaussian_process.observed import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.selection.modes import scaled
+from bochner.selection.modes import rescale
 from bochner.selection.spec import NAMED, as_kernel
 from bochner.sums.passes import draw_rows
 
 
-def _require_process(who: str, process: object) -> None:
+def _require_process(caller: str, process: object) -> None:
     if not isinstance(process, GaussianProcessRegressor):
         raise InvalidInput(
-            f"{who}: process must be a GaussianProcessRegressor, whose predictions have standard "
-            f"deviations; got {type(process).__name__}."
+            f"{caller}: process must be a GaussianProcessRegressor, whose predictions have "
+            f"standard deviations; got {type(process).__name__}."
         )
 
 
@@ -519,7 +519,7 @@ class VariogramModel(HtmlResult):
     def __call__(self, lags: Array) -> Float[Array, " m"]:
         """Return γ at distances above zero."""
         lags = np.asarray(lags, float)
-        return self.noise + self.amplitude * (1 - _along(self.kernel, self.direction, lags))
+        return self.noise + self.amplitude * (1 - _correlation(self.kernel, self.direction, lags))
 
     nugget = property(attrgetter("noise"), doc="σ²: γ just above zero.")
 
@@ -531,7 +531,7 @@ class VariogramModel(HtmlResult):
     @property
     def range(self) -> float:
         """Practical range: the distance at which k is 5 % of k(0); inf if there is none."""
-        excess = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
+        excess = lambda h: float(_correlation(self.kernel, self.direction, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(excess, 0.0, 180.0)) if excess(180.0) < 0 else math.inf
         bound = next((h for h in 2.0 ** np.arange(-99, 100) if excess(h) <= 0), math.inf)
@@ -626,12 +626,12 @@ class Variogram:
             )
         weight = np.sqrt(self.pairs / self.pairs.sum())
         mean = float(np.exp(np.mean(np.log(np.asarray(start.lengthscale)))))
-        unit_kernel = scaled(start, np.array([1.0 / mean]))
+        unit_kernel = rescale(start, np.array([1.0 / mean]))
         top = max(self.variance, float(self.gamma.max()))
 
         def curve(p: Float[Array, " 3"]) -> Array:
             size, a2, s2 = np.exp(p)
-            return s2 + a2 * (1 - _along(unit_kernel, unit, self.lags / size))
+            return s2 + a2 * (1 - _correlation(unit_kernel, unit, self.lags / size))
 
         starts = [
             np.log([share * self.lags[-1], (1 - nugget) * top, nugget * top])
@@ -643,7 +643,7 @@ class Variogram:
         residuals = lambda p: weight * (self.gamma / curve(p) - 1)
         fits = [least_squares(residuals, np.clip(p, *bounds), bounds=bounds) for p in starts]
         size, a2, s2 = np.exp(min(fits, key=lambda fit: fit.cost).x)
-        best = scaled(unit_kernel, np.array([size]))
+        best = rescale(unit_kernel, np.array([size]))
         return VariogramModel(best, float(a2), float(s2), unit)
 
     def plot(self, ax: Any = None, model: VariogramModel | None = None) -> Any:
@@ -668,7 +668,7 @@ class Variogram:
         return ax
 
 
-def _along(kernel: Kernel, unit: Float[Array, " d"], lags: Float[Array, " m"]) -> Array:
+def _correlation(kernel: Kernel, unit: Float[Array, " d"], lags: Float[Array, " m"]) -> Array:
     """Return k/k(0) at distances along a direction."""
     origin = np.zeros((1, len(unit)))
     return kernel(lags[:, None] * unit, origin)[:, 0] / float(kernel.diag(origin)[0])
@@ -741,12 +741,12 @@ def variogram(
     >>> bool(model.sill > model.nugget)
     True
     """
-    who = "variogram"
-    n_lags = integer(n_lags, who, "n_lags", 1)
-    one_of(estimator, who, "estimator", ("matheron", "cressie-hawkins"))
-    globe = one_of(metric, who, "metric", ("euclidean", "great-circle")) == "great-circle"
-    n_sample = integer(n_sample, who, "n_sample", 2)
-    tolerance = positive(tolerance, who, "tolerance")
+    caller = "variogram"
+    n_lags = integer(n_lags, caller, "n_lags", 1)
+    one_of(estimator, caller, "estimator", ("matheron", "cressie-hawkins"))
+    globe = one_of(metric, caller, "metric", ("euclidean", "great-circle")) == "great-circle"
+    n_sample = integer(n_sample, caller, "n_sample", 2)
+    tolerance = positive(tolerance, caller, "tolerance")
     blocks = X if isinstance(X, Blocks) else Blocks.from_arrays(X, y)
     rows = draw_rows(blocks, seed_of(random_state)).lowest(n_sample)
     places = to_numpy(dense(rows.X)).astype(np.float64)
@@ -772,7 +772,7 @@ def variogram(
     if globe:
         require_places("variogram", places)
         places = unit_vectors(places)
-    longest = _longest(places, globe) if max_lag is None else positive(max_lag, who, "max_lag")
+    longest = _longest(places, globe) if max_lag is None else positive(max_lag, caller, "max_lag")
     if not longest > 0:
         raise InvalidInput(
             f"variogram: rows must be at two or more places; got {len(places):,} rows at the same "

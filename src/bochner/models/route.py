@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.sizes import LOO_ROWS, MOST_CELLS
+from bochner._core.sizes import LOO_ROWS, MAX_CELLS
 from bochner.data.blocks import Blocks
 from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMethod
@@ -33,7 +33,7 @@ from bochner.models.representations.representation import (
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
 from bochner.solvers.convex.kernel import RidgeRows
-from bochner.solvers.ridge.solution import Solution, given_alpha
+from bochner.solvers.ridge.solution import Solution, fixed_alpha
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
 
@@ -52,11 +52,11 @@ def represent(  # noqa: PLR0911  a case for each representation
     # ``precision`` is None, or the precision of all sums if rows cannot be read again.
     features, n, rereadable = spec.features, blocks.n_rows or 0, precision is None
     any_features = rereadable and any_width and features.precision == "auto"
-    alpha = given_alpha(spec.alpha)
+    alpha = fixed_alpha(spec.alpha)
     modes = replace(features, modes=alpha != 0 and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and alpha != 0
     is_few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
-    fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
+    fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MAX_CELLS
     match method:
         case ExactKernel():
             return exact_rows(spec, method, blocks, where)
@@ -89,8 +89,8 @@ def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeR
         method = replace(method, preconditioner=features.method)
     ridge = RidgeSpec(features, alpha, False, spec.fit_intercept)
     rows, first = represent(ridge, method, blocks, where, None, False)
-    rows.require("again", features.who)
-    return RidgeRows(rows, lambda y, w, alpha: rows.again(ridge, replace(first, alpha=alpha), y, w))
+    rows.require("refit", features.caller)
+    return RidgeRows(rows, lambda y, w, alpha: rows.refit(ridge, replace(first, alpha=alpha), y, w))
 
 
 def most_at_once(spec: RidgeSpec) -> int:
@@ -136,7 +136,7 @@ def process(  # noqa: PLR0911  a case for each representation
     if isinstance(chosen.choice.method, ModeMethod):
         sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
         return ModeProcess.solve(spec, sums, penalty_of(chosen.search, sums.sample))
-    on_features = law.chosen_features(spec, chosen, blocks, where)
+    on_features = law.fit_on_features(spec, chosen, blocks, where)
     if method is not None or not where.in_order:
         return on_features
     return by_features_or_neighbours(spec, on_features, blocks)

@@ -180,8 +180,8 @@ def digests_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 # --- Refusals ------------------------------------------------------------------------------------
 
 
-def _refusal(path: Path, got: str) -> ModelFileError:
-    return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {got}.")
+def _refusal(path: Path, end: str) -> ModelFileError:
+    return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {end}.")
 
 
 def _read_error(path: Path, error: OSError) -> ModelFileError:
@@ -192,9 +192,9 @@ def _read_error(path: Path, error: OSError) -> ModelFileError:
     return _refusal(path, f"it cannot be read: {reason_of(error)}")
 
 
-def _short(value: Any, most: int = 40) -> str:
+def _short(value: Any, limit: int = 40) -> str:
     """Return a value of a file as one line of text, truncated."""
-    return " ".join(str(value).split())[:most]
+    return " ".join(str(value).split())[:limit]
 
 
 def _kind_of(beginning: bytes) -> str:
@@ -222,10 +222,10 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     header = json.loads(text)
     version = header.get("format")
     if type(version) is int and version != FORMAT:  # checksums of other formats are unknown
-        by = f"format {_short(version)} by bochner {_short(header.get('library'))}"
+        origin = f"format {_short(version)} by bochner {_short(header.get('library'))}"
         raise _refusal(
             path,
-            f"it is of {by}, and this version, {__version__}, reads format {FORMAT}. Upgrade "
+            f"it is of {origin}, and this version, {__version__}, reads format {FORMAT}. Upgrade "
             "bochner, or fit the model again and save it",
         )
     if text != seal(header) or type(version) is not int:

@@ -76,7 +76,12 @@ RENAMED: dict[str, str] = {
 }
 RENAMED |= {"Chosen": "Choices", "PrincipalComponents.summed": "sums", "Tried": "WidthTrial"}
 RENAMED |= {"KernelComparison.deviation": "required", "KernelComparison.taken": "chosen"}
-RENAMED |= {"KernelComparison.tuned": "n_tuned"}
+RENAMED |= {"HeldOutPath.none": "tie", "KernelComparison.tuned": "n_tuned"}
+RENAMED |= {"Given": "Points", "Hashed": "Hadamard"}
+RENAMED |= {"Rounded": "PrecisionMap", "KeptRows": "FitRows", "LeftOutRows": "HeldOutRows"}
+RENAMED |= dict.fromkeys(("FeatureSpec.who", "FeatureSums.who", "GridSums.who"), "caller")
+RENAMED |= {"LeafRows.across": "landmark_coef", "LeafRows.judged": "held_out"}
+RENAMED |= {"BelowZero": "ZeroHinge", "MomentsOf": "MomentSum", "SolvedRows": "RowSolution"}
 RENAMED |= {"FeatureSpec.waves": "modes", "WaveProcess": "ModeProcess", "WaveSums": "ModeSums"}
 
 #: Fields of older files that were removed, by class.
@@ -291,7 +296,7 @@ _FINITE = re.compile(
 
 #: The largest degree, depth or power: larger ones would take too long. Arrays with one value per
 #: feature may have larger values.
-_MOST_DEGREES = 10_000
+_MAX_DEGREES = 10_000
 
 
 def require_fields(value: Any) -> None:
@@ -300,8 +305,8 @@ def require_fields(value: Any) -> None:
     A letter of a shape must be the same size in all fields.
     """
     kind: Any = type(value)
-    in_map = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
-    in_sums = re.match(r"bochner\.(models|solvers|sums)\.", kind.__module__) is not None
+    is_map = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
+    is_sum = re.match(r"bochner\.(models|solvers|sums)\.", kind.__module__) is not None
     sizes: Sizes = {}
     free = value.tunable if isinstance(value, Kernel) else ()
     # a free parameter is checked as 1.0
@@ -312,16 +317,16 @@ def require_fields(value: Any) -> None:
             field = tuple(map(plain, field)) if isinstance(field, tuple) else plain(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-        if in_sums and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):
+        if is_sum and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):
             raise ValueError(f"{name} of {kind.__name__} must be finite")
-        if in_map and _holds(np.isnan, field):
+        if is_map and _holds(np.isnan, field):
             raise ValueError(f"{name} of {kind.__name__} must hold numbers")
-        if isinstance(value, Kernel) and type(field) is int and field > _MOST_DEGREES:
-            raise ValueError(f"{kind.__name__} must have no number above {_MOST_DEGREES}")
+        if isinstance(value, Kernel) and type(field) is int and field > _MAX_DEGREES:
+            raise ValueError(f"{kind.__name__} must have no number above {_MAX_DEGREES}")
     if isinstance(value, HermiteMap):
         degrees = np.asarray(value.indices)
-        most = max(_MOST_DEGREES, degrees.size)
-        if degrees.dtype.kind not in "iu" or not np.all((degrees >= 0) & (degrees <= most)):
+        limit = max(_MAX_DEGREES, degrees.size)
+        if degrees.dtype.kind not in "iu" or not np.all((degrees >= 0) & (degrees <= limit)):
             raise ValueError("indices of HermiteMap must be degrees")
 
 
@@ -414,9 +419,9 @@ def require_learner(model: Any) -> None:
     pairs: list[Any] = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
     if (phi := part("map_")) is not None:
         pairs.append((phi.n_inputs, columns))
-    kept = getattr(getattr(fit, "law", fit), "representation", None)
-    formed = getattr(kept, "sums", fit) is not None  # moments of few rows are formed on demand
-    if formed and (moments := part("moments_")) is not None:
+    rows = getattr(getattr(fit, "law", fit), "representation", None)
+    has_sums = getattr(rows, "sums", fit) is not None  # moments of few rows are formed on demand
+    if has_sums and (moments := part("moments_")) is not None:
         pairs.append((moments.n_features, model.map_.n_features))
     if (sample := part("sample_")) is not None:
         pairs.append((sample.X.shape[1], columns))

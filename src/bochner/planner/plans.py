@@ -11,17 +11,17 @@ import numpy as np
 from bochner._core.checks import bytes_in_words, free_bytes, integer, positive
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
-from bochner._core.sizes import MOST_CELLS, WIDE
+from bochner._core.sizes import MAX_CELLS, WIDE
 from bochner._core.text import HtmlResult, columns, html_table, paragraph
-from bochner._core.threads import get_num_threads, one_thread
+from bochner._core.threads import get_num_threads, single_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather
 from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.models._tables import given_rows
-from bochner.models.representations.exact import chosen_by_leaves, chosen_by_matrix
+from bochner.models._tables import pop_targets
+from bochner.models.representations.exact import choose_exact_kernel, local_kernel
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.representation import DIRECT_ROWS, without_copies
 from bochner.models.ridge.estimators import KernelRidge
@@ -52,8 +52,8 @@ class Budget:
         return (self.seconds is None or fit.seconds <= self.seconds) and fit.bytes <= self.room
 
     def __str__(self) -> str:
-        seconds = "any time" if self.seconds is None else f"{self.seconds:g} s"
-        return f"{seconds} and {bytes_in_words(self.room)}"
+        seconds = "" if self.seconds is None else f"{self.seconds:g} s and "
+        return f"{seconds}{bytes_in_words(self.room)}"
 
 
 def as_budget(budget: object) -> Budget:
@@ -70,10 +70,10 @@ def as_budget(budget: object) -> Budget:
     return Budget(**{key: positive(n, "plan", f"budget {key}") for key, n in limits.items()})
 
 
-def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, str]:
+def choose_fit(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, str]:
     """Return the chosen fit, and the reason in a sentence."""
-    within = [fit for fit in fits if budget.allows(fit)]
-    if not within:
+    affordable = [fit for fit in fits if budget.allows(fit)]
+    if not affordable:
         fastest = min(fits, key=lambda fit: fit.seconds)
         smallest = min(fits, key=lambda fit: fit.bytes)
         raise InvalidInput(
@@ -82,8 +82,8 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
             f"{bytes_in_words(smallest.bytes)} ({smallest.name}). Allow more time or memory, or "
             "pass smaller widths."
         )
-    most = min((fit.error for fit in within if fit.default), default=math.inf)
-    good = [fit for fit in within if fit.error <= 1.01 * most]
+    limit = min((fit.error for fit in affordable if fit.default), default=math.inf)
+    good = [fit for fit in affordable if fit.error <= 1.01 * limit]
     if budget.seconds is None:
         price = -math.log(1 - 0.05)
         score = lambda fit: (
@@ -91,11 +91,11 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
         )
         choice = min(good, key=lambda fit: (score(fit), fit.seconds))
         why = (
-            "no other fit that memory allows lowers the error by 5 % for each doubling of the time"
+            "no other fit within the memory limit lowers the error by 5 % per doubling of the time"
         )
     else:
-        least_error = min(fit.error for fit in good)
-        ties = [fit for fit in good if fit.error <= 1.01 * least_error]
+        lowest = min(fit.error for fit in good)
+        ties = [fit for fit in good if fit.error <= 1.01 * lowest]
         choice = min(ties, key=lambda fit: (fit.seconds, fit.error))
         why = f"its error is within 1 % of the smallest error of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)
@@ -195,13 +195,13 @@ class Plan(HtmlResult):
 
     def _html_parts(self) -> Iterator[str]:
         rows = [self._cells(fit)[1:] for fit in self.fits]
-        marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
-        yield html_table(HEAD[1:], rows, self._title, marked)
+        highlight = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
+        yield html_table(HEAD[1:], rows, self._title, highlight)
         yield from map(paragraph, [self.reason, self._note])
 
     def _cells(self, fit: FitForecast) -> tuple[str, ...]:
         kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
-        within = self.budget.allows(fit)
+        allowed_ = self.budget.allows(fit)
         return (
             ">" * (fit is self.choice),
             str(fit.method),
@@ -211,13 +211,13 @@ class Plan(HtmlResult):
             f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
             f"{'~' * (fit.solver == 'exact')}{time_in_words(fit.seconds)}",
             bytes_in_words(fit.bytes),
-            "default" * fit.default if within else "over the budget",
+            "default" * fit.default if allowed_ else "over the budget",
         )
 
     @property
     def _title(self) -> str:
         return (
-            f"{describe(self.kernel)}, {self.n_rows:,} rows of {self.n_columns:,} columns; "
+            f"{describe(self.kernel)}, {self.n_rows:,} rows of {self.n_columns:,} columns; at most "
             f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
         )
 
@@ -225,13 +225,13 @@ class Plan(HtmlResult):
     def _note(self) -> str:
         return (
             f"error: root mean squared leave-one-out error of fits to {self.n_sample:,} rows, "
-            "extrapolated to all rows (~: and to wider features). Seconds marked ~ may be wrong by "
+            "extrapolated to all rows (~: also to more features). Times marked ~ may be wrong by "
             "a factor of two. memory: of the fit, without the rows. default: the fit of "
             "KernelRidge() with this kernel."
         )
 
 
-@one_thread()
+@single_thread()
 def plan(
     X: Tabular | Blocks,
     y: Array | str | None = None,
@@ -317,23 +317,23 @@ def plan(
             )
     if isinstance(X, Blocks) and y is not None:
         raise InvalidInput("plan: blocks have their own target; leave y out.")
-    given = (X,) if isinstance(X, Blocks) else given_rows("plan", X, y)[:2]
+    given = (X,) if isinstance(X, Blocks) else pop_targets("plan", X, y)[:2]
     blocks = KernelRidge()._read(*given)[0]
     reading = time.perf_counter()
     sample = draw_rows(blocks, seed)
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     spec = KernelRidge(start, effort=effort, random_state=seed)._spec()
-    most, facts = most_at_once(spec), (next(iter(blocks)).X, n, seconds * n / rows, seed)
-    local = start == "auto" and options is None and n > most and n * d <= MOST_CELLS
+    limit, facts = most_at_once(spec), (next(iter(blocks)).X, n, seconds * n / rows, seed)
+    local = start == "auto" and options is None and n > limit and n * d <= MAX_CELLS
     if isinstance(start, str):
         start = _chosen_kernel(spec, sample, blocks, n, local)
     task = Task(start, sample.lowest(min(max(256, math.ceil(n / 6)), 1024)), *facts)
     default_widths = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
     fits = list_fits(task, options, widths or default_widths)
     fits += [local_fit(task, default_leaves(spec))] if local else []
-    fits = fits if options is not None else with_default(fits, n, most)
-    choice, reason = best_of(fits, limits)
+    fits = fits if options is not None else mark_default(fits, n, limit)
+    choice, reason = choose_fit(fits, limits)
     fields = task.kernel, n, d, tuple(fits), choice, reason, limits, seed, len(task.sample)
     return Plan(*fields, time.perf_counter() - began, get_num_threads())
 
@@ -345,21 +345,21 @@ def _chosen_kernel(
     if local or n_rows <= DIRECT_ROWS:
         rows = without_copies(spec, gather(blocks, spec.features.seed))[0]
         if local:
-            return chosen_by_leaves(spec, rows)
-        tuning, curves = chosen_by_matrix(spec, rows)
+            return local_kernel(spec, rows)
+        tuning, curves = choose_exact_kernel(spec, rows)
     else:
         curves, sample = fit_curves(sample, spec.features.seed, spec.features.transforms_columns)
         tuning = search_kernel(spec.features, sample)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
-def with_default(fits: Sequence[FitForecast], n_rows: int, most: int) -> list[FitForecast]:
+def mark_default(fits: Sequence[FitForecast], n_rows: int, limit: int) -> list[FitForecast]:
     """Return the fits; the fit of :class:`bochner.KernelRidge` with this kernel has ``default``."""
-    by_solver = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
+    find = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
-    exact = [] if n_rows > most and by_solver("local") else by_solver("exact")
-    wide = [fit for fit in by_solver("moments") if fit.n_features == width]
-    group = exact or by_solver("modes") or by_solver("local") or wide
+    exact = [] if n_rows > limit and find("local") else find("exact")
+    wide = [fit for fit in find("moments") if fit.n_features == width]
+    group = exact or find("modes") or find("local") or wide
     default = min(group, key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
 

@@ -14,7 +14,7 @@ from bochner._core.arrays import adapt, to_numpy
 from bochner._core.blas import eigh, product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import block_rows, by_rows, kept_rows
+from bochner._core.sizes import block_rows, cached_rows, prefers_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
@@ -23,7 +23,7 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.mercer.sphere import ModeMethod
-from bochner.features.nystrom import Nystrom, Rounded
+from bochner.features.nystrom import Nystrom, PrecisionMap
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.representations.exact import compiled_terms
@@ -33,17 +33,17 @@ from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.choices import feature_precision
 from bochner.selection.modes import modes_for
 from bochner.solvers.factorisations import FLOAT32_PENALTY
-from bochner.solvers.gram import MOST_LOW
-from bochner.solvers.ridge.eigen import of_more_rows
+from bochner.solvers.gram import MAX_LOW
+from bochner.solvers.ridge.eigen import extrapolate_errors
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS, SETTLED_ROWS
-from bochner.solvers.ridge.solution import Path, best_of
+from bochner.solvers.ridge.solution import Path, best_index
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # default widths
 WIDEST = 256  # largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
-LEAST_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
+MIN_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
 #: Steps of the path per doubling of the rows, by which the best penalty is below the extrapolated
 #: penalty: the smallest number that explains five float32 fits (python -m benchmarks plan).
 LOWER = 2.2
@@ -72,10 +72,10 @@ class FitForecast:
         """Name of the fit in messages: the method, and the number of features if it has any."""
         solver, D, method = self.solver.removeprefix("moments "), self.n_features, self.method
         return {
-            "exact": "the exact kernel, by a Cholesky factor of its matrix",
+            "exact": "the exact kernel, by Cholesky factorisation",
             "local": "the exact kernel within leaves of rows (a local fit)",
             "modes": f"{D:,} Fourier modes of {method}",
-        }.get(solver, f"{D:,} features of {method}, summed up in {solver}")
+        }.get(solver, f"{D:,} features of {method}, moments in {solver}")
 
 
 class FitTrial(NamedTuple):
@@ -100,13 +100,13 @@ class Task:
     n_rows: int
     read_seconds: float  # time of a pass over all rows without features
     seed: int
-    known: dict[Any, Any] = field(default_factory=dict)
+    results: dict[Any, Any] = field(default_factory=dict)
 
-    def once(self, key: Any, act: Callable[[], Any]) -> Any:
-        """Return ``act()``, called only once for each key."""
-        if key not in self.known:
-            self.known[key] = act()
-        return self.known[key]
+    def cache(self, key: Any, act: Callable[[], Any]) -> Any:
+        """Return ``act()``, called only cache for each key."""
+        if key not in self.results:
+            self.results[key] = act()
+        return self.results[key]
 
     @property
     def widest(self) -> int:
@@ -123,11 +123,11 @@ class Task:
             seconds = self.seconds(lambda: maps.append(draw_map(method, self.kernel, ask)))
             return maps[0], seconds
 
-        return self.once((method, width), draw)
+        return self.cache((method, width), draw)
 
     def kernel_error(self, method: Method, width: int, phi: FeatureMap | None = None) -> float:
         act = lambda: paired_error(phi or self.map(method, width)[0], self.sample.X)
-        return float(self.once(("kernel", method, width), act))
+        return float(self.cache(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:
         """Return X, y and weights of n rows of the sample, or of all its rows if it has fewer."""
@@ -142,12 +142,12 @@ class Task:
             self.kernel, method=method, n_features=width, random_state=self.seed, **parameters
         )
 
-        def run() -> FitTrial:
+        def fit_trial() -> FitTrial:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BochnerWarning)
                 return FitTrial(model, n, self.seconds(lambda: model.fit(*self.rows(n)), 1))
 
-        return self.once((n, method, width, *parameters.items()), run)
+        return self.cache((n, method, width, *parameters.items()), fit_trial)
 
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
         """Return the shortest time of repeated calls, in seconds, as other processes add time."""
@@ -163,7 +163,7 @@ class Task:
         m = len(self.sample)
         parts = [Blocks.from_arrays(*self.rows(n)).with_rows(rows) for n in (m // 4, m)]
         first, every = (self.seconds(partial(LOCAL.sum, summand, part)) for part in parts)
-        return max((every - first) / (m - m // 4), LEAST_PART * every / m)
+        return max((every - first) / (m - m // 4), MIN_PART * every / m)
 
     def decomposition_seconds(self, D: int, rows: int | None = None) -> float:
         """Return the seconds of the eigendecomposition of D features, or of the SVD of rows."""
@@ -174,7 +174,7 @@ class Task:
             return self.seconds(lambda: eigh(gram, driver="evd"), repeats=2)
 
         sizes = (192, 384) if self.widest == WIDEST else (self.widest, 2 * self.widest)
-        a, b = self.once("eigen", lambda: powers({n: eigh_seconds(n) for n in sizes}))
+        a, b = self.cache("eigen", lambda: powers({n: eigh_seconds(n) for n in sizes}))
         if rows is None:
             return float(a * D**2 + b * D**3)
         # Two eigendecompositions and 7 n D² multiplications, to 15 % for 128 to 512 features
@@ -186,24 +186,24 @@ class Task:
         """Return the seconds per scalar multiplication in a matrix product."""
         Z = np.ones((256, 256), precision)
         act = lambda: self.seconds(lambda: product(Z, Z)) / 256**3
-        return float(self.once(("multiplication", precision), act))
+        return float(self.cache(("multiplication", precision), act))
 
 
 def expected_error(path: Path, m: int, n: int) -> float:
     """Return the root mean squared leave-one-out error of m rows, extrapolated to n rows."""
-    errors = _of_more_rows(path, m, n)
-    return float(errors[best_of(errors, "loo")]) ** 0.5
+    errors = _extrapolate(path, m, n)
+    return float(errors[best_index(errors, "loo")]) ** 0.5
 
 
-def _of_more_rows(path: Path, m: int, n: int) -> Float[Array, " a"]:
+def _extrapolate(path: Path, m: int, n: int) -> Float[Array, " a"]:
     """Return mean squared leave-one-out errors by penalty, extrapolated from m to n rows."""
     dimension = path.effective_dimension
     # Σ w²/(w + λ)² = d_λ + ∂d_λ/∂ log λ, d_λ = Σ w/(w + λ)
     single = len(path.alphas) == 1
     squares = dimension + (0.0 if single else np.gradient(dimension, np.log(path.alphas)))
     trace = np.maximum(m - 1 - dimension, 1e-9 * m)
-    squared_trace = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
-    return of_more_rows(path.loo, trace, squared_trace, m - 1, n / m)
+    trace2 = np.maximum(m - 1 - 2 * dimension + np.clip(squares, 0, dimension), 1e-9 * m)
+    return extrapolate_errors(path.loo, trace, trace2, m - 1, n / m)
 
 
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
@@ -224,25 +224,25 @@ def list_fits(
     features = None if methods is None else [m for m in methods if m not in modes]
     fits: list[FitForecast] = []
     for method in _methods(task, USUAL if direct else features) if features or not methods else ():
-        by_number: dict[int, FitForecast] = {}
+        counts: dict[int, FitForecast] = {}
         for width in sorted(set(widths)):
-            fit = by_moments(task, method, width, min(max(widths), task.widest))
-            by_number.setdefault(fit.n_features, fit)
-        fits += by_number.values()
+            fit = predict_moments(task, method, width, min(max(widths), task.widest))
+            counts.setdefault(fit.n_features, fit)
+        fits += counts.values()
     fits += [direct_fit(task)] if direct else []
     return fits + [mode_fit(task, method) for method in modes]
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     """Return the methods that support the kernel; by default those of the smallest errors."""
-    errors, unsupported = dict[Method, float](), None
+    errors, error_ = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
             errors[method] = task.kernel_error(method, task.widest // 2)
         except UnsupportedKernel as error:
-            unsupported = error
+            error_ = error
     if not errors:
-        raise unsupported or InvalidInput("plan: methods must name at least one; got none.")
+        raise error_ or InvalidInput("plan: methods must name at least one; got none.")
     if methods is not None:
         return list(errors)
     order = sorted(errors, key=errors.__getitem__)
@@ -260,31 +260,31 @@ def _precision(task: Task, trial: FitTrial, width: int) -> Precision:
     if feature_precision("auto", n, phi) == "float64":
         return "float64"
     alphas = trial.path.alphas  # up to ten times the largest eigenvalue
-    resolved = alphas >= 0.099 * FLOAT32_PENALTY * alphas[-1]
-    errors = _of_more_rows(trial.path, trial.n_rows, task.n_rows)
-    path = replace(trial.path, loo=np.where(resolved, errors, np.inf))
-    above = path.best("loo") - path.lowest("loo")
-    if above == 0:
+    reliable = alphas >= 0.099 * FLOAT32_PENALTY * alphas[-1]
+    errors = _extrapolate(trial.path, trial.n_rows, task.n_rows)
+    path = replace(trial.path, loo=np.where(reliable, errors, np.inf))
+    excess = path.best("loo") - path.lowest("loo")
+    if excess == 0:
         return "float32" if path.level("loo") else "float64"
-    return "float64" if above <= LOWER * math.log2(task.n_rows / trial.n_rows) else "float32"
+    return "float64" if excess <= LOWER * math.log2(task.n_rows / trial.n_rows) else "float32"
 
 
-def by_moments(task: Task, method: Method, width: int, widest: int) -> FitForecast:
+def predict_moments(task: Task, method: Method, width: int, widest: int) -> FitForecast:
     """Return the fit by moments of features; ``widest`` is the largest width of a trial.
 
     Wider features have the error e² = a + b/D.
     """
     m, trial_width, has_trial = len(task.sample), min(width, widest), width <= widest
     trial = task.trial(m, method, trial_width, precision="float64")
-    precision, known = _precision(task, trial, width), trial.model.map_.n_features
-    D = known if has_trial or known < trial_width else width_of(method, width)
+    precision, n_features = _precision(task, trial, width), trial.model.map_.n_features
+    D = n_features if has_trial or n_features < trial_width else width_of(method, width)
     error, kernel_error = expected_error(trial.path, m, task.n_rows), math.nan
     if not has_trial:
         limit = min(exact_error(task), error) ** 2
         error = float((limit + (error**2 - limit) * trial_width / width) ** 0.5)
-    if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
+    if n_features == D or isinstance(method, Fourier):  # the error falls as 1/√D
         of_trial = task.kernel_error(method, trial_width, trial.model.map_)
-        kernel_error = of_trial * (known / D) ** 0.5
+        kernel_error = of_trial * (n_features / D) ** 0.5
     steps = _steps(task, trial, D, precision)
     # Memory of the eigendecomposition, or of the leave-one-out errors of a block
     bytes_ = 24.0 if precision == "float32" else 36.0  # per row and feature
@@ -298,27 +298,27 @@ def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[st
     """Return the seconds of each step with D features, by numbers of timed operations."""
     method: Any = trial.model.method
     n, m, phi, unit = task.n_rows, trial.n_rows, trial.model.map_, task.multiplication_seconds
-    known, half, landmarks = phi.n_features, task.widest // 2, isinstance(method, Nystrom)
-    features = Rounded(phi.kernel, phi, trial.model.feature_dtype_).features
+    width, half, landmarks = phi.n_features, task.widest // 2, isinstance(method, Nystrom)
+    features = PrecisionMap(phi.kernel, phi, trial.model.feature_dtype_).features
     act = lambda: task.seconds(lambda: to_numpy(features(task.rows(m)[0])))
-    seconds = task.once(("features", id(phi)), act) / m
+    seconds = task.cache(("features", id(phi)), act) / m
     whiten = landmarks * unit("float64")  # D² multiplications of a row
-    seconds = max(seconds - whiten * known**2, LEAST_PART * seconds) * D / known + whiten * D**2
+    seconds = max(seconds - whiten * width**2, MIN_PART * seconds) * D / width + whiten * D**2
     # Multiplications of a row; 250 D stand for penalties and elementwise operations
     gram, errors = 0.5 * unit("float64") * D**2, unit("float64") * (D**2 + 250 * D)
     ratio = unit(precision) / unit("float64")
-    kept = min(n, kept_rows(task.sample.X.shape[1]))
-    few = kept == n and by_rows(n, D)  # without sums
+    n_rows = min(n, cached_rows(task.sample.X.shape[1]))
+    few = n_rows == n and prefers_rows(n, D)  # without sums
     draw = task.map(method, half)[1]
     more = max(task.map(method, 2 * half)[1] - draw, 0.0) if landmarks else draw
-    draw += more * ((kept / m if landmarks else 1) * D / half - 1)
+    draw += more * ((n_rows / m if landmarks else 1) * D / half - 1)
     return {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
         "other": task.trial(32, method, 16).seconds,
         "map": draw,
         "sums": 0.0 if few else ratio * n * (seconds + gram),
         "eigenvalues": task.decomposition_seconds(D, n if few else None),
-        "errors": ratio * kept * (seconds + errors),
+        "errors": ratio * n_rows * (seconds + errors),
     }
 
 
@@ -368,17 +368,17 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
     leaf_rows = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
     m = min(leaf_rows, len(task.sample) // 2)
     leaves = LocalKernel(m, min(method.landmarks_of(n), m))
-    one, two = (task.trial(rows, leaves) for rows in (m, 2 * m))
-    leaf = max(two.seconds - one.seconds, LEAST_PART * two.seconds) * (leaf_rows / m) ** 3
+    small, large = (task.trial(rows, leaves) for rows in (m, 2 * m))
+    leaf = max(large.seconds - small.seconds, MIN_PART * large.seconds) * (leaf_rows / m) ** 3
     steps = {
         "read": task.read_seconds,
-        "first leaf": one.seconds,
+        "first leaf": small.seconds,
         "other leaves": (n / leaf_rows - 1) * leaf,
     }
     per_row = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + leaves.landmarks_of(n)
     size = OVERHEAD + 12.0 * leaf_rows**2 + 8.0 * n * per_row
-    left_out, path = two.model.fit_.left_out(), two.path
-    error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
+    loo, path = large.model.fit_.loo(), large.path
+    error = float(np.average((loo.errors**2).mean(axis=1), weights=loo.w)) ** 0.5
     rows = path.loo_rows
     error *= expected_error(path, rows, rows * n / (2 * m)) / expected_error(path, rows, rows)
     return FitForecast(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
@@ -398,6 +398,6 @@ def mode_fit(task: Task, method: Method) -> FitForecast:
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
     error, D = expected_error(replace(trial.path, loo=trial.path.gcv), m, n), sums.map.n_features
     # For each penalty a preconditioner and 17 vectors; for each row angles, weights and values
-    values = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
+    values = len(trial.path.alphas) * ((D if D < 2048 else 2 * MAX_LOW) ** 2 + 17 * D)
     size = OVERHEAD + 8.0 * values + 100.0 * min(n, BLOCK_ROWS)
     return FitForecast(method, D, "modes", error, sums.map.error, sum(steps.values()), size, steps)

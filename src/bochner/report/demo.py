@@ -86,9 +86,9 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
     places = np.stack([np.asarray(earth.latitude), np.asarray(earth.longitude)], axis=1)
     cells = np.arange(len(places)).reshape(len(np.unique(places[:, 0])), -1)[::step, ::step]
     order = stream(seed, "demo", "split").permutation(cells.size)
-    tenth, used = cells.size // 10, cells.ravel()
+    tenth, cells_ = cells.size // 10, cells.ravel()
     train, test = np.sort(order[tenth:]), np.sort(order[:tenth])
-    X, y, places = earth.X[used], earth.y[used], places[used].astype(np.float64)
+    X, y, places = earth.X[cells_], earth.y[cells_], places[cells_].astype(np.float64)
     truth = y.astype(np.float64)
     counts = f"{y.size:,} cells, {train.size:,} to learn from, {test.size:,} held out"
     say(f"The Earth's relief: {counts}")
@@ -99,12 +99,12 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
     kernel = bo.kernels.Gaussian(float(f"{lengthscale:.2g}"))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
 
-    def errors_of(name: str, code: str, D: int, f: Array, began: float, **more: Any) -> Numbers:
+    def errors_of(name: str, code: str, D: int, f: Array, began: float, **facts: Any) -> Numbers:
         """Return the errors of predictions f of the held-out cells, in metres, and the seconds."""
         seconds, y = time.perf_counter() - began, truth[test]
         errors = {"rmse": root_mean_squared_error(y, f), "r_squared": r2_score(y, f)}
         labels = {"name": name, "code": code, "n_features": D, "seconds": seconds}
-        return UNKNOWN | labels | errors | more
+        return UNKNOWN | labels | errors | facts
 
     def fit_of(name: str, method: Method, D: int) -> tuple[Any, Numbers]:
         """Fit a method, in float64: without noise the best penalty is too small for float32."""
@@ -115,7 +115,7 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
         fit = errors_of(name, repr(method), D, predicted, began, alpha=model.alpha_)
         return model, fit | {"loo": float(np.sqrt(np.nanmin(model.solution_.path.loo)))}
 
-    def with_certificate(model: Any, fit: Numbers, alpha: float) -> Numbers:
+    def certify_fit(model: Any, fit: Numbers, alpha: float) -> Numbers:
         """Return the fit with the certificate of its map at this penalty."""
         settings: dict[str, Any] = {"alpha": alpha, "n_sample": 1024, "random_state": seed}
         certificate = bo.certify(model.map_, X[train], kernel=kernel, **settings)
@@ -133,7 +133,7 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
     fits: dict[str, tuple[Any, Numbers]] = {}
     for name, method in METHODS:
         model, fit = fit_of(name, method, width)
-        fits[name] = model, with_certificate(model, fit, alpha)
+        fits[name] = model, certify_fit(model, fit, alpha)
         tell(fits[name][1])
     methods = [fit for _, fit in fits.values()]
     # scikit-learn's features and ridge, at the penalty that bochner chose for independent features
@@ -156,24 +156,24 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
             say(f"  {D:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
         curves.append(curve)
     say("\nMore accurate: harmonics of the globe, the nearest cells, the relief around")
-    near, began = [], time.perf_counter()
+    local, began = [], time.perf_counter()
     predictions = _near(truth, places, cells.shape, train, test, quick, seed)
     for name, model, detail, predicted in predictions:
         code = " ".join(repr(model).split())
-        near.append(errors_of(name, code, 0, predicted, began, detail=detail))
-        tell(near[-1])
+        local.append(errors_of(name, code, 0, predicted, began, detail=detail))
+        tell(local[-1])
         began = time.perf_counter()
     model, fit = best
     return {
         "kernel": repr(kernel),
         "alpha": alpha,  # of the certificates in the table
-        "certificate_words": with_certificate(model, fit, alpha)["certificate"],
+        "certificate_words": certify_fit(model, fit, alpha)["certificate"],
         "methods": methods,  # all at the same width
         # the fit of the maps: the least leave-one-out error of all fits of the curves
-        "best": with_certificate(model, fit, fit["alpha"]),
+        "best": certify_fit(model, fit, fit["alpha"]),
         "curves": curves,
         # harmonics of the globe, the nearest cells, and corrections learned from the relief around
-        "near": near,
+        "near": local,
         "train_rows": train.size,
         "test_rows": test.size,
         "seed": seed,

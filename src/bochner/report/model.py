@@ -23,7 +23,7 @@ from bochner.models._tables import is_table
 from bochner.models.inspection import Inspection
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
-from bochner.report.quality import Examined, kind_of
+from bochner.report.quality import EvalRows, kind_of
 from bochner.report.render import imports
 from bochner.sums.passes import indicators
 
@@ -46,10 +46,10 @@ def _code(model: KernelEstimator) -> str:
 
 
 #: Most columns whose importance is measured; most cells, and fewest rows, of this measurement.
-MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
+MAX_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
 
-def dependence_on(inspection: Inspection, j: int) -> Bunch:
+def partial_dependence(inspection: Inspection, j: int) -> Bunch:
     """Return the partial dependence on column j (Friedman 2001, equation 53).
 
     ``grid_values`` (g,) are levels of the ``column``, or 25 of its values; ``average`` (t, g) are
@@ -88,9 +88,9 @@ class ModelReport:
     ----------
     fit : dict of str to Any
         Facts of the fit, its ``learner``, ``kind`` and ``code``.
-    seen : Bunch
+    rows : Bunch
         Number of rows, counts of predicted groups, and the rows to inspect.
-    rows_of_fit : bool or None
+    is_training : bool or None
         Whether the rows are the training rows: same number, mean and variance of the target.
         None if the learner keeps neither.
     certificate : Certificate or None
@@ -105,7 +105,7 @@ class ModelReport:
         How much each column moves the predictions, on at most 1024 rows of the sample.
     dependence : tuple of Bunch
         Partial dependence on each of the two most important columns.
-    without : dict of str to str
+    missing : dict of str to str
         Missing parts, with reasons.
     sample_rows, seed : int
         Number of rows of the sample in the plots, and its seed.
@@ -118,8 +118,8 @@ class ModelReport:
     """
 
     fit: dict[str, Any]
-    seen: Bunch
-    rows_of_fit: bool | None
+    rows: Bunch
+    is_training: bool | None
     certificate: bo.Certificate | None
     certificate_words: str
     quality: Bunch
@@ -127,7 +127,7 @@ class ModelReport:
     spectrum: bo.SpectrumDisplay | None
     importance: bo.ImportanceDisplay | None
     dependence: tuple[Bunch, ...]
-    without: dict[str, str]
+    missing: dict[str, str]
     sample_rows: int
     seed: int
     source: str
@@ -155,8 +155,8 @@ class ModelReport:
         """Return the numbers by name, for JSON."""
         return {
             "fit": self.fit,
-            "rows": self.seen.n_rows,
-            "rows_of_fit": self.rows_of_fit,
+            "rows": self.rows.n_rows,
+            "is_training": self.is_training,
             "errors": self.quality.errors,
             "certificate": self.certificate and self.certificate.to_dict(),
             "certificate_words": self.certificate_words,
@@ -165,8 +165,8 @@ class ModelReport:
             "importance": self.importance and asdict(self.importance),
             "dependence": [*map(dict, self.dependence)],
             "calibration": self.quality.calibration and asdict(self.quality.calibration),
-            "worst_rows": [row.number for row in self.seen.worst],
-            "without": self.without,
+            "worst_rows": [row.number for row in self.rows.worst],
+            "missing": self.missing,
         }
 
 
@@ -206,7 +206,7 @@ def report_model(
     Notes
     -----
     The report takes a few passes over the rows, and predictions at up to 2²⁰ random rows. On the
-    rows of its fit, a ridge regression or Gaussian process is judged by exact leave-one-out
+    rows of its fit, a ridge regression or Gaussian process is evaluated by exact leave-one-out
     predictions.
 
     Examples
@@ -216,7 +216,7 @@ def report_model(
     >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
     >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
     >>> report = bo.report_model(model, X, np.sin(X[:, 0]), n_sample=50)
-    >>> report.seen.n_rows, report.path is None
+    >>> report.rows.n_rows, report.path is None
     (300, False)
     >>> path = report.write("report.html")  # doctest: +SKIP
     """
@@ -224,25 +224,25 @@ def report_model(
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
     blocks = measures.encode_rows(model, X, y, sample_weight)
-    examined = measures.examine(model, blocks, seed)
-    sample = examined.sample(n_sample, seed)
-    same = _same_rows(model, examined)
+    data = measures.examine(model, blocks, seed)
+    sample = data.sample(n_sample, seed)
+    is_training = _are_training_rows(model, data)
     table = model._rows_to_predict(X) if is_table(X) else blocks
-    seen = measures.seen_of(model, examined, table)
-    certificate, words = measures.certificate_of(model, blocks, new_rows=same is False)
+    inspected = measures.rows_to_inspect(model, data, table)
+    certificate, words = measures.certificate_of(model, blocks, new_rows=is_training is False)
     quality = measures.quality_of(
-        model, sample, examined, measures.left_out_of(model) if same else None
+        model, sample, data, measures.loo_predictions(model) if is_training else None
     )
     parts: dict[str, Any] = {"path": None, "importance": None, "dependence": ()}
-    without: dict[str, str] = {}
+    missing: dict[str, str] = {}
     try:
         parts["path"] = bo.PathDisplay.from_estimator(model)
     except InvalidInput:
-        without["path"] = "The learner compared no penalties."
+        missing["path"] = "The learner compared no penalties."
     try:
         parts |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
     except InvalidInput as error:
-        without["importance"] = str(error)
+        missing["importance"] = str(error)
     facts: dict[str, Any] = {
         "learner": type(model).__name__,
         "kind": kind_of(model),
@@ -253,13 +253,13 @@ def report_model(
         facts["intervals"] = model.calibration_.guarantee
     return ModelReport(
         fit=facts | {"code": _code(model)},
-        seen=seen,
-        rows_of_fit=same,
+        rows=inspected,
+        is_training=is_training,
         certificate=certificate,
         certificate_words=words,
         quality=quality,
-        spectrum=_spectrum(model, sample, seen.n_rows),
-        without=without,
+        spectrum=_spectrum(model, sample, inspected.n_rows),
+        missing=missing,
         sample_rows=len(sample.index),
         seed=seed,
         source=source,
@@ -268,27 +268,27 @@ def report_model(
     )
 
 
-def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
-    """Whether these are the training rows, judged by the mean and variance of the target."""
+def _are_training_rows(model: KernelEstimator, data: EvalRows) -> bool | None:
+    """Whether these are the training rows, by the mean and variance of the target."""
     fitted: bo.Moments | None = getattr(model, "moments_", None)
-    known = fitted is not None and len(fitted.target_mean) and examined.y is not None
-    if fitted is None or not known or not examined.w.sum() > 0:
+    comparable = fitted is not None and len(fitted.target_mean) and data.y is not None
+    if fitted is None or not comparable or not data.w.sum() > 0:
         return None
-    y = examined.y.astype(np.float64)
+    y = data.y.astype(np.float64)
     if kind_of(model) == "classification":
         y = indicators(y, len(model.classes_))
     y, m = y.reshape(len(y), -1), len(y)
-    if examined.n_rows != fitted.rows or y.shape[1] != len(fitted.target_mean):
+    if data.n_rows != fitted.rows or y.shape[1] != len(fitted.target_mean):
         return False
-    mean, scale = np.average(y, axis=0, weights=examined.w), np.sqrt(fitted.power / fitted.weight)
-    if m < examined.n_rows:  # random rows
+    mean, scale = np.average(y, axis=0, weights=data.w), np.sqrt(fitted.power / fitted.weight)
+    if m < data.n_rows:  # random rows
         return bool(np.all(np.abs(mean - fitted.target_mean) <= 6 * scale / m**0.5))
-    near = np.abs(mean - fitted.target_mean) <= 1e-6 * (scale + np.abs(fitted.target_mean))
-    power = examined.w @ (y - mean) ** 2
-    return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
+    is_close = np.abs(mean - fitted.target_mean) <= 1e-6 * (scale + np.abs(fitted.target_mean))
+    power = data.w @ (y - mean) ** 2
+    return bool(np.all(is_close) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
-def _spectrum(model: KernelEstimator, sample: Examined, n: int) -> bo.SpectrumDisplay | None:
+def _spectrum(model: KernelEstimator, sample: EvalRows, n: int) -> bo.SpectrumDisplay | None:
     """Return the spectrum of the training rows, or of a sample, scaled to n rows."""
     if not model.choice_.method.has_features:
         return None
@@ -303,14 +303,14 @@ def _spectrum(model: KernelEstimator, sample: Examined, n: int) -> bo.SpectrumDi
 def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str, Any]:
     """Return the importance of each column, and the dependence on the two most important."""
     d = model.n_features_in_
-    if d > MOST_COLUMNS:
+    if d > MAX_COLUMNS:
         raise InvalidInput(
-            f"report_model: importance requires at most {MOST_COLUMNS} columns; got {d:,}. Use "
+            f"report_model: importance requires at most {MAX_COLUMNS} columns; got {d:,}. Use "
             'column_importance(model, X, by="gradient"), which ranks the columns.'
         )
     n = max(FEWEST_ROWS, min(1024, CELLS // d))
     importance = bo.column_importance(model, rows, n_rows=n, random_state=seed)
     inspection = Inspection.of("report_model", model, rows, 256, seed)
     first = [int(j) for j in importance.order[:2] if importance.share[j] > 0]
-    dependence = tuple(dependence_on(inspection, j) for j in first)
+    dependence = tuple(partial_dependence(inspection, j) for j in first)
     return {"importance": importance, "dependence": dependence}

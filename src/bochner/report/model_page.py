@@ -9,13 +9,13 @@ from sklearn.metrics import PredictionErrorDisplay
 
 import bochner as bo
 from bochner._core.shapes import Array
-from bochner._core.text import as_text, facts_in_words, rounded
+from bochner._core.text import as_text, facts_in_words, round_numbers
 from bochner.certificates.certificate import errors_table
 from bochner.models.displays import CALIBRATIONS
 from bochner.report.quality import MEASURES
 from bochner.report.render import number, page, picture, require
 
-MOST_LABELS = 12  # with more labels only the most frequent confusions are shown
+MAX_LABELS = 12  # with more labels only the most frequent confusions are shown
 COLUMNS = 6  # of a row that are shown
 
 
@@ -23,10 +23,10 @@ def model_page(r: Any) -> str:
     """Return the page of a :class:`ModelReport` as text."""
     require("The page of a report")
     f, q, targets = r.fit, r.quality, ", ".join(r.fit["targets"][:3])
-    counts, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
+    counts, total = list(r.rows.counts.items())[:24], sum(r.rows.counts.values())
     labels = tuple(map(str, f["classes"] or ()))
-    kernel = rounded(f["kernel"])
-    known: dict[str, float] = next(iter(q.errors.values()), {})
+    kernel = round_numbers(f["kernel"])
+    errors: dict[str, float] = next(iter(q.errors.values()), {})
     return page(
         "model.html.j2",
         r=r,
@@ -39,15 +39,15 @@ def model_page(r: Any) -> str:
         path=None if r.path is None else _path(r.path),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
         errors=(
-            ["target", *(MEASURES[key] for key in known)],
-            [[name, *(number(v[key], 4) for key in known)] for name, v in q.errors.items()],
+            ["target", *(MEASURES[key] for key in errors)],
+            [[name, *(number(v[key], 4) for key in errors)] for name, v in q.errors.items()],
         ),
         residuals=None if q.residuals is None else _residuals(q.residuals, next(iter(q.errors))),
         confusion=None if q.confusion is None else _confusion(q.confusion, labels, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
         dependence=[_dependence(display) for display in r.dependence],
-        worst=_list(r) if r.seen.worst else None,
+        worst=_list(r) if r.rows.worst else None,
     )
 
 
@@ -77,14 +77,14 @@ def _figure(title: str, plot: Callable[[Any], Any], *table: Any, words: str = ""
 
 def _path(display: bo.PathDisplay) -> dict[str, Any]:
     """Return a plot of the criteria along the path, and a table of about ten penalties."""
-    near = np.abs(np.log(display.alphas) - np.log(max(display.alpha[0], 1e-300)))
-    at, step = int(np.argmin(near)), max(1, len(display.alphas) // 9)
-    chosen = list(range(at % step, len(display.alphas), step))
+    distance = np.abs(np.log(display.alphas) - np.log(max(display.alpha[0], 1e-300)))
+    centre, step = int(np.argmin(distance)), max(1, len(display.alphas) // 9)
+    index = list(range(centre % step, len(display.alphas), step))
     columns = {"alpha": display.alphas, **display.criteria}
     if display.effective_dimension is not None:
         columns["d_λ"] = display.effective_dimension
-    rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
-    table = [*columns], rows, display.unit[:1].upper() + display.unit[1:], chosen.index(at)
+    rows = [[number(values[i], 3) for values in columns.values()] for i in index]
+    table = [*columns], rows, display.unit[:1].upper() + display.unit[1:], index.index(centre)
     words = f"{display.unit} against the penalty"
     return _figure("Error of each penalty", display.plot, *table, words=words)
 
@@ -112,8 +112,8 @@ def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
 
 def _dependence(display: Any) -> dict[str, Any]:
     """Return the partial dependence on a column; of the last class if there are several."""
-    grid, several = display.grid_values, len(display.outputs) > 1
-    y = f"{display.unit} of {display.outputs[-1]}" if several else display.unit
+    grid, multiple = display.grid_values, len(display.outputs) > 1
+    y = f"{display.unit} of {display.outputs[-1]}" if multiple else display.unit
     f, spread = display.average[-1], 2 * display.error[-1]
 
     def plot(ax: Any) -> None:
@@ -156,23 +156,23 @@ def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
 
 
 def _calibration(display: bo.CalibrationDisplay) -> dict[str, Any]:
-    across, up = CALIBRATIONS[display.kind]
+    x_label, y_label = CALIBRATIONS[display.kind]
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
     caption = f"Mean of |observed − expected| over the rows: {number(display.error, 2)}"
-    table = [across, up, "by chance", "rows"], rows, caption
-    return _figure("Calibration", display.plot, *table, words=f"{up} against {across}")
+    table = [x_label, y_label, "by chance", "rows"], rows, caption
+    return _figure("Calibration", display.plot, *table, words=f"{y_label} against {x_label}")
 
 
-def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[Any, Any, str]:
+def _confusion(matrix: Array, labels: tuple[str, ...], n_hidden: int) -> tuple[Any, Any, str]:
     """Return the table of rows by true and predicted label, or of the most frequent confusions."""
-    note = f"; of {left_out:,} rows, each predicted by a fit without it" if left_out else ""
+    note = f"; of {n_hidden:,} rows, each predicted by a fit without it" if n_hidden else ""
     total = matrix.sum(axis=1, keepdims=True)
     share = [
         [f"{100 * n / t:.3g} %" if t > 0 else "–" for n in row]
         for row, t in zip(matrix, total[:, 0], strict=True)
     ]
-    if len(labels) <= MOST_LABELS:
+    if len(labels) <= MAX_LABELS:
         caption = f"Rows by true label (down) and predicted label (across){note}"
         rows = [
             [label, *(number(float(n), 5) for n in matrix[i]), share[i][i]]
@@ -180,7 +180,7 @@ def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[A
         ]
         return ["true", *labels, "recall"], rows, caption
     wrong = matrix - np.diag(np.diag(matrix))
-    order = np.argsort(-wrong, axis=None)[:MOST_LABELS]
+    order = np.argsort(-wrong, axis=None)[:MAX_LABELS]
     rows = [
         [labels[i], labels[j], number(float(wrong[i, j]), 5), share[i][j]]
         for i, j in (np.unravel_index(o, wrong.shape) for o in order)
@@ -192,15 +192,15 @@ def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[A
 
 def _list(r: Any) -> dict[str, Any]:
     """Return a table of the rows to inspect, with observed and predicted values if any."""
-    first, names = r.seen.worst[0], r.seen.columns or r.fit["names"]
+    first, names = r.rows.worst[0], r.rows.columns or r.fit["names"]
     names = names or [f"x{i + 1}" for i in range(len(first.x))]
     rows = [
         [f"{row.number:,}", number(row.value, 3), *map(_cell, [*row.known, *row.x[:COLUMNS]])]
-        for row in r.seen.worst
+        for row in r.rows.worst
     ]
     known = ["observed", "predicted"][-len(first.known) :]
     return {
-        "head": ["row", r.seen.measure, *known, *names[:COLUMNS]],
+        "head": ["row", r.rows.measure, *known, *names[:COLUMNS]],
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,
     }

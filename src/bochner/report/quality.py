@@ -18,7 +18,7 @@ from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import count_rows
-from bochner.data.sample import chosen_rows
+from bochner.data.sample import sample_rows
 from bochner.data.tables import Tables
 from bochner.errors import BochnerWarning, InvalidInput
 from bochner.models._base import KernelEstimator
@@ -26,7 +26,7 @@ from bochner.models._labels import LabelEstimator, decide
 from bochner.report.render import number
 
 #: Most random rows that are predicted, and most of their cells: 256 MB in float64.
-MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
+MAX_ROWS, MAX_NUMBERS = 1 << 20, 1 << 25
 FEWEST_ROWS = 1024  # for any number of columns
 
 
@@ -61,7 +61,7 @@ def encode_rows(
 # --- Random rows and their predictions -----------------------------------------------------------
 
 
-class Examined(NamedTuple):
+class EvalRows(NamedTuple):
     """Rows with targets (labels as codes) and the predictions of a learner."""
 
     n_rows: int  # of all data
@@ -77,30 +77,30 @@ class Examined(NamedTuple):
         names = ("label", "prediction", "cluster")
         return next((self.outputs[name] for name in names if name in self.outputs), None)
 
-    def take(self, places: Array) -> "Examined":
+    def take(self, places: Array) -> "EvalRows":
         """Return the rows at these places."""
         X, y, w, index = (None if a is None else a[places] for a in self[1:5])
         outputs = {name: values[places] for name, values in self.outputs.items()}
-        return Examined(self.n_rows, X, y, w, index, outputs)
+        return EvalRows(self.n_rows, X, y, w, index, outputs)
 
-    def sample(self, m: int, seed: int) -> "Examined":
+    def sample(self, m: int, seed: int) -> "EvalRows":
         """Return ``m`` of these rows at random."""
-        return self.take(np.flatnonzero(np.isin(self.index, chosen_rows(seed, self.n_rows, m))))
+        return self.take(np.flatnonzero(np.isin(self.index, sample_rows(seed, self.n_rows, m))))
 
 
-def random_rows(blocks: bo.Blocks, most: int, seed: int) -> Examined:
-    """Return up to ``most`` random rows, without predictions."""
-    X, y, w, index = blocks.sample(most, seed)
+def random_rows(blocks: bo.Blocks, limit: int, seed: int) -> EvalRows:
+    """Return up to ``limit`` random rows, without predictions."""
+    X, y, w, index = blocks.sample(limit, seed)
     X, y = X if is_sparse(X) else to_numpy(X), None if y is None else to_numpy(y)
     w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
-    n_rows = len(index) if len(index) < most else count_rows(blocks)
-    return Examined(n_rows, X, y, w, index, {})
+    n_rows = len(index) if len(index) < limit else count_rows(blocks)
+    return EvalRows(n_rows, X, y, w, index, {})
 
 
-def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
+def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> EvalRows:
     """Return up to 2²⁰ random rows and their predictions; fewer if there are many columns."""
-    most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
-    rows = random_rows(blocks, most, seed)
+    limit = max(FEWEST_ROWS, min(MAX_ROWS, MAX_NUMBERS // blocks.n_columns))
+    rows = random_rows(blocks, limit, seed)
     if kind_of(model) == "features":
         return rows
     return rows._replace(outputs=model.outputs(bo.Blocks.from_arrays(rows.X)))
@@ -109,53 +109,53 @@ def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
 # --- Rows to inspect -----------------------------------------------------------------------------
 
 
-def seen_of(model: KernelEstimator, examined: Examined, table: bo.Blocks) -> Bunch:
+def rows_to_inspect(model: KernelEstimator, rows: EvalRows, table: bo.Blocks) -> Bunch:
     """Return the rows to inspect, with the cells of ``table``, and the sizes of predicted groups.
 
-    ``n_examined`` random rows of ``n_rows`` are ranked by ``measure`` ("": by none). ``counts`` are
-    the rows of each cluster, or inside and outside. ``worst`` are the rows of largest value,
+    ``n_evaluated`` of ``n_rows`` rows are ranked by ``measure`` ("": by none). ``counts`` are the
+    rows of each cluster, or inside and outside. ``worst`` are the rows of largest value,
     largest first, each with number, value, known (the target, if there is one, and the prediction;
     labels are text) and x, its cells in the ``columns`` of a table, None where missing.
     """
-    kind, n_examined = kind_of(model), len(examined.index)
-    seen = Bunch(n_rows=examined.n_rows, n_examined=n_examined, counts={}, worst=(), columns=())
-    seen.measure, values = _rank(model, examined)
-    if seen.measure:
+    kind, n_rows = kind_of(model), len(rows.index)
+    result = Bunch(n_rows=rows.n_rows, n_evaluated=n_rows, counts={}, worst=(), columns=())
+    result.measure, values = _rank(model, rows)
+    if result.measure:
         places = np.argsort(-values, kind="stable")[:8]
-        numbers, X = examined.index[places].tolist(), dense(examined.X[places])
+        numbers, X = rows.index[places].tolist(), dense(rows.X[places])
         if isinstance(table.source, Tables):
-            seen.columns, X = table.source.raw_rows(numbers)
-        known = [a[places] for a in (examined.y, examined.predicted) if a is not None]
+            result.columns, X = table.source.raw_rows(numbers)
+        columns = [a[places] for a in (rows.y, rows.predicted) if a is not None]
         if kind == "classification":
-            codes, labels = known
-            known = [model.classes_[codes.astype(np.intp)].astype(str), labels.astype(str)]
-        lines = zip(numbers, values[places].tolist(), zip(*known, strict=True), X, strict=True)
-        seen.worst = tuple(Bunch(number=n, value=v, known=k, x=x) for n, v, k, x in lines)
+            codes, labels = columns
+            columns = [model.classes_[codes.astype(np.intp)].astype(str), labels.astype(str)]
+        lines = zip(numbers, values[places].tolist(), zip(*columns, strict=True), X, strict=True)
+        result.worst = tuple(Bunch(number=n, value=v, known=k, x=x) for n, v, k, x in lines)
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
-        groups = Counter(np.asarray(examined.predicted).tolist()).most_common()
-        seen.counts = {names.get(group, str(group)): count for group, count in groups}
-    return seen
+        groups = Counter(np.asarray(rows.predicted).tolist()).most_common()
+        result.counts = {names.get(group, str(group)): count for group, count in groups}
+    return result
 
 
-def _rank(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
+def _rank(model: KernelEstimator, rows: EvalRows) -> tuple[str, Array]:
     """Return the measure by which rows are ranked ("" if none), and its value for each row."""
-    kind, out, y = kind_of(model), examined.outputs, examined.y
+    kind, out, y = kind_of(model), rows.outputs, rows.y
     if kind == "outliers":
-        return "strangeness", -(out["decision"] + float(model.offset_[0]))
-    predicted = examined.predicted
+        return "outlier score", -(out["decision"] + float(model.offset_[0]))
+    predicted = rows.predicted
     if y is None or predicted is None or predicted.size != y.size:
         return "", np.empty(0)
     if kind == "classification":
-        values, true = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
-        rest = values.copy()
-        rest[true] = -np.inf
-        return "−margin", rest.max(axis=1) - values[true]
+        values, true = _class_scores(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
+        margin = values.copy()
+        margin[true] = -np.inf
+        return "negative margin", margin.max(axis=1) - values[true]
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
     if isinstance(model, bo.GaussianProcessRegressor):
         deviation = out["deviation"].reshape(len(y), -1)[:, 0]
         spread = np.sqrt(deviation**2 + np.atleast_1d(model.noise_variance_)[0])
-        return "deviations off", errors / spread
+        return "standardised error", errors / spread
     return "error", errors
 
 
@@ -180,22 +180,22 @@ MEASURES = {
 
 def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
     """Return the errors of each target as text."""
-    several = len(errors) > 1
+    multiple = len(errors) > 1
     return "; ".join(
-        f"{name}: " * several + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in values.items())
+        f"{name}: " * multiple + ", ".join(f"{MEASURES[k]} {number(v)}" for k, v in values.items())
         for name, values in errors.items()
     )
 
 
-def _by_class(f: Array) -> Float[Array, "m K"]:
+def _class_scores(f: Array) -> Float[Array, "m K"]:
     """Return the decision value of each class."""
     f = f.reshape(len(f), -1)
     return np.hstack([-f, f]) if f.shape[1] == 1 else f
 
 
-def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str, float]]:
+def errors_of(model: KernelEstimator, rows: EvalRows) -> dict[str, dict[str, float]]:
     """Return the errors of each target; the AUC is the mean over the classes that occur."""
-    kind, y, predicted, w = kind_of(model), examined.y, examined.predicted, examined.w
+    kind, y, predicted, w = kind_of(model), rows.y, rows.predicted, rows.w
     if y is None or predicted is None or not w.sum() > 0:
         return {}
     if kind == "regression" and predicted.size == y.size:
@@ -208,8 +208,8 @@ def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str,
         }
     if kind != "classification":
         return {}
-    classes, out = model.classes_, examined.outputs
-    codes, f = y.astype(np.intp), _by_class(out["decision"])
+    classes, out = model.classes_, rows.outputs
+    codes, f = y.astype(np.intp), _class_scores(out["decision"])
     labels, shares = classes[codes], np.bincount(codes, w, len(classes)) / w.sum()
     right = metrics.accuracy_score(labels, predicted, sample_weight=w)
     errors = {"accuracy": float(right), "majority": float(shares.max())}
@@ -243,7 +243,7 @@ def certificate_of(
     return certificate, str(certificate)
 
 
-def left_out_of(model: KernelEstimator) -> Examined | None:
+def loo_predictions(model: KernelEstimator) -> EvalRows | None:
     """Return leave-one-out predictions of rows of the fit, for learners with features."""
     fit: Any = model.fit_
     if isinstance(model, bo.GaussianProcessRegressor):
@@ -258,11 +258,11 @@ def left_out_of(model: KernelEstimator) -> Examined | None:
     outputs = {"prediction": f}
     if kind_of(model) == "classification":
         y, outputs = decide(y), {"label": model.classes_[decide(f)], "decision": f}
-    return Examined(m, None, y, rows.w, np.arange(m), outputs) if m else None
+    return EvalRows(m, None, y, rows.w, np.arange(m), outputs) if m else None
 
 
 def quality_of(
-    model: KernelEstimator, sample: Examined, examined: Examined, left_out: Examined | None
+    model: KernelEstimator, sample: EvalRows, data: EvalRows, left_out: EvalRows | None
 ) -> Bunch:
     """Return errors and displays of predictions, for training rows by ``left_out`` if there is one.
 
@@ -271,27 +271,27 @@ def quality_of(
     ``residuals`` are of the first target. ``confusion`` (K, K) is the weight of rows by true class
     (down) and predicted class (across).
     """
-    kind, errors = kind_of(model), errors_of(model, examined)
+    kind, errors = kind_of(model), errors_of(model, data)
     quality = Bunch(errors=errors, left_out=0, residuals=None, calibration=None, confusion=None)
     if sample.y is None or kind not in ("regression", "classification"):
         return quality
-    rows, plotted = bo.Blocks.from_arrays(sample.X), sample
+    rows, shown_rows = bo.Blocks.from_arrays(sample.X), sample
     calibration = partial(bo.CalibrationDisplay.from_estimator, model, rows)
     if left_out is not None:
-        plotted = examined = left_out
+        shown_rows = data = left_out
         quality.left_out, without = left_out.n_rows, errors_of(model, left_out)
         for name, values in errors.items():
             loo = {f"loo_{key}": value for key, value in without[name].items()}
             values |= {key: value for key, value in loo.items() if key in MEASURES}
     if kind == "classification":
-        options = {"sample_weight": examined.w, "labels": model.classes_}
-        true = model.classes_[examined.y.astype(int)]
-        quality.confusion = metrics.confusion_matrix(true, examined.predicted, **options)
+        options = {"sample_weight": data.w, "labels": model.classes_}
+        true = model.classes_[data.y.astype(int)]
+        quality.confusion = metrics.confusion_matrix(true, data.predicted, **options)
         if hasattr(model, "predict_proba"):
             quality.calibration = calibration(model.classes_[sample.y.astype(int)])
         return quality
     if errors:  # several quantiles have no errors
-        pair: Any = plotted.y, plotted.predicted
+        pair: Any = shown_rows.y, shown_rows.predicted
         y, f = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in pair)
         quality.residuals = metrics.PredictionErrorDisplay(y_true=y, y_pred=f)
         if not isinstance(model, bo.GaussianProcessRegressor):
@@ -306,11 +306,11 @@ def quality_of(
 
 # --- Errors on held-out rows of a second fit ------------------------------------------------------
 
-#: Most rows of the second fit and its test; one row of TO_ONE is held out.
-ROWS, TO_ONE = 8192, 5
+#: Most rows of the second fit and its test; one row of FOLDS is held out.
+ROWS, FOLDS = 8192, 5
 
 
-def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
+def held_out_error(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
     """Return the errors of a clone, fitted without some rows, on these rows; and a description.
 
     Every fifth random row is held out; for classes, every fifth row of each class.
@@ -345,14 +345,14 @@ def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str,
 def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
     """Return rows to fit and rows to hold out; at least one row of each class is fitted."""
     order = stream(seed, "held out").permutation(n)
-    is_test = np.arange(n) % TO_ONE == TO_ONE - 1
+    is_test = np.arange(n) % FOLDS == FOLDS - 1
     if codes is not None:
         order = order[np.argsort(codes[order], kind="stable")]
         is_test[1:] &= codes[order][1:] == codes[order][:-1]
     return np.sort(order[~is_test]), np.sort(order[is_test])
 
 
-def _refit(model: KernelEstimator, rows: Examined) -> Any:
+def _refit(model: KernelEstimator, rows: EvalRows) -> Any:
     """Return a clone fitted to the rows; numeric alpha and C are scaled to their number."""
     learner, share, values = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
     if not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):

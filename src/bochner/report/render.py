@@ -15,10 +15,10 @@ from bochner._core.text import html_table, svg_image
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def require(who: str) -> None:
+def require(caller: str) -> None:
     """Raise MissingDependency if a package that pages need is not installed."""
     for name in ("jinja2", "matplotlib"):
-        package(name, who, '"bochner[report]"')
+        package(name, caller, '"bochner[report]"')
 
 
 def page(template: str, **facts: Any) -> str:

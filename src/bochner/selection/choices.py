@@ -11,26 +11,26 @@ from bochner._core.arrays import is_symbolic, to_numpy
 from bochner._core.checks import integer, one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import SMALL, WIDE, block_rows, by_rows
+from bochner._core.sizes import SMALL, WIDE, block_rows, prefers_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.composed import DerivedMap
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap, Method
-from bochner.features.nystrom import COARSE, Rounded
+from bochner.features.nystrom import COARSE, PrecisionMap
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import EFFORTS, SEARCHED, WIDTH, as_kernel
-from bochner.sums.moments import Moments, MomentsOf, Precision
+from bochner.sums.moments import Moments, MomentSum, Precision
 from bochner.sums.passes import Executor, Summands, sample_of
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Checked parameters of kernel and features; ``who`` is the estimator, for messages."""
+    """Checked parameters of kernel and features; ``caller`` is the estimator, for messages."""
 
-    who: str
+    caller: str
     kernel: Kernel | str
     method: Method
     width: int | float  # Number of features; a float below one is the largest ε
@@ -39,13 +39,13 @@ class FeatureSpec:
     seed: int
     columns: str = "as_given"  # Or "auto": columns may be transformed
     effort: str | None = None  # None is "medium"
-    of_classes: bool = False  # Whether targets are classes: kernels are judged by log losses
+    of_classes: bool = False  # Whether targets are classes: kernels are compared by log losses
     modes: bool = False  # Whether "auto" may take Fourier modes instead of features
     trends: tuple[int, ...] = ()  # Columns of X that are days of dates
 
     @staticmethod
     def of(
-        who: str,
+        caller: str,
         kernel: object,
         method: Any,
         n_features: object,
@@ -57,30 +57,30 @@ class FeatureSpec:
         of_classes: bool = False,
         **_: Any,  # other parameters of the estimator
     ) -> "FeatureSpec":
-        one_of(precision, who, "precision", ("auto", "float32", "float64"))
-        one_of(columns, who, "columns", ("auto", "as_given"))
+        one_of(precision, caller, "precision", ("auto", "float32", "float64"))
+        one_of(columns, caller, "columns", ("auto", "as_given"))
         if metric is not None and metric != "learned":
-            raise InvalidInput(f'{who}: metric must be None or "learned"; got {metric!r}.')
+            raise InvalidInput(f'{caller}: metric must be None or "learned"; got {metric!r}.')
         if effort is not None:
-            one_of(effort, who, "effort", ("low", *EFFORTS))
+            one_of(effort, caller, "effort", ("low", *EFFORTS))
         width: Any = WIDTH if n_features is None else n_features
         if isinstance(width, float | str):
             width = 0.1 if width == "auto" else width
             if isinstance(width, str) or not 0 < width < 1:
                 raise InvalidInput(
-                    f"{who}: n_features must be a positive integer, a number below one (the "
+                    f"{caller}: n_features must be a positive integer, a number below one (the "
                     f'largest ε) or "auto"; got {n_features!r}.'
                 )
         else:
-            width = integer(width, who, "n_features", 1)
+            width = integer(width, caller, "n_features", 1)
         value, feature_method = as_kernel(kernel), features.as_method(method)
         if metric is not None and has_free(value):
             raise InvalidInput(
-                f'{who}: metric="learned" requires a kernel without free hyperparameters, or a '
+                f'{caller}: metric="learned" requires a kernel without free hyperparameters, or a '
                 f"name; got {value!r}. Give all numbers, or leave out metric."
             )
         options = precision, seed_of(random_state), columns, effort, of_classes
-        return FeatureSpec(who, value, feature_method, width, metric == "learned", *options)
+        return FeatureSpec(caller, value, feature_method, width, metric == "learned", *options)
 
     @property
     def is_quick(self) -> bool:
@@ -157,9 +157,9 @@ class Choices:
         return block_rows(self.map.n_features)
 
     @property
-    def rounded(self) -> Rounded:
+    def precision_map(self) -> PrecisionMap:
         """φ, rounded to its precision."""
-        return Rounded(self.map.kernel, self.map, self.precision)
+        return PrecisionMap(self.map.kernel, self.map, self.precision)
 
     def add_up(
         self, blocks: Blocks, precision: Precision, where: Executor, start: int = 0
@@ -172,7 +172,7 @@ class Choices:
 
     def double(self, X: Array) -> Float[Array, "n D"]:
         """Return φ(X), computed in the precision of the fit, as NumPy's float64."""
-        return to_numpy(self.rounded.features(X)).astype(np.float64, copy=False)
+        return to_numpy(self.precision_map.features(X)).astype(np.float64, copy=False)
 
     def in_precision(self, precision: str, n: int | None) -> "Choices":
         """Return a copy with features in this precision; "auto" depends on the n rows."""
@@ -187,9 +187,9 @@ class Choices:
 
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Function:
         """Return f(x) = φ(x) β + b, from kernel values for landmarks; gradients use unrounded φ."""
-        phi, (plain, landmarks) = self.rounded, self.map.unwhitened()
+        phi, (plain, landmarks) = self.precision_map, self.map.unwhitened()
         if landmarks is not None:  # kernel values in float64, as large coefficients need
-            phi = Rounded(self.kernel, plain, "float64")
+            phi = PrecisionMap(self.kernel, plain, "float64")
             coef = landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
         convert = lambda Z: Z if is_symbolic(Z) else to_numpy(Z)
         values = lambda X: convert(phi.features(X)) @ coef + intercept
@@ -203,18 +203,18 @@ def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precisi
     """
     if precision != "auto":
         return "float32" if precision == "float32" else "float64"
-    small = n is not None and by_rows(n, phi.n_features, SMALL)
+    small = n is not None and prefers_rows(n, phi.n_features, SMALL)
     return "float64" if small or phi.unwhitened()[1] is not None else "float32"
 
 
 # --- Moments -------------------------------------------------------------------------------------
 
 
-def summand_of(choices: Choices, precision: Precision) -> MomentsOf:
+def summand_of(choices: Choices, precision: Precision) -> MomentSum:
     """Return the summand of moments; whiten kernel values after summation if jitter τ is large."""
     plain, landmarks = choices.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
     double = choices.precision == "float64"
     if double and landmarks is not None and (landmarks.jitter or 0.0) >= COARSE:
-        values = Rounded(plain.kernel, plain, choices.precision)
-        return MomentsOf(values.features, precision, landmarks.root(np.dtype("float64")).T)
-    return MomentsOf(choices.rounded.features, precision)
+        values = PrecisionMap(plain.kernel, plain, choices.precision)
+        return MomentSum(values.features, precision, landmarks.root(np.dtype("float64")).T)
+    return MomentSum(choices.precision_map.features, precision)

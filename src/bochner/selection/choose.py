@@ -15,7 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import FeatureWarning, UnsupportedKernel, attempt
-from bochner.features.auto import Auto, Choice, Targets, left_out
+from bochner.features.auto import Auto, Choice, Targets, loo_path
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Method, Request
@@ -26,19 +26,19 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Stationary
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.choices import Choices, FeatureSpec
-from bochner.selection.held_out import FEWEST, MOST_CELLS
-from bochner.selection.hyperparameters import by_left_out
-from bochner.selection.lengthscales import at_median, choose_lengthscale, tune_lengthscales
+from bochner.selection.held_out import FEWEST, MAX_CELLS
+from bochner.selection.hyperparameters import tune_loo
+from bochner.selection.lengthscales import choose_lengthscale, median_kernels, tune_lengthscales
 from bochner.selection.modes import modes_for
 from bochner.selection.neighbourhoods import scale_lengthscales
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales, times
-from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
+from bochner.selection.spec import DEFAULT_PENALTY, accepts_sparse, as_effort
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import NEAR, Penalties
-from bochner.solvers.ridge.solution import NO_ERROR, best_of, pool
+from bochner.solvers.ridge.solution import NO_ERROR, best_index, pool
 from bochner.sums.moments import require_squares
 from bochner.sums.passes import LOCAL, Executor, draw_rows, nonempty, total_weight
 
@@ -85,7 +85,7 @@ def choose_from(
     by_targets: bool = True,
 ) -> Choices:
     """Return the choice of :func:`choose` from a sample of n_rows rows; ``share`` is alpha/Σw."""
-    require_squares(spec.who, rows.y, rows.w)
+    require_squares(spec.caller, rows.y, rows.w)
     curves, rows = fit_curves(rows, spec.seed, spec.transforms_columns and search is None)
     spec = replace(spec, modes=spec.modes and curves is None)  # modes need the original columns
     tuning = search_kernel(spec, rows, share, search)
@@ -104,11 +104,11 @@ def search_kernel(
     """Find the kernel of a fit; ``options`` has the options of fits with the exact kernel."""
     kernel = spec.kernel
     if spec.learns_metric:
-        return learned_metric(spec, rows, share)
+        return choose_metric(spec, rows, share)
     if search is not None:
         return search(kernel, rows)
     if isinstance(kernel, Kernel):
-        return by_left_out(kernel, rows, spec.seed, share, options.get("centred", True))
+        return tune_loo(kernel, rows, spec.seed, share, options.get("centred", True))
     method, effort = (None, "low") if options else (spec.method, "medium")
     args = rows, spec.seed, share, method, spec.effort or effort
     return choose_kernel(kernel, *args, of_classes=spec.of_classes, **options)
@@ -130,26 +130,26 @@ def choose_for_matrix(
 ) -> tuple[Tuning, Curves | None]:
     """Return the kernel of an exact fit, and transformations of columns or None."""
     curves, sample = fit_curves(sample, spec.seed, spec.transforms_columns)
-    require_squares(spec.who, sample.y, sample.w)
+    require_squares(spec.caller, sample.y, sample.w)
     tuning = search_kernel(spec, sample, share, search, centred=centred)
     shortens = shortens and spec.kernel == "auto" and search is None and np.isfinite(tuning.share)
-    return _shorter_where_large(tuning, sample, centred) if shortens else tuning, curves
+    return _shorten(tuning, sample, centred) if shortens else tuning, curves
 
 
 #: Amplitude, in variances of the target, above which it is large; factor of the lengthscales per
 #: step; largest number of steps; largest factor of the leave-one-out error. Without this rule the
 #: predictions of 15 of 600 functions, up to half the width of the data outside it, were 3 to 3.8
 #: target deviations away from the mean of the target; with this rule at most 2.96.
-LARGE, SHORTER, MOST_STEPS, TIE = 1.5, 2**-0.25, 8, 1.03
+LARGE, SHORTER, MAX_STEPS, TIE = 1.5, 2**-0.25, 8, 1.03
 
 #: Loss of log evidence that rejects a lengthscale at 5 % (χ² with one degree of freedom). Jumps in
 #: one column determine amplitude/lengthscale, but hardly either alone. Outside the data errors were
 #: 1.19 (square waves) and 1.16 (steps) times those of a Gaussian kernel; with the shortest
 #: lengthscales 1.10 and 1.07. Random walks keep theirs: their variance is below half the amplitude.
-REJECTED, WITHIN = 1.92, 0.5
+CHI2, SHARE = 1.92, 0.5
 
 
-def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
+def _shorten(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
     """Return the kernel with shorter lengthscales while errors tie and its amplitude is large.
 
     Outside the data, a function of long lengthscale and large amplitude leaves the range of y.
@@ -159,13 +159,13 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
     kernel, highest, lowest = tuning.kernel, np.inf, np.inf
     alpha, large = tuning.share * float(rows.w.sum()), True
     rough = rows.X.shape[1] == 1 and not isinstance(kernel, Gaussian)
-    for step in range(MOST_STEPS + 1):
+    for step in range(MAX_STEPS + 1):
         shorter = scale_lengthscales(tuning.kernel, SHORTER**step) if step else kernel
         if shorter is None:
             break
         problem = KernelRows(kernel_matrix(shorter, rows.X), rows.y, rows.w, centred)
         if not step and isinstance(kernel, Exponential):
-            rough &= problem.spread > WITHIN * problem.trace
+            rough &= problem.spread > SHARE * problem.trace
         penalties = Penalties(problem, level=NEAR)
         alpha = penalties.likeliest(alpha)
         fit = penalties.at(alpha)
@@ -173,7 +173,7 @@ def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tu
             break
         error = float(pool(fit.criteria["loo"][0][None], problem.power)[0])
         evidence = penalties.slope("evidence", None, alpha)[0]  # Minus twice the log, per row
-        plausible = rough and evidence <= lowest + 2 * REJECTED / problem.count
+        plausible = rough and evidence <= lowest + 2 * CHI2 / problem.count
         if error <= highest and (large or plausible):
             kernel, highest, lowest = shorter, min(highest, TIE * error), min(lowest, evidence)
             large = penalties.amplitude(fit, None) > LARGE
@@ -211,7 +211,7 @@ def choose_kernel(
             accepted = isinstance(kernel, kind) and (not sparse or accepts_sparse(kernel))
             return accepted and _refusal(method, X, seed, kernel) is None
 
-        small = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
+        small = sparse and X.shape[0] * X.shape[1] <= MAX_CELLS
         rows = replace(sample, X=dense(X)) if small else sample
         # Fewer rows do not determine a family; the race lowers errors by 4 % with 32 rows
         large = len(rows) >= (64 if options.get("of_classes") else 32)
@@ -238,12 +238,12 @@ def _require_support(method: Method | None, X: Array, seed: int) -> None:
         raise refusal
 
 
-def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
+def choose_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
     """Learn a metric from rows; a kernel name starts at the lengthscale chosen for it."""
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
         _require_support(spec.method, rows.X, seed)
-        kernel = tune_lengthscales(at_median("matern32", rows, seed)[-1], rows).kernel
+        kernel = tune_lengthscales(median_kernels("matern32", rows, seed)[-1], rows).kernel
     elif isinstance(kernel, str):
         kernel = choose_lengthscale(kernel, rows, seed, share).kernel
     return learn_metric(kernel, rows, seed)
@@ -261,7 +261,7 @@ def choose_map(
     """Draw the map, after the choice of method and width if they are open."""
     n = len(rows or ()) if n_rows is None else n_rows
     if isinstance(spec.width, float):
-        return _wide_enough(spec, spec.width, kernel, nonempty(rows), n, share)
+        return _choose_width(spec, spec.width, kernel, nonempty(rows), n, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
     if not isinstance(spec.method, Auto):
         phi = draw_map(spec.method, kernel, ask)
@@ -275,7 +275,7 @@ def choose_map(
     return choose_method(spec.method, kernel, ask, targets)
 
 
-def _wide_enough(
+def _choose_width(
     spec: FeatureSpec, epsilon: float, kernel: Kernel, rows: RowSample, n: int, share: float | None
 ) -> Choice:
     """Choose the width for error ``epsilon``, at the given penalty or one predicted for n rows."""
@@ -284,7 +284,7 @@ def _wide_enough(
     elif rows.y.shape[1]:
         alpha = penalty_for(kernel, rows.X, rows.y, n, spec.seed)
     else:
-        alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
+        alpha = DEFAULT_PENALTY * n * float(kernel.diag(rows.X).mean())
     width = required_features(
         kernel, spec.method, rows.X, alpha=alpha, epsilon=epsilon, n_rows=n, random_state=spec.seed
     )
@@ -307,7 +307,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     unsuitable = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
     if unsuitable or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
-    columns = _with_quantiles(rows.X, _skewed_columns(rows.X))
+    columns = _quantile_columns(rows.X, _skewed_columns(rows.X))
     if not columns:
         return None
     sample = rows.lowest(1024)
@@ -349,11 +349,11 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
     def error(kind: int, step: int) -> float:
         kernel = Gaussian(times(starts[min(kind, len(starts) - 1)], 2.0 ** (step / 2)))
         phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], CURVE_FEATURES, seed))
-        eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
+        eigen, alphas, errors = loo_path(phi.features(X), rows.y, rows.w)
         # The relative rounding of errors grows as 1/penalty: at penalties per row of 1.4e-12 errors
         # of 15 rows differ by 2 % between processors.
         rounding = CURVE_FEATURES * np.finfo(np.float64).eps * eigen.weight / alphas
-        best = best_of(errors * (1 + rounding), "loo")
+        best = best_index(errors * (1 + rounding), "loo")
         return max(float(errors[best]), NO_ERROR * float(eigen.power.max()) / eigen.weight)
 
     return error
@@ -362,7 +362,7 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 # --- Shapes of curves ----------------------------------------------------------------------------
 
 
-def _with_quantiles(
+def _quantile_columns(
     X: Float[Array, "n d"], columns: tuple[int, ...]
 ) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:
     """Return number, values, quantiles and deviation of columns with three or more quantiles."""
@@ -373,7 +373,7 @@ def _with_quantiles(
         points = np.array([float(f"{p:.6g}") for p in points])  # equal digits on all processors
         points = points[np.append(True, np.diff(points) > 0)]
         if len(points) >= 3:
-            candidates.append((j, x, _with_ends(points), _deviation(x)))
+            candidates.append((j, x, _refine_ends(points), _deviation(x)))
     return candidates
 
 
@@ -393,7 +393,7 @@ def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Cur
     return Curves(name, tuple(j for j, *_ in columns), tuple(points), tuple(values))
 
 
-def _with_ends(points: Float[Array, " p"]) -> Float[Array, " q"]:
+def _refine_ends(points: Float[Array, " p"]) -> Float[Array, " q"]:
     """Return the points and further ones that repeatedly halve long first and last steps."""
     first, last, inner = points[1] - points[0], points[-1] - points[-2], points[-2] - points[1]
     ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0

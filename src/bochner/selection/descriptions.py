@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner._core.text import rounded
+from bochner._core.text import round_numbers
 from bochner.kernels.algebra import Mahalanobis, Monotone
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Algebra, Columns, Kernel, Scaled, Sum
@@ -15,7 +15,7 @@ from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 
 #: Largest number of lengthscales or columns that are listed: in text, and in a table cell.
-IN_TEXT, IN_CELL = 6, 2
+TEXT_ITEMS, CELL_ITEMS = 6, 2
 
 Names = Sequence[str] | None
 Spread = Float[Array, " d"] | None
@@ -48,7 +48,7 @@ def families_of(kernel: Kernel) -> str:
 def _family(kernel: Kernel) -> str:
     inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
     smoothness = f"({inner.smoothness:g})" if isinstance(inner, Matern) else ""
-    return type(inner).__name__ + smoothness + " in a metric" * (inner is not kernel)
+    return "Mahalanobis " * (inner is not kernel) + type(inner).__name__ + smoothness
 
 
 def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
@@ -64,9 +64,9 @@ def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
     cells = []
     for pairs in filter(None, (*common, by_column)):
         ranked = sorted(pairs, key=lambda pair: pair[1])
-        text = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:IN_CELL])
-        cells.append(text + f" and {len(pairs) - IN_CELL} more" * (len(pairs) > IN_CELL))
-    return "; ".join(cells[:IN_CELL]) + "; …" * (len(cells) > IN_CELL)
+        text = ", ".join(f"{name} {scale:.3g}".strip() for name, scale in ranked[:CELL_ITEMS])
+        cells.append(text + f" and {len(pairs) - CELL_ITEMS} more" * (len(pairs) > CELL_ITEMS))
+    return "; ".join(cells[:CELL_ITEMS]) + "; …" * (len(cells) > CELL_ITEMS)
 
 
 def _scales(kernel: Kernel, names: Names, columns: Sequence[int]) -> list[tuple[str, float]]:
@@ -90,14 +90,14 @@ def _part_text(kernel: Any, names: Names, spread: Spread) -> str:
     if not isinstance(kernel, Kernel):  # a number
         return f"{kernel:.4g}"
     text = describe(kernel, names, spread)
-    return text if text == rounded(repr(kernel)) else f"({text})"
+    return text if text == round_numbers(repr(kernel)) else f"({text})"
 
 
 def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
-    """Return the text of a leaf kernel, or of a leaf kernel in a metric."""
+    """Return the text of a leaf kernel, or of a leaf kernel with a Mahalanobis distance."""
     pairs, is_metric = _scales(kernel, names, ALL), isinstance(kernel, Mahalanobis)
-    if not pairs or not (is_metric or (isinstance(kernel, Stationary) and len(pairs) > IN_TEXT)):
-        return rounded(repr(kernel))
+    if not pairs or not (is_metric or (isinstance(kernel, Stationary) and len(pairs) > TEXT_ITEMS)):
+        return round_numbers(repr(kernel))
     labels, lengths = zip(*pairs, strict=True)
     widths = None if spread is None or len(spread) != len(labels) else spread
     scales = np.asarray(lengths) / (1.0 if widths is None else np.where(widths > 0, widths, 1.0))
@@ -105,7 +105,7 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if is_metric else "lengthscales of"
     units = "" if widths is None else " in standard deviations,"
-    limit = IN_TEXT + (len(scales) == IN_TEXT + 1)  # one more takes no more words than "1 other"
+    limit = TEXT_ITEMS + (len(scales) == TEXT_ITEMS + 1)  # one more is as short as "1 other"
     text, tail = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
     if others := ranked[limit:]:
         tail = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
@@ -120,5 +120,5 @@ def _names_of(names: Names, columns: Sequence[int]) -> list[str]:
 
 def join_names(names: Sequence[str]) -> str:
     """Return the first names as text, and the number of further ones."""
-    more = len(names) - IN_TEXT
-    return ", ".join(names[:IN_TEXT]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - TEXT_ITEMS
+    return ", ".join(names[:TEXT_ITEMS]) + (f" and {more} more" if more > 0 else "")

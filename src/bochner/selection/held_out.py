@@ -21,7 +21,7 @@ from bochner.data.sample import RowSample
 from bochner.solvers.ridge.solution import SAME_ROUNDED
 
 #: Above this number of cells rows are not searched for copies, and sparse rows stay sparse.
-MOST_CELLS = 1 << 22
+MAX_CELLS = 1 << 22
 FEWEST = 8  # Fewer rows than this do not determine lengthscales
 FOLDS = 4  # Folds of the held-out rows
 
@@ -44,7 +44,7 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
     """Return the rows to tune on and the held-out rows; equal rows stay together."""
     X, n = rows.X, len(rows)
     group = np.arange(n)
-    if X.shape[0] * X.shape[1] <= MOST_CELLS:
+    if X.shape[0] * X.shape[1] <= MAX_CELLS:
         group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
     size = min(2048, max(1, int(0.25 * n)))
     place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
@@ -53,7 +53,7 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
     return rows.take(np.setdiff1d(np.arange(n), test)), rows.take(test)
 
 
-def targets_that_vary(rows: RowSample) -> Bool[Array, " t"]:
+def varying_targets(rows: RowSample) -> Bool[Array, " t"]:
     """Return which targets vary; all False for too few rows, or if all rows of X are equal."""
     if len(rows) < FEWEST or (not is_sparse(rows.X) and not np.any(rows.X[:1] != rows.X)):
         return np.zeros(rows.y.shape[1], bool)

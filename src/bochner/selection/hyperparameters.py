@@ -27,7 +27,7 @@ from bochner.kernels.stationary_families import Periodic, SpectralMixture
 from bochner.kernels.windows import windows_of
 from bochner.selection.held_out import FEWEST
 from bochner.selection.lengthscales import (
-    FEW,
+    FIRST_ROWS,
     LONGEST,
     ROWS,
     SHORTEST,
@@ -61,7 +61,7 @@ RANGES = {
 class SearchRange:
     """Starts and bounds of the logarithm of a hyperparameter."""
 
-    near: tuple[float, float]  # Interval of the starts; unused with ``starts``
+    interval: tuple[float, float]  # Interval of the starts; unused with ``starts``
     bounds: tuple[float, float]
     user_start: float | None = None  # Logarithm of the user's start
     starts: Float[Array, " k"] | None = None
@@ -72,12 +72,12 @@ class SearchRange:
     def centre(self) -> float:
         if self.user_start is not None:
             return self.user_start
-        return 0.5 * sum(self.near) if self.starts is None else float(self.starts[0])
+        return 0.5 * sum(self.interval) if self.starts is None else float(self.starts[0])
 
     def at(self, share: float) -> float:
         if self.starts is not None:
             return float(self.starts[min(int(share * len(self.starts)), len(self.starts) - 1)])
-        return self.near[0] + share * (self.near[1] - self.near[0])
+        return self.interval[0] + share * (self.interval[1] - self.interval[0])
 
     def restrict_to(self, free: Free) -> "SearchRange":
         """Return the range restricted to the user's bounds and start."""
@@ -88,7 +88,7 @@ class SearchRange:
         low = low if free.low is None else float(np.log(free.low))
         high = max(high, low) if free.high is None else float(np.log(free.high))
         low = min(low, high)
-        first, last = np.clip(self.near, low, high).tolist()
+        first, last = np.clip(self.interval, low, high).tolist()
         starts = None if self.starts is None else np.clip(self.starts, low, high)
         return SearchRange((first, last), (low, high), user_start, starts, self.unit)
 
@@ -120,8 +120,8 @@ def tune_hyperparameters(
     sample = replace(sample, X=np.ascontiguousarray(sample.X, np.float64))
     rows, places = ProcessRows.of(sample, centred, **options), free_places(open_kernel)
     if rows is None:
-        return Tuning(_at_starts(open_kernel), criterion=criterion.name)
-    end = _search(OnHyperparameters(open_kernel, rows, criterion), seed)
+        return Tuning(_initial_kernel(open_kernel), criterion=criterion.name)
+    end = _search(HyperparameterLoss(open_kernel, rows, criterion), seed)
     result, weights = end.kernel, _weights_of(open_kernel)
     if rows.amplitude is None and weights is not None:  # all are free: their sum is set to single
         total = sum(place.get(result) for place in weights)
@@ -132,7 +132,7 @@ def tune_hyperparameters(
     return as_tuning(criterion, replace_values(result, values), end, len(places))
 
 
-def _at_starts(kernel: Kernel) -> Kernel:
+def _initial_kernel(kernel: Kernel) -> Kernel:
     return replace_values(kernel, {p: p.get(kernel).start or 1.0 for p in free_places(kernel)})
 
 
@@ -170,7 +170,7 @@ def _add_weights(kernel: Kernel, _: Any) -> Kernel:
     return kernel.replace(**{name: Scaled(Free(), term) for name, term in bare.items()})  # type: ignore[arg-type]
 
 
-def by_left_out(
+def tune_loo(
     kernel: Kernel,
     sample: RowSample | None,
     seed: int,
@@ -183,7 +183,7 @@ def by_left_out(
     return tune_hyperparameters(kernel, sample, LOO, seed, centred=centred, share=share)
 
 
-def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **options: Any) -> Tuning:
+def tune_evidence(kernel: Kernel, sample: RowSample, seed: int, **options: Any) -> Tuning:
     """Maximise the evidence over lengthscales; for composite kernels over all hyperparameters."""
     if is_composite(kernel):
         return tune_hyperparameters(kernel, sample, EVIDENCE, seed, **options)
@@ -197,7 +197,7 @@ def is_composite(kernel: Kernel) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class OnHyperparameters(Objective):
+class HyperparameterLoss(Objective):
     """A criterion as a function of the free hyperparameters of ``start`` and of alpha."""
 
     start: Kernel
@@ -227,8 +227,8 @@ class OnHyperparameters(Objective):
         values, gradient = self.kernel(x).vjp(rows.X, rows.X, self.limits.__contains__)
         problem = KernelRows(values(), rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
-        slopes = gradient(score.by_kernel)
-        return score.value, np.array([*(slopes[p] for p in self.limits), score.by_log_alpha])
+        slopes = gradient(score.gradient)
+        return score.value, np.array([*(slopes[p] for p in self.limits), score.alpha_gradient])
 
     def kernel(self, x: Array) -> Kernel:
         values = map(float, np.exp(x[:-1] * self.units))
@@ -249,9 +249,9 @@ class OnHyperparameters(Objective):
         return [np.append(np.array(x) / self.units, float(share)) for x, share in pairs]
 
 
-def _search(fun: OnHyperparameters, seed: int) -> Evaluation:
+def _search(fun: HyperparameterLoss, seed: int) -> Evaluation:
     """Return the best optimum: many starts on few rows, then the best on more rows."""
-    subset = replace(fun, rows=fun.rows.first(FEW))
+    subset = replace(fun, rows=fun.rows.first(FIRST_ROWS))
     ranked = lambda points: sorted(points, key=lambda point: point.value)
     progress("Tuning the kernel: starts")
     points = [descend(subset, start, 1) for start in subset.starts(64, seed)]
@@ -259,7 +259,7 @@ def _search(fun: OnHyperparameters, seed: int) -> Evaluation:
     best = ranked([descend(subset, point.x, 20) for point in best])[:3]
     progress("Tuning the kernel: few rows")
     ends = [descend(subset, point.x, 60, GAIN) for point in best]
-    if len(fun.rows.w) <= FEW:
+    if len(fun.rows.w) <= FIRST_ROWS:
         return lowest([*best, *ends])
     progress("Tuning the kernel: all rows")
     refined = lowest([descend(*end.on_rows(fun.rows), 6, GAIN) for end in ends])
@@ -279,14 +279,14 @@ def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchR
             limits = _period(columns, rows) if means else _lengths(columns, rows)
             log, first = np.log(2 * np.pi) if means else 0.0, -(place.column or 0)
             starts = None if limits.starts is None else log - np.roll(limits.starts, first)
-            ends = [(log - high, log - low) for low, high in (limits.near, limits.bounds)]
-            return replace(limits, near=ends[0], bounds=ends[1], starts=starts)
+            ends = [(log - high, log - low) for low, high in (limits.interval, limits.bounds)]
+            return replace(limits, interval=ends[0], bounds=ends[1], starts=starts)
         case "period":
             return _period(columns, rows)
         case "lengthscale" if not isinstance(leaf, Periodic):
             return _lengths(columns, rows)
         case "scale":
-            inner = _at_starts(leaf.kernel) if isinstance(leaf, Scaled) else Linear()
+            inner = _initial_kernel(leaf.kernel) if isinstance(leaf, Scaled) else Linear()
             unit = 1 / max(float(np.mean(inner.diag(X))), np.finfo(float).tiny)
             return _range_of(*(unit * share for share in WEIGHTS))
         case "offset" | "value":

@@ -29,12 +29,12 @@ from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.globe import unit_vectors
 from bochner._core.lapack import upper_product
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
+from bochner._core.threads import single_thread
 from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
+from bochner.kernels.sphere import chordal_kernel, with_lengthscale
 from bochner.kernels.stationary import Radial, Stationary
 from bochner.selection.held_out import FEWEST
 from bochner.selection.record import KernelComparison, Tuning
@@ -49,17 +49,17 @@ from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows, KernelScore
 from bochner.solvers.ridge.solution import SAME
 
-ROWS, FEW = 1024, 256  # Rows of the last descents and of the first
+ROWS, FIRST_ROWS = 1024, 256  # Rows of the last descents and of the first
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
-LEAST_GAIN = 3e-4  # Relative tolerance of descents
-LEAST = 1e-8  # Smallest penalty, as a share of k(x, x)
+MIN_GAIN = 3e-4  # Relative tolerance of descents
+MIN_ALPHA = 1e-8  # Smallest penalty, as a share of k(x, x)
 SHORTEST, LONGEST = 1 / 128, 32.0  # Lengthscales of descents, in median distances
 
 # --- descents ----------------------------------------------------------------------------------
 
 
-def on_grid(x: Any, step: float) -> Any:
+def round_to(x: Any, step: float) -> Any:
     """Return the multiples of ``step`` nearest to x."""
     return np.round(np.asarray(x, np.float64) / step) * step
 
@@ -106,7 +106,7 @@ class ProcessRows:
         """Log penalties per row of the starts: one if the user gave the penalty, else four."""
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
-            return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
+            return (float(np.log(max(self.noise / self.amplitude, MIN_ALPHA) / weight)),)
         return tuple(np.log(np.array([1.0, 1e-1, 1e-2, 1e-3]) / weight).tolist())
 
     def first(self, m: int) -> "ProcessRows":
@@ -160,7 +160,7 @@ class Objective:
     def bounds(self, x: Array) -> Float[Array, "q 2"]:
         """Return the range of each coordinate in a descent from this start."""
         shares, weight = self.rows.shares, self.rows.w.sum()
-        limits = (np.log(LEAST / weight), np.log(1e4 / weight))
+        limits = (np.log(MIN_ALPHA / weight), np.log(1e4 / weight))
         return np.vstack([self.ranges(x), (shares[0],) * 2 if len(shares) == 1 else limits])
 
 
@@ -177,7 +177,7 @@ class Evaluation:
         return self.fun.kernel(self.x)
 
     @property
-    def rounded(self) -> Any:
+    def rounded_kernel(self) -> Any:
         kernel = self.kernel
         return kernel.replace(lengthscale=rounded(kernel.lengthscale))
 
@@ -195,8 +195,8 @@ class Evaluation:
         return replace(self.fun, rows=rows), np.append(self.x[:-1], share)
 
 
-@one_thread()
-def descend(fun: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluation:
+@single_thread()
+def descend(fun: Objective, start: Array, evaluations: int, gain: float = MIN_GAIN) -> Evaluation:
     """Return the best point of ``evaluations`` of L-BFGS; ``gain`` is the relative tolerance."""
     best, count = Evaluation(fun, start, float("inf")), 0
     bounds = fun.bounds(start)
@@ -207,14 +207,14 @@ def descend(fun: Objective, start: Array, evaluations: int, gain: float = LEAST_
         if count >= evaluations:
             raise StopIteration
         count += 1
-        x = np.where(free, on_grid(vector, 1e-6), start)
+        x = np.where(free, round_to(vector, 1e-6), start)
         try:
             value, gradient = fun(x)
         except LinAlgError:
             return 1e3, np.zeros_like(vector)  # worse than all others
-        point = Evaluation(fun, x, float(on_grid(value, 1e-6)))
+        point = Evaluation(fun, x, float(round_to(value, 1e-6)))
         best = point if point.value < best.value else best
-        return float(on_grid(value - fun.level, 1e-6)), on_grid(gradient, 1e-5)
+        return float(round_to(value - fun.level, 1e-6)), round_to(gradient, 1e-5)
 
     if evaluations <= 1:
         value_and_gradient(start)
@@ -251,17 +251,17 @@ def choose_lengthscale(
     """Return the kernel of this family at the lengthscale of least leave-one-out error."""
     if name == "linear":
         return Tuning(Linear())
-    starts = at_median(name, sample, seed)
+    starts = median_kernels(name, sample, seed)
     search = MatrixSearch.of(sample, LOO, centred, limit=512, share=share)
     if search is None:
         return Tuning(starts[0])
     ends = [lowest(search.first_points(start, (1.0, 0.25))) for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
     end = search.finish(end, 8, 4)
-    return as_tuning(LOO, end.rounded, end, 1)
+    return as_tuning(LOO, end.rounded_kernel, end, 1)
 
 
-def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
+def median_kernels(name: str, sample: RowSample, seed: int) -> list[Kernel]:
     """Return kernels with median distances as lengthscales: one, and per column if unequal."""
     coordinatewise = name in ("laplace", "cauchy")  # their distance is a sum over columns
     return [NAMED[name](scale) for scale in median_scales(sample, coordinatewise, seed)]
@@ -286,13 +286,13 @@ def tune_lengthscales(
         return Tuning(start, criterion=criterion.name)
     first = search.first_points(start)
     best = search.finish(lowest(first), 12, 4)
-    single, d = as_tuning(criterion, best.rounded, best, 1), search.rows.X.shape[1]
+    single, d = as_tuning(criterion, best.rounded_kernel, best, 1), search.rows.X.shape[1]
     if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
         return single
     end = search.finish(search.tune_columns(start, [*first, best]), 40, 14)
     required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
     gain = best.value - end.value
-    ard = as_tuning(criterion, end.rounded, end, d, gain, required, gain > required)
+    ard = as_tuning(criterion, end.rounded_kernel, end, d, gain, required, gain > required)
     return replace(ard if gain > required else single, compared=(*single.compared, *ard.compared))
 
 
@@ -302,8 +302,8 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **fix
     search = MatrixSearch.of(rows, EVIDENCE, centred, **fixed)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    end = search.finish(lowest(search.first_points(on_unit_sphere(start))), 12, 4)
-    return as_tuning(EVIDENCE, with_lengthscale(start, end.rounded), end, 1)
+    end = search.finish(lowest(search.first_points(chordal_kernel(start))), 12, 4)
+    return as_tuning(EVIDENCE, with_lengthscale(start, end.rounded_kernel), end, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +331,7 @@ class MatrixSearch:
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
         # A descent of one factor may end where a function of one column looks like noise
-        fun, points = OnProcess(start, self._first_rows, self.criterion, 1), list[Evaluation]()
+        fun, points = ScaleLoss(start, self._first_rows, self.criterion, 1), list[Evaluation]()
         for log in np.log(factors):
             points.append(lowest([descend(fun, np.array([log, s]), 1) for s in fun.rows.shares]))
         return points
@@ -339,7 +339,7 @@ class MatrixSearch:
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
         """Return the best of one lengthscale per column, from ``points`` and screened columns."""
         rows, d = self.rows, self.rows.X.shape[1]
-        fun = OnProcess(start, self._first_rows, self.criterion, d)
+        fun = ScaleLoss(start, self._first_rows, self.criterion, d)
         starts = [np.append(np.repeat(point.x[:-1], d), point.x[-1]) for point in points]
         if len(shares := fun.rows.shares) > 1:
             # With one lengthscale, a function of few columns looks like noise.
@@ -357,20 +357,20 @@ class MatrixSearch:
 
         ``alpha`` is the penalty of all rows, also if few of them are used (``brief``).
         """
-        rows = self.rows.first(FEW) if brief else self.rows
+        rows = self.rows.first(FIRST_ROWS) if brief else self.rows
         width = rows.X.shape[1] if ard else 1
-        fun = OnProcess(start, rows, self.criterion, width)
+        fun = ScaleLoss(start, rows, self.criterion, width)
         x = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(fun, x, evaluations)
 
     @property
     def _first_rows(self) -> ProcessRows:
-        """Rows on which starts are compared: 128, or all if there are at most ``FEW``."""
-        return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
+        """Rows on which starts are compared: 128, or all if there are at most ``FIRST_ROWS``."""
+        return self.rows.first(128 if len(self.rows.w) > FIRST_ROWS else FIRST_ROWS)
 
     def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
         """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
-        few = self.rows.first(FEW)
+        few = self.rows.first(FIRST_ROWS)
         if evaluations and len(few.w) == len(end.fun.rows.w):
             end = lowest([end, descend(end.fun, end.x, evaluations)])
         for rows, count in ((few, evaluations), (self.rows, last)):
@@ -404,7 +404,7 @@ def cap_scales(kernel: Any, rows: ProcessRows) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class OnProcess(Objective):
+class ScaleLoss(Objective):
     """A criterion as a function of factors of the lengthscales, 1 or d, and of alpha.
 
     With ``blocks``: the mean of their criteria per row; each block has a mean and an amplitude.
@@ -414,7 +414,7 @@ class OnProcess(Objective):
     rows: ProcessRows
     criterion: Criterion
     width: int
-    blocks: tuple["OnProcess", ...] = ()
+    blocks: tuple["ScaleLoss", ...] = ()
 
     @cached_property
     def level(self) -> float:
@@ -451,7 +451,7 @@ class OnProcess(Objective):
         (K, gradient), rows = self._pairs(x), self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
-        return score.value, np.append(gradient(score), score.by_log_alpha)
+        return score.value, np.append(gradient(score), score.alpha_gradient)
 
     def _pairs(self, x: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K (or its lower triangle), and the gradient as a function of a score."""
@@ -460,17 +460,17 @@ class OnProcess(Objective):
             X, step = self.rows.X, np.append(np.full(len(x) - 1, STEP), 0.0)
             up, down = self.kernel(x + step).evaluate(X, X), self.kernel(x - step).evaluate(X, X)
             change = (up - down) / (2 * STEP)
-            return self.kernel(x).evaluate(X, X), lambda c: float(np.vdot(c.by_kernel, change))
+            return self.kernel(x).evaluate(X, X), lambda c: float(np.vdot(c.gradient, change))
         if self.width == 1:
             s, factor = self._distances, float(np.exp(-2 * x[0]))
             K, slope = _in_bands(start, lambda *band: factor * s[band], self._buffer)
-            return K, lambda score: -4 * factor * np.einsum("ij,ij,ij->", score.below, slope, s)
+            return (K, lambda score: -4 * factor * np.einsum("ij,ij,ij->", score.lower, slope, s))
         X = self.rows.X / (start.lengthscale * np.exp(x[:-1]))
         size = np.einsum("ij,ij->i", X, X)
         K, slope = _in_bands(start, lambda *band: squared_distances(X, size, *band), self._buffer)
 
         def by_column(score: KernelScore) -> Float[Array, " d"]:
-            np.multiply(slope, score.below, out=slope)
+            np.multiply(slope, score.lower, out=slope)
             sums = upper_product(slope.T, np.hstack([X, np.ones((len(X), 1))]))
             return -4 * ((X * X).T @ sums[:, -1] - np.einsum("ij,ij->j", X, sums[:, :-1]))
 

@@ -18,7 +18,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, attempt
 from bochner.features.auto import Choice
 from bochner.features.composed import box_of_rows
-from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, equispaced_map, grid_of
+from bochner.features.fourier.grid import MAX_COLUMNS, FourierGrid, equispaced_map, grid_of
 from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMap, SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
@@ -34,8 +34,8 @@ TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
     """Return the Fourier grid of a kernel for ``n_rows`` rows like X; None to use features."""
-    d, limit = X.shape[1], most_modes(n_rows)
-    if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
+    d, limit = X.shape[1], max_modes(n_rows)
+    if n_rows < FEWEST_ROWS or d > MAX_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
     grid = attempt(_harmonics, kernel, limit) if on_sphere else attempt(_grid, kernel, X, limit)
@@ -51,7 +51,7 @@ def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     return Choice(phi, method, (), reason)
 
 
-def most_modes(n_rows: int) -> int:
+def max_modes(n_rows: int) -> int:
     """Return the largest number of modes that replaces features."""
     # 2047 have a Cholesky factor
     return 2047 if n_rows < 1 << 17 else min(1 << 18, n_rows // 4)
@@ -83,11 +83,11 @@ def _harmonics(kernel: Kernel, limit: int) -> tuple[ModeMap, Method, str] | None
 # --- Lengthscales of the largest evidence of all rows --------------------------------------------
 
 RANGE = 1.6  # Largest factor of the lengthscales for which the modes are accurate
-ENOUGH = 0.05  # A step that gains less log evidence than this is the last
+TOLERANCE = 0.05  # A step that gains less log evidence than this is the last
 STEP = 1e-4  # Step of log ℓ in differences of weights
 
 
-def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
+def rescale(kernel: Any, factors: Float[Array, " q"]) -> Any:
     """Return the kernel with its lengthscales multiplied by factors."""
     return kernel.replace(lengthscale=times(kernel.lengthscale, factors))
 
@@ -114,7 +114,7 @@ def lengthscales_on_modes(
 
     def objective(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
         """Return minus the log evidence, its gradient and the Fisher information."""
-        weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
+        weights = phi.variances_of(rescale(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])
         slope = [float(state.slope_in(rate, *fixed).sum()) for rate in rates]
@@ -136,11 +136,11 @@ def lengthscales_on_modes(
         return value, unit.T @ slope
 
     box = LinearConstraint(unit, -limits[free], limits[free])
-    options = {"ftol": ENOUGH, "maxiter": 25}
+    options = {"ftol": TOLERANCE, "maxiter": 25}
     zero = np.zeros(len(unit))
     optimum = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
     end = place(optimum.x if optimum.fun < first[0] else zero)
-    best = scaled(kernel, np.exp(end[:-1]))
+    best = rescale(kernel, np.exp(end[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
     inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * limits, ~free)))
     return best, float(np.exp(end[-1])), inside
@@ -175,7 +175,8 @@ def _rates(kernel: Any, phi: ModeMap, logs: Float[Array, " q"]) -> list[Array]:
     """Return ∂log v/∂log ℓ of each lengthscale per coefficient; zero where v vanishes."""
     rates = []
     for step in STEP * np.eye(len(logs)):
-        up, down = (phi.variances_of(scaled(kernel, np.exp(x))) for x in (logs + step, logs - step))
+        scaled = (rescale(kernel, np.exp(x)) for x in (logs + step, logs - step))
+        up, down = map(phi.variances_of, scaled)
         positive = (up > 0) & (down > 0)
         ratio = np.divide(up, down, out=np.ones_like(up), where=positive)
         rates.append(phi.as_coefficients(np.log(ratio) / (2 * STEP)))

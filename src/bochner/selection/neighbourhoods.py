@@ -29,7 +29,7 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.selection.held_out import reduction
-from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, cap_scales, descend
+from bochner.selection.lengthscales import EVIDENCE, ProcessRows, ScaleLoss, cap_scales, descend
 from bochner.selection.metric import TunedKernel
 from bochner.selection.race import LINEAR
 from bochner.selection.record import KernelComparison, Tuning
@@ -186,9 +186,9 @@ def tune(
     d = process_rows.X.shape[1]
     x = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
     first = Exponential(cap_scales(start, process_rows).lengthscale)
-    parts = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
-    end = descend(OnProcess(first, process_rows, EVIDENCE, d, parts), x, 10)
-    kernel, name = end.rounded, "Exponential, ARD in neighbourhoods"
+    parts = tuple(ScaleLoss(first, rows, EVIDENCE, d) for rows in blocks)
+    end = descend(ScaleLoss(first, process_rows, EVIDENCE, d, parts), x, 10)
+    kernel, name = end.rounded_kernel, "Exponential, ARD in neighbourhoods"
     laplace = Laplace(rounded(laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)))
     yield TunedKernel(prefix + name, reduce(add, [*linear_terms, kernel]), end.alpha, d)
     name = f"{prefix}Laplace, lengthscales of {name}"
@@ -207,7 +207,7 @@ def scale_lengthscales(kernel: Kernel, factor: float) -> Kernel | None:
     return kernel.rebuild(lambda part, _: scale(part) if has(part) else part)
 
 
-class NearTrial(NamedTuple):
+class LocalTrial(NamedTuple):
     """A kernel, its solution in a few places, and squared leave-one-out errors."""
 
     kernel: Kernel
@@ -255,7 +255,7 @@ def compare(
                 squares[place] = (problem.solve(alpha, core).left_out ** 2).mean(axis=1)
         return (weight[part] * squares).ravel()
 
-    def improve(kernel: Kernel, best: NearTrial | None) -> NearTrial | None:
+    def improve(kernel: Kernel, best: LocalTrial | None) -> LocalTrial | None:
         """Return a trial; None unless its error is lower by 0.5 % and one standard error.
 
         A kernel that is worse by half a standard error on the first places is not tried on others.
@@ -265,7 +265,7 @@ def compare(
         first = default if best is None else float(np.min(best.solution.alpha))
         solution = solve_kernel(problem, alpha, per_target=per_target, start=first)
         penalty = (solution.outcome is Outcome.CONSTANT_TARGET and default) or solution.alpha
-        trial = NearTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
+        trial = LocalTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
             same_rows = best._replace(losses=best.losses[: len(trial.losses)])
             gain, required = reduction(same_rows, trial, worth=0.0, chance=0.5)
@@ -281,7 +281,7 @@ def compare(
         gain, required = reduction(trial, best, worth=0.005, chance=1.0)
         return trial if gain > required else None
 
-    best = cast(NearTrial, improve(tuning.kernel, None))
+    best = cast(LocalTrial, improve(tuning.kernel, None))
     new = [KernelComparison(c.n_tuned, c.kernel, name=c.name) for c in candidates]
     for kernel in (*kernels, *(c.kernel for c in new)):
         best = improve(kernel, best) or best
@@ -303,7 +303,7 @@ def runners_up(tuning: Tuning) -> list[Kernel]:
     return list(dict.fromkeys(c.kernel for c in sorted(others, key=lambda c: c.error)))[:2]
 
 
-def _tune_scale(best: NearTrial, improve: Callable[..., NearTrial | None]) -> NearTrial:
+def _tune_scale(best: LocalTrial, improve: Callable[..., LocalTrial | None]) -> LocalTrial:
     """Shorten, or else lengthen, all lengthscales while the error falls: up to 4 steps of √2."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):

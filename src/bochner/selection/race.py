@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgError
 from bochner._core.arrays import is_sparse
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import side_by_side
+from bochner._core.threads import run_parallel
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.algebra import Mahalanobis, kernel_matrix
@@ -109,7 +109,7 @@ class Race:
         """Hold out a quarter of the rows; None if the rows for tuning do not vary, in X or y."""
         sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
         train, test = held_out.split_rows(sample, seed)
-        varies = held_out.targets_that_vary(train.lowest(effort.rows))
+        varies = held_out.varying_targets(train.lowest(effort.rows))
         if not np.any(varies):
             return None
         if not options.get("of_classes"):
@@ -181,7 +181,7 @@ class Race:
                     break
             return trials
 
-        return [*chain(*side_by_side([partial(run, *each) for each in enumerate(makes, 1)]))]
+        return [*chain(*run_parallel([partial(run, *each) for each in enumerate(makes, 1)]))]
 
     def _finalists(self, trials: list[Trial], rows: RowSample) -> list[Trial]:
         """Evaluate the best candidates and the simplest one with more rows."""
@@ -396,7 +396,7 @@ class Race:
         return rows.take(np.sort(np.append(near, others)))
 
     def candidate(self, name: str, end: Any, n_tuned: int) -> TunedKernel:
-        kernel = end.rounded
+        kernel = end.rounded_kernel
         if np.shape(kernel.lengthscale) == (1,):
             kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
         weight = max(end.fun.rows.w.sum(), self.first_rows.w.sum())

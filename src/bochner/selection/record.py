@@ -14,7 +14,7 @@ from bochner.kernels.stationary import Gaussian
 from bochner.selection.descriptions import describe, families_of, lengthscales_of, terms_of
 
 #: Measures of comparisons, relative to the loss of the best constant.
-HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
+HELD_OUT, LOG_LOSS = "error on held-out rows", "log loss on held-out rows"
 _LABELS = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 
 

@@ -57,12 +57,12 @@ def accepts_sparse(kernel: Kernel | str) -> bool:
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
-UNASKED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence
+UNTUNED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence
 WIDTH = 1024  # Default number of features
 SEARCHED = 512  # Number of features for tuning if the number itself is to be chosen
 
-#: Penalty per row, as a share of k(x, x), at which features are judged without a target.
-WITHOUT_TARGET = 1e-3
+#: Penalty per row, as a share of k(x, x), at which features are compared without a target.
+DEFAULT_PENALTY = 1e-3
 
 
 # --- effort -----------------------------------------------------------------------------------
@@ -84,6 +84,6 @@ EFFORTS = {
 }
 
 
-def as_effort(effort: object, who: str) -> Effort | None:
+def as_effort(effort: object, caller: str) -> Effort | None:
     """Return the effort with this name; None for "low"."""
-    return EFFORTS.get(one_of(effort, who, "effort", ("low", *EFFORTS)))
+    return EFFORTS.get(one_of(effort, caller, "effort", ("low", *EFFORTS)))

@@ -13,15 +13,15 @@ from bochner._core.checks import free_bytes, positive, share
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import HtmlResult
-from bochner._core.threads import one_thread
+from bochner._core.threads import single_thread
 from bochner.certificates.pencil import distance, rows_of, sample
-from bochner.features.auto import Auto, left_out
+from bochner.features.auto import Auto, loo_path
 from bochner.features.map import SMALL_BIAS, FeatureMap, Method, Request
 from bochner.features.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
 from bochner.features.rules import choose as choose_method
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.ridge.solution import SAME, best_of
+from bochner.solvers.ridge.solution import SAME, best_index
 
 SAMPLE = 1024  # Rows on which ε is measured
 FIRST = 64  # Width at which the search starts
@@ -78,7 +78,7 @@ _LIMITS = {
 }
 
 
-@one_thread()
+@single_thread()
 def required_features(
     kernel: Kernel,
     method: Method | str,
@@ -172,7 +172,7 @@ class _Search:
                 method, self.maps[width] = choice.method, choice.map  # type: ignore[assignment]
             if self._suffices(method, width):
                 high = width
-            elif self._is_cut(low, width):
+            elif self._is_truncated(low, width):
                 limit = "truncation"
             elif width == last:
                 limit = "rows" if last >= self.n - 1 else "memory"
@@ -210,7 +210,7 @@ class _Search:
     def _ask(self, width: int) -> Request:
         return Request(self.X.shape[1], width, self.seed, X=self.X)
 
-    def _is_cut(self, previous: int, width: int) -> bool:
+    def _is_truncated(self, previous: int, width: int) -> bool:
         """Whether ε stops falling because a series is truncated."""
         if not previous or self.trials[width].epsilon < 0.9 * self.trials[previous].epsilon:
             return False
@@ -262,5 +262,5 @@ def penalty_for(
 def _exact_penalty(kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"]) -> float:
     """Return the penalty of least leave-one-out error, with the rows of √K as features."""
     values, vectors = eigh(to_numpy(kernel(X)).astype(np.float64), driver="evd", check_finite=False)
-    _, alphas, errors = left_out(vectors * np.sqrt(np.maximum(values, 0.0)), y)
-    return float(alphas[best_of(errors, "loo")])
+    _, alphas, errors = loo_path(vectors * np.sqrt(np.maximum(values, 0.0)), y)
+    return float(alphas[best_index(errors, "loo")])

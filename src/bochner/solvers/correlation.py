@@ -20,7 +20,7 @@ ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 
 #: Smallest penalty to try, as a power of ten relative to the largest eigenvalue. A rounding error ε
 #: of the products becomes ε/alpha, so smaller penalties would be chosen by rounding.
-LEAST = {"float64": -7, "float32": -6}
+MIN_EXPONENT = {"float64": -7, "float32": -6}
 
 ROUNDINGS = 8  # A feature is constant if its deviation is below 8 rounding errors of its mean
 
@@ -59,7 +59,7 @@ class Sides:
     def penalties(self) -> Float[Array, " p"]:
         """Return penalties to try: powers of ten times the largest eigenvalue, ascending."""
         top = max(float(self.x[-1]), float(self.y[-1])) or 1.0
-        return top * 10.0 ** np.arange(LEAST[self.precision], 1)
+        return top * 10.0 ** np.arange(MIN_EXPONENT[self.precision], 1)
 
     def directions(self, count: int, alpha: float) -> Directions:
         """Return at most ``count`` pairs of largest correlation; scores have variance 1."""

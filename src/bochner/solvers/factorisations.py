@@ -68,7 +68,7 @@ def retry(act: Callable[[float], T], value: float, least: float, most: float = 1
                 raise
 
 
-def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
+def jittered_cholesky(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
     """Return L of A + shift I = L Lᵀ; the shift is raised if A is not positive up to rounding."""
     at = lambda s: cholesky(A + s * np.eye(len(A)), lower=True, check_finite=False)
     return retry(at, shift, least)

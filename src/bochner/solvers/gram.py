@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dpotri
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner.solvers import cg
 from bochner.solvers.cg import Steps
-from bochner.solvers.factorisations import raised_factor
+from bochner.solvers.factorisations import jittered_cholesky
 
 # --- Halves of spectra ---------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class ModePreconditioner:
 
 def factor_shifted(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
     """Return L of (G + Gᵀ)/2 + αI = L Lᵀ; α is raised if rounding requires it."""
-    return raised_factor((G + G.T) / 2, alpha, 1e-12 * float(np.trace(G)))
+    return jittered_cholesky((G + G.T) / 2, alpha, 1e-12 * float(np.trace(G)))
 
 
 def conjugate_gradients(
@@ -245,8 +245,8 @@ def conjugate_gradients(
 #
 # The D = Π (2 m_a + 1) real features are √v_0, √(2 v_k) cos k·θ and √(2 v_k) sin k·θ.
 
-MOST_LOW = 512  # Largest number of modes in the dense block: 1,023 real features, 0.1 s
-MOST_FOR_VARIANCE = 2048  # The same for variances: 4,095 real features, some seconds
+MAX_LOW = 512  # Largest number of modes in the dense block: 1,023 real features, 0.1 s
+MAX_VARIANCE_ROWS = 2048  # The same for variances: 4,095 real features, some seconds
 
 
 @lru_cache(maxsize=4)
@@ -322,7 +322,7 @@ class ToeplitzGram(ModeGram):
         return from_real(c * self.roots, self.extent)
 
     def preconditioner(
-        self, alpha: float, full: bool = False, most: int = MOST_LOW
+        self, alpha: float, full: bool = False, most: int = MAX_LOW
     ) -> ModePreconditioner:
         """Return M; its dense block has at most ``most`` modes, with W v_k ≥ alpha/5."""
         middle = self.dimension // 2

@@ -31,8 +31,8 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.solvers.gram import ModeGram, ModePreconditioner, factor_shifted
 
-MOST_LOW = 31  # Largest degree of the dense block: 1,024 harmonics
-TOGETHER = 256  # Number of products per batch, for the dense block
+MAX_LOW = 31  # Largest degree of the dense block: 1,024 harmonics
+BATCH = 256  # Number of products per batch, for the dense block
 
 
 # --- Harmonics as Fourier modes ------------------------------------------------------------------
@@ -188,7 +188,7 @@ class HarmonicGram(ModeGram):
             factors = [factor_shifted(G, alpha) for G in self.order_blocks]
             return ModePreconditioner(self, alpha, blocks, factors)
         large = np.flatnonzero(self.variances * self.weight >= 0.2 * alpha)
-        low = self.degree if full else int(min(large.max(initial=0), MOST_LOW))
+        low = self.degree if full else int(min(large.max(initial=0), MAX_LOW))
         return self.low_degrees(alpha, low)
 
     def low_degrees(self, alpha: float, low: int) -> ModePreconditioner:
@@ -199,7 +199,7 @@ class HarmonicGram(ModeGram):
     @cached_property
     def by_order(self) -> bool:
         """Whether rows are uniform along parallels: sums at m ≠ 0 are at most a tenth of W."""
-        sums = np.abs(self._cut(min(2 * self.degree, 16)))
+        sums = np.abs(self._crop(min(2 * self.degree, 16)))
         sums[:, len(sums) // 2] = 0.0
         return bool(sums.max() <= 0.1 * self.weight)
 
@@ -228,7 +228,7 @@ class HarmonicGram(ModeGram):
             blocks[0] = blocks[0] - np.outer(zonal, zonal) / self.weight
         return tuple(blocks)
 
-    def _cut(self, extent: int) -> Array:
+    def _crop(self, extent: int) -> Array:
         middle = slice(2 * self.degree - extent, 2 * self.degree + extent + 1)
         return self.modes[middle, middle]
 
@@ -236,7 +236,7 @@ class HarmonicGram(ModeGram):
         """Return G among the real features of degrees up to ``degree``; the result is cached."""
         cache = self.__dict__.setdefault("_blocks", {})
         if degree not in cache:
-            part = HarmonicGram(self._cut(2 * degree), self.variances[: degree + 1], self.centred)
-            pieces = np.split(np.eye(part.dimension), range(TOGETHER, part.dimension, TOGETHER))
+            part = HarmonicGram(self._crop(2 * degree), self.variances[: degree + 1], self.centred)
+            pieces = np.split(np.eye(part.dimension), range(BATCH, part.dimension, BATCH))
             cache[degree] = np.concatenate([part(piece) for piece in pieces])
         return cache[degree]

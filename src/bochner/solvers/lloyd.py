@@ -44,7 +44,7 @@ class Clusters:
 
 
 @dataclass(frozen=True, eq=False)
-class CentroidsOf:
+class CentroidSum:
     """Summand of a pass of k-means, which adds each row to its nearest centre."""
 
     centres: Float[Array, "k D"]
@@ -94,7 +94,7 @@ def assign(features: Any, centres: Float[Array, "k D"], power: float | None = No
 
     ``features.sum(summand)`` is a pass over blocks of (Z, w). ``power``: Σ w |z|², if known.
     """
-    summand = CentroidsOf(centres, power)
+    summand = CentroidSum(centres, power)
     return summand.clusters(features.sum(summand))
 
 

@@ -41,9 +41,9 @@ from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 
 PROBES = 8  # Number of random right-hand sides
 ROUGH = 1e-3  # Relative error of solutions during the search for a penalty
-MOST_EXACT = 4096  # Largest number of features for exact posteriors, by Cholesky
+MAX_EXACT = 4096  # Largest number of features for exact posteriors, by Cholesky
 LEVEL = 3e-6  # Slopes of the log evidence per row in log α below this count as zero
-LEAST, MOST = 1e-11, 1e2  # Range of penalties, relative to W k(0)
+MIN_ALPHA, MAX_ALPHA = 1e-11, 1e2  # Range of penalties, relative to W k(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class ModeProblem:
         """Return the solutions at penalty α for targets and probes, to a relative ``error``."""
         D = self.gram.dimension
         low = self.gram.preconditioner(alpha, full=D < 2048)  # at most 0.3 s
-        if D <= MOST_EXACT and low.condition > 4.0:
+        if D <= MAX_EXACT and low.condition > 4.0:
             low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
@@ -186,7 +186,7 @@ def maximise_mode_evidence(
     problem: ModeProblem, noise: float | None, amplitude: float | None, start: float | None = None
 ) -> tuple[Evidence, list[ModeState]]:
     """Return the maximum of the evidence of each target, near ``start``, and the states there."""
-    law, bounds = (noise, amplitude), (problem.scale * LEAST, problem.scale * MOST)
+    law, bounds = (noise, amplitude), (problem.scale * MIN_ALPHA, problem.scale * MAX_ALPHA)
     first = problem.scale * 1e-3 if start is None else start
     states, outcomes, numbers = list[ModeState](), list[EvidenceOutcome](), []
     for part in map(problem.target, range(len(problem.power))):
@@ -283,5 +283,5 @@ def modes_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
 
 
 def exact_block(gram: ModeGram, alpha: float) -> ModePreconditioner | None:
-    """Return the exact factorisation of G + αI; None for more than MOST_EXACT features."""
-    return None if gram.dimension > MOST_EXACT else gram.preconditioner(alpha, full=True)
+    """Return the exact factorisation of G + αI; None for more than MAX_EXACT features."""
+    return None if gram.dimension > MAX_EXACT else gram.preconditioner(alpha, full=True)

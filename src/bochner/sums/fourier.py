@@ -112,7 +112,7 @@ class BoxPlaces:
         """∂θ/∂x of each column."""
         return self.spacing
 
-    def require_served(self, X: Float[Array, "n d"]) -> None:
+    def require_inside(self, X: Float[Array, "n d"]) -> None:
         """Raise InvalidInput if a row is outside the box."""
         reach = self.half * (1 + 1e-6)  # corners of a box are rounded
         least, largest = corners(X)
@@ -131,7 +131,7 @@ class GlobePlaces:
     """Rows (latitude, longitude) in degrees: θ = (colatitude, longitude) in radians."""
 
     def angles(self, X: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
-        self.require_served(X)
+        self.require_inside(X)
         turns = X[:, 1].astype(np.float64) / 360
         longitude = 2 * np.pi * (turns - np.round(turns))
         latitude = np.clip(X[:, 0].astype(np.float64), -90.0, 90.0)
@@ -141,7 +141,7 @@ class GlobePlaces:
     def rates(self) -> Float[Array, " d"]:
         return np.deg2rad([-1.0, 1.0])
 
-    def require_served(self, X: Float[Array, "n 2"]) -> None:
+    def require_inside(self, X: Float[Array, "n 2"]) -> None:
         require_places("SphericalHarmonics", X)
 
 
@@ -178,7 +178,7 @@ def modes_of(
     w = weights_of(block)
     if not w.all():  # rows of weight zero may lie outside the box
         X, y, w = X[w > 0], y[w > 0], w[w > 0]
-    places.require_served(X)
+    places.require_inside(X)
     angles, y = places.angles(X), y.T - origin[:, None]
     gram, cross = _modes(angles, w, y, extent, error)
     return ModeSums(len(w), float(w.sum()), origin, y @ w, y**2 @ w, gram, cross)
@@ -192,14 +192,14 @@ def _modes(
     scale = np.where(scale > 0, scale, 1.0)
     scaled = w * y / scale[:, None]
     twice = tuple(2 * m for m in extent)
-    gram, first = _split(nufft(angles, (w + 1j * scaled[0])[None], error, twice)[0])
+    gram, first = _separate(nufft(angles, (w + 1j * scaled[0])[None], error, twice)[0])
     pairs = scaled[1:]
     if len(pairs) % 2:
         pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
     parts = [_inner(first, tuple(2 * m + 1 for m in extent), last=0)]
     if len(pairs):
         transforms = nufft(angles, pairs[::2] + 1j * pairs[1::2], error, extent)
-        parts += [part for transform in transforms for part in _split(transform)]
+        parts += [part for transform in transforms for part in _separate(transform)]
     cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
     return _as_real(gram), _as_real(cross)
 
@@ -213,7 +213,7 @@ def _as_real(modes: Array) -> Array:
     return np.ascontiguousarray(modes).view(np.float64).reshape(*modes.shape, 2)
 
 
-def _split(modes: Array) -> tuple[Array, Array]:
+def _separate(modes: Array) -> tuple[Array, Array]:
     """Return the transforms of real a and b from the transform of a + ib."""
     mirror = np.conj(np.flip(modes))
     return (modes + mirror) / 2, (modes - mirror) / 2j

@@ -23,7 +23,7 @@ from array_api_compat import to_device
 from bochner._core.arrays import array_namespace, device, from_numpy, is_sparse, take, to_numpy
 from bochner._core.blas import add_gram, mirror, product, triangular_product
 from bochner._core.checks import LARGEST, require_room
-from bochner._core.lapack import add_both_products, add_square
+from bochner._core.lapack import add_square, add_symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
@@ -300,7 +300,7 @@ class Accumulator:
         if other._pending is not None:
             self._gram += other._pending
         sums = first[0] + right[0] / 2 * dz
-        add_both_products(self._gram, sums[:, None], dz[:, None])
+        add_symmetric_product(self._gram, sums[:, None], dz[:, None])
         self._first += first + np.outer(right, dz) + np.outer(shift, first[0])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -397,7 +397,7 @@ def _panels(n_features: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class MomentsOf:
+class MomentSum:
     """Summand that computes the moments of φ(X), y and w, on the device of φ(X)."""
 
     # Function from rows X (b, d) to features (b, D) in the array library of X.
@@ -426,30 +426,30 @@ class MomentsOf:
 # --- Targets whose squares overflow or underflow float64 -----------------------------------------
 
 
-def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:
+def require_squares(caller: str, y: np.ndarray, w: np.ndarray) -> None:
     """Raise InvalidInput if squares of targets (n, t) overflow, or their variance underflows."""
-    require_within(y, who)
+    require_within(y, caller)
     if len(y):
         about = y - y[0]  # prevents overflow of sums
-        require_power(who, y, w @ (about - w @ about / w.sum()) ** 2)
+        require_power(caller, y, w @ (about - w @ about / w.sum()) ** 2)
 
 
-def require_within(y: np.ndarray, who: str = "") -> None:
+def require_within(y: np.ndarray, caller: str = "") -> None:
     """Raise InvalidInput if squares of targets overflow."""
     if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
         raise InvalidInput(
-            f"{who + ': ' if who else ''}y must lie within ±{LARGEST:g}, as larger squares "
+            f"{caller + ': ' if caller else ''}y must lie within ±{LARGEST:g}, as larger squares "
             f"overflow; got {largest:g}. Scale it first: divide y by a power of ten."
         )
 
 
-def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
+def require_power(caller: str, y: np.ndarray, power: np.ndarray) -> None:
     """Raise InvalidInput for targets that vary, but whose sum of squares ``power`` underflows."""
     # leaves digits for residuals far smaller than y
     vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
     if np.any(vanish):
         largest = np.abs(y[:, vanish]).max()
         raise InvalidInput(
-            f"{who}: y must have deviations above 1e-150, as squares of smaller ones vanish; got "
-            f"values of at most {largest:.3g}. Multiply y by a power of ten."
+            f"{caller}: y must have deviations above 1e-150, as squares of smaller ones vanish; "
+            f"got values of at most {largest:.3g}. Multiply y by a power of ten."
         )

@@ -51,7 +51,7 @@ class Summand(Protocol[S]):
 
 
 @dataclass(frozen=True, eq=False)
-class SumOf:
+class BlockSum:
     """The sum of ``part(block)``, a number, array, list (concatenated), or tuple of them."""
 
     part: Callable[[Any], Any]  # The sum may modify its arrays in place
@@ -102,7 +102,7 @@ class MergeTree(Generic[S]):
         return last
 
 
-def sum_up(
+def sum_blocks(
     summand: Summand[S],
     blocks: Iterable[Any],
     block_rows: int,
@@ -163,7 +163,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class InProcess:
+class Serial:
     """Executor that sums all blocks in order, in this process.
 
     After Ctrl-C or an error of the reader no partial sum is returned.
@@ -174,20 +174,20 @@ class InProcess:
     in_order: ClassVar[bool] = True
 
     @contextmanager
-    def passes(self, description: str, blocks: Blocks) -> Iterator["InProcess"]:
+    def passes(self, description: str, blocks: Blocks) -> Iterator["Serial"]:
         yield self
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> Any:
         began = time.monotonic()
-        total = sum_up(summand, blocks, blocks.block_rows)
+        total = sum_blocks(summand, blocks, blocks.block_rows)
         LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
         return total
 
 
-LOCAL = InProcess()
+LOCAL = Serial()
 
 
-def home_of(blocks: Blocks) -> Engine:
+def engine_of(blocks: Blocks) -> Engine:
     """Return the engine of the cluster that stores the rows, else the engine of this process."""
     library = next((partition.library for partition in blocks.source.partitions), "")
     if not library:
@@ -197,22 +197,22 @@ def home_of(blocks: Blocks) -> Engine:
     return engine
 
 
-def as_engine(where: object, who: str) -> Engine:
+def as_engine(where: object, caller: str) -> Engine:
     """Return the engine ``where``; raise InvalidType if it is not an engine."""
     if isinstance(where, Engine) and not isinstance(where, type):
         return where
     got = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
     raise InvalidType(
-        f"{who}: where must be an engine of bochner.engines, such as Local(), Dask(client), "
+        f"{caller}: where must be an engine of bochner.engines, such as Local(), Dask(client), "
         f"Ray() or Spark(session); got {got}."
     )
 
 
-def require_order(who: str, why: str, where: Executor, instead: str) -> None:
+def require_order(caller: str, why: str, where: Executor, instead: str) -> None:
     """Raise InvalidInput if the executor ``where`` does not read rows in order."""
     if not where.in_order:
         raise InvalidInput(
-            f"{who}: {why}, so one process must read all rows in order; got where={where!r}. "
+            f"{caller}: {why}, so one process must read all rows in order; got where={where!r}. "
             f"{instead}"
         )
 
@@ -234,7 +234,7 @@ class Summands:
 def with_count(summand: Any) -> Summands:
     """Return a summand with the sum, and (number of rows, whether any row has a weight)."""
     count = lambda block: (block.X.shape[0], block.has_weight)
-    return Summands((summand, SumOf(count)))
+    return Summands((summand, BlockSum(count)))
 
 
 NO_ROWS = None, (0, False)  # Result of `with_count` for no rows
@@ -243,9 +243,9 @@ NO_ROWS = None, (0, False)  # Result of `with_count` for no rows
 # --- A random sample of rows ---------------------------------------------------------------------
 
 
-def sample_of(seed: int, start: int = 0) -> SumOf:
+def sample_of(seed: int, start: int = 0) -> BlockSum:
     """Return the summand of a :class:`RowSample`; row numbers count from ``start``."""
-    return SumOf(partial(RowSample.of, seed=seed, start=start))
+    return BlockSum(partial(RowSample.of, seed=seed, start=start))
 
 
 def draw_rows(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
@@ -264,7 +264,7 @@ def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
     if next(iter(blocks)).w is None:
         return count_rows(blocks)
     weight = lambda block: float(to_numpy(block.w).sum())
-    return where.sum(SumOf(weight), blocks) or 1.0
+    return where.sum(BlockSum(weight), blocks) or 1.0
 
 
 def nonempty(rows: RowSample | None) -> RowSample:
@@ -333,7 +333,7 @@ def first_sums(
 
 
 def gram_products(
-    pass_of: Callable[[SumOf], Any],
+    pass_of: Callable[[BlockSum], Any],
     features: Callable[[Array], Array],
     V: Float[Array, "D c"],
     mean: Float[Array, " D"],
@@ -346,7 +346,7 @@ def gram_products(
     scale = np.abs(V).max(axis=0, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)  # scaled to one, as float32 may overflow
     scaled = np.asfortranarray(V / scale, dtype=precision)
-    sums, through = pass_of(SumOf(partial(_products, features, scaled, mean @ (V / scale))))
+    sums, through = pass_of(BlockSum(partial(_products, features, scaled, mean @ (V / scale))))
     return (sums.T - np.outer(mean, through)) * scale
 
 

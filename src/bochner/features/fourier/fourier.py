@@ -78,8 +78,8 @@ class Fourier(Method):
 
     @cached_property
     def floats_each(self) -> int | None:  # type: ignore[override]
-        chained = placements.Structured | placements.Fastfood  # not stored as a matrix
-        return 3 if isinstance(self.placement, chained) else None
+        implicit = placements.Structured | placements.Fastfood  # not stored as a matrix
+        return 3 if isinstance(self.placement, implicit) else None
 
     @cached_property
     def granularity(self) -> int:  # type: ignore[override]
@@ -147,17 +147,17 @@ class FourierMap(FeatureMap):
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the features, with angles in the dtype of X."""
-        double, phased = arrays.precision(X) == np.float64, len(self.phases) > 0
+        double, has_phases = arrays.precision(X) == np.float64, len(self.phases) > 0
         m = self.frequencies.shape[1]
-        scale = (self.amplitude / m * (2 if phased else 1)) ** 0.5
+        scale = (self.amplitude / m * (2 if has_phases else 1)) ** 0.5
         turns, phases = self._turns[double]
         if isinstance(X, np.ndarray) or isinstance(turns, native.Chains):
-            Z = native.waves(X, turns, scale, phases if phased else None)
+            Z = native.waves(X, turns, scale, phases if has_phases else None)
         else:
             angles = X @ arrays.adapt(self.matrix, like=X)
-            angles = angles + arrays.adapt(self.phases, like=angles) if phased else angles
+            angles = angles + arrays.adapt(self.phases, like=angles) if has_phases else angles
             xp = arrays.array_namespace(angles)
-            waves = [xp.cos(angles)] if phased else [xp.cos(angles), xp.sin(angles)]
+            waves = [xp.cos(angles)] if has_phases else [xp.cos(angles), xp.sin(angles)]
             Z = scale * xp.concat(waves, axis=1)
         if not len(self.weights):
             return Z
@@ -178,11 +178,11 @@ class FourierMap(FeatureMap):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if len(self.phases):
-            turned = C * replace(self, phases=self.phases + np.pi / 2).features(X)
+            slopes = C * replace(self, phases=self.phases + np.pi / 2).features(X)
         else:
             Z, m = self.features(X), self.frequencies.shape[1]
-            turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
-        return turned @ arrays.adapt(self.matrix.T, like=X)
+            slopes = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
+        return slopes @ arrays.adapt(self.matrix.T, like=X)
 
 
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -256,7 +256,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     # doubled, because few draws from p have the high frequencies that small penalties need.
     measure = kernel.spectral(d)
     W, ratios = IID().frequencies(measure, 8 * m, rng).T, np.ones(8 * m)
-    if isinstance(measure, Measure) and measure.of == "factor" and measure.has_density:
+    if isinstance(measure, Measure) and measure.role == "factor" and measure.has_density:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))
@@ -270,13 +270,13 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
         waves = V.T @ np.cos(angles), V.T @ np.sin(angles)
         return sum(np.einsum("ij,i->j", wave**2, 1 / sizes) for wave in waves)
 
-    shares = ratios * np.concatenate([leverages(W[few]) for few in arrays.slices(len(W), 4096)])
+    shares = ratios * np.concatenate([leverages(W[batch]) for batch in arrays.slices(len(W), 4096)])
     uniform = 0.1  # probability of a draw from p; bounds the weights by its inverse
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
-    chosen = rng.choice(len(W), m, p=chances)
-    weights = (ratios / (len(W) * chances))[chosen] / m
+    picks = rng.choice(len(W), m, p=chances)
+    weights = (ratios / (len(W) * chances))[picks] / m
     amplitude = kernel.at_zero(d)
-    return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)
+    return FourierMap(kernel, np.ascontiguousarray(W[picks].T), amplitude, weights=weights)
 
 
 # --- Kernels of histograms: spectra sampled at equal steps ---------------------------------------
@@ -349,9 +349,9 @@ class HistogramMap(FeatureMap):
                 f"got {float(xp.min(X)):.6g}. Add a small number to X, or drop columns with zeros."
             )
         Z, C = (xp.reshape(A, (*X.shape, 2 * n - 1)) for A in (self.features(X), C))
-        turned = Z[:, :, 1:n] * C[:, :, n:] - Z[:, :, n:] * C[:, :, 1:n]
+        slopes = Z[:, :, 1:n] * C[:, :, n:] - Z[:, :, n:] * C[:, :, 1:n]
         rates = arrays.adapt(self.step * np.arange(1, n), like=X)
-        return (0.5 * xp.sum(Z * C, axis=2) + xp.sum(rates * turned, axis=2)) / X
+        return (0.5 * xp.sum(Z * C, axis=2) + xp.sum(rates * slopes, axis=2)) / X
 
 
 def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n"]:

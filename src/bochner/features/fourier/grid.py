@@ -21,7 +21,7 @@ from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.native import waves
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.composed import box_of_rows, given_box
+from bochner.features.composed import box_of_rows, check_box
 from bochner.features.map import FeatureMap, Method, Request
 from bochner.kernels import equispaced
 from bochner.kernels.basis import as_box
@@ -142,10 +142,10 @@ class EquispacedMap(FeatureMap):
         """Return Σ_j v_j cos j·(θ(x) − θ(y)) of all pairs of rows."""
         angles = self.places.angles(X)
         waves = self.variances[None].astype(np.complex128)
-        lower, many = np.stack(np.tril_indices(len(angles))), 1 << 20  # pairs at a time
+        lower, batch = np.stack(np.tril_indices(len(angles))), 1 << 20  # pairs at a time
         K = np.empty((len(angles), len(angles)))
-        for start in range(0, lower.shape[1], many):
-            i, j = lower[:, start : start + many]
+        for start in range(0, lower.shape[1], batch):
+            i, j = lower[:, start : start + batch]
             K[i, j] = K[j, i] = nufft(angles[i] - angles[j], waves, error)[0].real
         return K
 
@@ -168,8 +168,8 @@ class EquispacedMap(FeatureMap):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, Z, F = array_namespace(X), self.features(X), len(self.weights)
-        turned = Z[:, 1:F] * C[:, F:] - Z[:, F:] * C[:, 1:F]
-        G = turned @ adapt(self._frequencies[1:] * self.spacing, like=X)
+        slopes = Z[:, 1:F] * C[:, F:] - Z[:, F:] * C[:, 1:F]
+        G = slopes @ adapt(self._frequencies[1:] * self.spacing, like=X)
         moving = xp.abs(self.places.angles(X)) < math.pi  # rows far outside are clipped
         return xp.where(moving, G, xp.zeros_like(G))
 
@@ -190,9 +190,9 @@ class EquispacedMap(FeatureMap):
 # Along an axis where a kernel is purely periodic, 2π/h is its period for any box.
 
 
-MOST_COLUMNS = 3
+MAX_COLUMNS = 3
 #: Largest number of modes along one axis, for d = 1 and for d > 1.
-MOST_ALONE, MOST_ALONG = 1 << 20, 1 << 16
+MAX_EXTENT_1D, MAX_EXTENT = 1 << 20, 1 << 16
 #: Largest signal-to-noise ratio W k(x, x)/alpha at which errors of predictions are within the
 #: tolerance; above it the truncation error dominates.
 WORTH = 1e5
@@ -220,29 +220,29 @@ def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
     """Return the frequencies of the kernel, or of the tapered kernel if these are fewer."""
-    if len(lower) > MOST_COLUMNS:
+    if len(lower) > MAX_COLUMNS:
         raise UnsupportedKernel(
             f"FourierGrid supports one to three columns; got {len(lower)}. Fourier() and Nystrom() "
             "support any number, as does NearestNeighbours() for a Gaussian process; "
             "Columns(kernel, (0, 1)) uses two columns only."
         )
     equispaced.equispaced_weights(kernel, np.ones(len(lower)), (0,) * len(lower))
-    for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
-        if not largest > least:
+    for a, (smallest, largest) in enumerate(zip(lower, upper, strict=True)):
+        if not largest > smallest:
             raise InvalidInput(
                 f"FourierGrid: the box must have a size along each column; got column {a} (counted "
-                f"from 0) with one value, {least:g}. Drop this column, or pass box=..."
+                f"from 0) with one value, {smallest:g}. Drop this column, or pass box=..."
             )
     d, lengths = len(lower), upper - lower
     parts, period, images = equispaced.spectral_parts(kernel, d), np.empty(d), 0.0
     share = tolerance / (8 * d)
     for a, length in enumerate(lengths):  # the margin separates the images
-        margins = [_margin(_along(part, a, d), length, share) for part in parts]
+        margins = [_margin(_profile(part, a, d), length, share) for part in parts]
         period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
         images += 2 * max((size for _, size in margins), default=0.0)
         if terms := equispaced.seasons(kernel, a, d):
-            least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
-            period[a], change = equispaced.common_period(terms, a, length, least, share)
+            smallest = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
+            period[a], change = equispaced.common_period(terms, a, length, smallest, share)
             images += change
     spacing = 2 * math.pi / period
     far = np.any(period > TAPERED_FROM * lengths)
@@ -250,21 +250,21 @@ def grid_of(
     # For every kernel, a period 8 times as long as with the taper needs more modes.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
-    kernel = equispaced.on_frequencies(kernel, spacing)
+    kernel = equispaced.snap_periods(kernel, spacing)
 
-    def values_along(a: int, t: Array) -> Array:
-        most = 0 if equispaced.is_cyclic(kernel, a, d) else 2
-        images = np.abs(t + period[a] * np.arange(-most, most + 1)[:, None])
-        return _along(kernel, a, d)(images.ravel()).reshape(images.shape).sum(axis=0)
+    def profile(a: int, t: Array) -> Array:
+        count = 0 if equispaced.is_cyclic(kernel, a, d) else 2
+        images = np.abs(t + period[a] * np.arange(-count, count + 1)[:, None])
+        return _profile(kernel, a, d)(images.ravel()).reshape(images.shape).sum(axis=0)
 
-    extent = [_extent(kernel, spacing, a, values_along, tolerance)[0] for a in range(d)]
+    extent = [_extent(kernel, spacing, a, profile, tolerance)[0] for a in range(d)]
     grid = Frequencies(spacing, tuple(extent), images)
     return grid if short is None or short.n_modes >= grid.n_modes else short
 
 
 def _taper(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
     """Return frequencies of the tapered kernel; None if negative weights are not negligible."""
-    d, before = len(lengths), None
+    d, previous = len(lengths), None
     if any(
         equispaced.seasons(kernel, a, d) and (d > 1 or equispaced.is_cyclic(kernel, a, d))
         for a in range(d)
@@ -274,9 +274,9 @@ def _taper(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Fre
         grid = _modes_by_taper(kernel, lengths, tolerance, TAPERS[first:])
         if grid is None or d == 1:
             return grid
-        if before is not None and np.array_equal(grid.spacing, before.spacing):
+        if previous is not None and np.array_equal(grid.spacing, previous.spacing):
             continue
-        before = grid
+        previous = grid
         # Negative weights are at low frequencies: check the lowest 2¹⁶ modes.
         share = min(1.0, ((1 << 16) / grid.n_modes) ** (1 / d))
         lowest = tuple(math.ceil(share * m) for m in grid.extent)
@@ -299,11 +299,11 @@ def _modes_by_taper(
     rest = kernel if falling is None else falling
     terms = () if steady is None else equispaced.seasons(steady, 0, d)
 
-    def values_along(a: int, t: Array) -> Array:
-        values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
+    def profile(a: int, t: Array) -> Array:
+        values = _profile(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
         if steady is None:
             return values
-        return values + _along(equispaced.on_frequencies(steady, spacing), a, d)(t)
+        return values + _profile(equispaced.snap_periods(steady, spacing), a, d)(t)
 
     for a, length in enumerate(lengths):
         for width in widths:
@@ -311,7 +311,7 @@ def _modes_by_taper(
             if terms:
                 period, change = equispaced.common_period(terms, a, length, period, tolerance / 8)
             spacing[a] = 2 * math.pi / period
-            m, negative = _extent(kernel, spacing, a, values_along, tolerance * share)
+            m, negative = _extent(kernel, spacing, a, profile, tolerance * share)
             if not negative:
                 break
         else:
@@ -320,26 +320,26 @@ def _modes_by_taper(
     return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + change, tapered=True)
 
 
-def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
+def _profile(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
     """Return k as a function of the difference along axis a."""
     unit = np.zeros((1, d))
     unit[0, a] = 1.0
     return lambda t: kernel.evaluate(t[:, None] * unit, 0 * unit)[:, 0]
 
 
-def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
+def _margin(profile: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
     """Return a margin r beyond which k < 0.01 k(0), and the sum of images, at most ``level``."""
     t = length * np.logspace(-8, 8, 3201)
-    values = along(np.append(0.0, t))
+    values = profile(np.append(0.0, t))
     value_at_zero, values = values[0], np.abs(values[1:] - values[-1])  # a constant has no images
-    beyond = np.maximum.accumulate(values[::-1])[::-1]  # k may oscillate
-    above = [np.flatnonzero(values > share * value_at_zero) for share in (level, 0.01)]
-    at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
-    r, order = max(at[0] / 2, at[1]), np.arange(1, 201)
+    envelope = np.maximum.accumulate(values[::-1])[::-1]  # k may oscillate
+    crossings = [np.flatnonzero(values > share * value_at_zero) for share in (level, 0.01)]
+    ends = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in crossings]
+    r, order = max(ends[0] / 2, ends[1]), np.arange(1, 201)
     while True:
         nearest = order * (length + 2 * r) - length
         places = np.minimum(np.searchsorted(t, nearest), len(t) - 1)
-        images = 2 * float(beyond[places].sum()) / value_at_zero
+        images = 2 * float(envelope[places].sum()) / value_at_zero
         if images <= level or r >= t[-1]:
             return r, images
         r *= 1.1
@@ -349,7 +349,7 @@ def _extent(
     kernel: Kernel,
     spacing: Float[Array, " d"],
     a: int,
-    values_along: Callable[[int, Array], Array],
+    profile: Callable[[int, Array], Array],
     tolerance: float,
 ) -> tuple[int, bool]:
     """Return m along axis a, and whether its negative weights are larger than rounding errors.
@@ -358,10 +358,10 @@ def _extent(
     add Σ N v²/(N v + 1) to the mean squared error of predictions of a draw of the process.
     """
     d = len(spacing)
-    period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
+    period, limit = 2 * math.pi / spacing[a], MAX_EXTENT_1D if d == 1 else MAX_EXTENT
     variance = kernel.at_zero(d)
     has_axes = d > 1 and equispaced.has_axes(kernel, d)
-    beyond = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # sums over |j_a| > m
+    tail = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # sums over |j_a| > m
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # Enough samples to separate all harmonics along the axis.
     highest = sum(
@@ -369,26 +369,26 @@ def _extent(
         for period, lengthscale, _ in equispaced.seasons(kernel, a, d)
     )
     samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
-    while samples <= 4 * most:
-        half = values_along(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
-        signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
-        weights = np.maximum(signed, 0.0)
+    while samples <= 4 * limit:
+        half = profile(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
+        coefficients = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
+        weights = np.maximum(coefficients, 0.0)
         largest = weights * variance  # bound of the weights with this j_a
         if has_axes:
             extent = tuple((len(weights) - 1) * (a == b) for b in range(d))
-            on_axis = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
-            largest = np.minimum(on_axis[len(on_axis) // 2 :], largest)
+            axis_weights = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
+            largest = np.minimum(axis_weights[len(axis_weights) // 2 :], largest)
         worth = WORTH * largest / variance
-        missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # drop rounding
-        enough = (beyond(weights) <= lacking) & (beyond(missed) <= missing)
-        extents = np.flatnonzero(enough)
+        losses = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # drop rounding
+        sufficient = (tail(weights) <= lacking) & (tail(losses) <= missing)
+        extents = np.flatnonzero(sufficient)
         if len(extents) and 4 * extents[0] <= samples // 2:
             m = int(extents[0])
-            below = np.maximum(-signed[: m + 1], 0.0)
-            wrong = 4 * below.sum() > lacking or 2 * WORTH * (below**2).sum() > missing
+            negative = np.maximum(-coefficients[: m + 1], 0.0)
+            wrong = 4 * negative.sum() > lacking or 2 * WORTH * (negative**2).sum() > missing
             return m, bool(wrong)
         samples *= 4
-    return most, False
+    return limit, False
 
 
 def equispaced_map(
@@ -402,33 +402,33 @@ def equispaced_map(
 
     With ``ends``, two kernels (shorter lengthscale first), the modes suffice for both kernels.
     """
-    grids = [grid_of(each, lower, upper, tolerance) for each in ends or (kernel,)]
+    grids = [grid_of(part, lower, upper, tolerance) for part in ends or (kernel,)]
     spacing = np.min([grid.spacing for grid in grids], axis=0)
-    reached = np.max([grid.spacing * grid.extent / spacing for grid in grids], axis=0)
-    extent = tuple(math.ceil(m) for m in reached.round(6))
+    extents = np.max([grid.spacing * grid.extent / spacing for grid in grids], axis=0)
+    extent = tuple(math.ceil(m) for m in extents.round(6))
     # The period and the taper of the longest kernel suffice for shorter kernels.
     images = max(grid.images for grid in grids)
     grid = Frequencies(spacing, extent, images, grids[-1].tapered)
-    most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
-    too_many = grid.n_modes > 1 << 30 or max(grid.extent) >= most
+    limit = MAX_EXTENT if len(grid.extent) > 1 else MAX_EXTENT_1D
+    too_many = grid.n_modes > 1 << 30 or max(grid.extent) >= limit
     # Memory of an implicit fit: sums, their FFT, and ten vectors.
     size = grid.n_modes * (48 * 2 ** len(grid.extent) + 320)
-    along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
-    what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} modes,"
+    sizes = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
+    start = f"FourierGrid: tolerance={tolerance:.3g} takes {sizes} modes,"
     remedy = (
         "Take a larger tolerance, a longer lengthscale, a smoother kernel, Nystrom(), or for a "
         "Gaussian process NearestNeighbours(), which has no grid."
     )
     if too_many:
-        raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")
-    require_room(size, what, remedy)
+        raise InvalidInput(f"{start} at least, more than any memory holds. {remedy}")
+    require_room(size, start, remedy)
     return _make_map(kernel, lower, upper, grid)
 
 
 def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
     """Return the map of the smallest tolerance ≥ ``method.tolerance`` that fits in n_features."""
     if method.box is not None:
-        lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
+        lower, upper = check_box("FourierGrid", method.box, ask.n_inputs)
     else:
         lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
     grid, width = grid_of(kernel, lower, upper, method.tolerance), ask.n_features

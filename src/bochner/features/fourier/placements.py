@@ -24,7 +24,7 @@ from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import norms
-from bochner.kernels.spectral import Frequencies, Measure, fixed
+from bochner.kernels.spectral import Frequencies, Measure, constant_law
 
 
 class Placement(NamedArguments, ABC):
@@ -59,15 +59,15 @@ class Placement(NamedArguments, ABC):
 ONE_STREAM = 64
 
 
-def in_streams(
+def draw_in_streams(
     draw: Callable[[np.random.Generator, int], Float[Array, "b ..."]],
     count: int,
     width: int,
     rng: np.random.Generator,
 ) -> Float[Array, "count ..."]:
     """Return ``count`` blocks of ``width`` frequencies; a longer draw begins with a shorter one."""
-    each = -(-ONE_STREAM // width)
-    return np.concatenate(list(map(draw, rng.spawn(-(-count // each)), repeat(each))))[:count]
+    size = -(-ONE_STREAM // width)
+    return np.concatenate(list(map(draw, rng.spawn(-(-count // size)), repeat(size))))[:count]
 
 
 class Isotropic(Placement):
@@ -96,7 +96,7 @@ class IID(Placement):
     """
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        return in_streams(measure.sample, m, 1, rng).T
+        return draw_in_streams(measure.sample, m, 1, rng).T
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ class Orthogonal(Isotropic):
                 blocks.append(orthonormal_rows(d, count, child) * lengths[:count, None])
             return measure.scales[:, None] * np.concatenate(blocks).T
 
-        def blocks_of(child: np.random.Generator, count: int) -> Float[Array, "b d d"]:
+        def draw_blocks(child: np.random.Generator, count: int) -> Float[Array, "b d d"]:
             lengths = radii(measure, d, count * d, child).reshape(count, d, 1)
             return orthonormal_columns(child.standard_normal((count, d, d))) * lengths
 
-        W = in_streams(blocks_of, -(-m // d), d, rng)
+        W = draw_in_streams(draw_blocks, -(-m // d), d, rng)
         return measure.scales[:, None] * W.reshape(-1, d)[:m].T
 
 
@@ -141,7 +141,7 @@ def unit_directions(
     placement: "Placements", d: int, m: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
     """Return m directions uniform on the sphere, (d, m); a draw of 2m begins with a draw of m."""
-    W = placement.place(Measure(fixed(), np.ones(d), of="factor"), m, rng)
+    W = placement.place(Measure(constant_law(), np.ones(d), role="factor"), m, rng)
     return W / np.linalg.norm(W, axis=0)
 
 
@@ -207,7 +207,7 @@ class QMC(Placement):
 
         points, signs = rng.spawn(2)
         d = len(measure.scales)
-        coordinates = d + (measure.of != "coordinates")
+        coordinates = d + (measure.role != "coordinates")
         if self.sequence == "halton":
             u = qmc.Halton(coordinates, scramble=True, rng=points).random(m)
         elif coordinates <= qmc.Sobol.MAXDIM:
@@ -219,9 +219,9 @@ class QMC(Placement):
                 f"{coordinates - 1}. Use Fourier(Orthogonal())."
             )
         u = np.clip(u, 1e-12, 1 - 1e-12)
-        if measure.of != "vectors":
+        if measure.role != "vectors":
             u[:, d - 1] = (1 + u[:, d - 1]) / 2
-        if measure.of == "factor":
+        if measure.role == "factor":
             W = ndtri(u[:, :d]) * np.sqrt(measure.law.quantile(u[:, d]))[:, None]
         else:
             W = measure.law.quantile(u)
@@ -261,7 +261,7 @@ class Grid(NamedArguments):
 
     def serves(self, law: Frequencies) -> bool:
         """Whether the law is normal, in at most 3 dimensions."""
-        return isinstance(law, Measure) and law.law.fixed and len(law.scales) <= 3
+        return isinstance(law, Measure) and law.law.constant and len(law.scales) <= 3
 
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
         """Return at most m nodes, one of each opposite pair, and their weights, with sum one."""
@@ -306,15 +306,15 @@ class Transforms:
         """Cost of angles per row, in multiplications of a matrix product of equal time."""
         # Measured (AVX2, p from 64 to 1024): 10 + log₂ p per number of a step, 20 for an order.
         blocks, diagonals, p = self.diagonals.shape
-        ordered = 20.0 if len(self.orders) else 0.0
-        return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + ordered)
+        permutations = 20.0 if len(self.orders) else 0.0
+        return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + permutations)
 
     @property
     def reach(self) -> float:
         """Median |ω| of the frequencies."""
-        first, between, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
+        first, middle, last = np.split(self.diagonals, [1, self.diagonals.shape[1] - 1], axis=1)
         lengths = norms(first[..., : self.shape[0]], axis=2)
-        lengths = lengths * norms(between, axis=2).prod(axis=1, keepdims=True)
+        lengths = lengths * norms(middle, axis=2).prod(axis=1, keepdims=True)
         return 2 * np.pi * float(np.median(np.abs(last[:, 0]) * lengths))
 
     @property
@@ -364,7 +364,7 @@ class Structured(Isotropic):
             signs[:, 0, :d] *= measure.scales
             return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
 
-        diagonals = in_streams(draw, -(-m // p), p, rng)
+        diagonals = draw_in_streams(draw, -(-m // p), p, rng)
         return Transforms(diagonals, np.empty((0, p), np.int32), (d, m))
 
 
@@ -394,6 +394,6 @@ class Fastfood(Isotropic):
             orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
             return np.stack([signs, G, lengths, orders], axis=1)
 
-        streams = in_streams(draw, -(-m // p), p, rng)
+        streams = draw_in_streams(draw, -(-m // p), p, rng)
         orders = streams[:, 3].astype(np.int32)
         return Transforms(np.ascontiguousarray(streams[:, :3]), orders, (d, m))

@@ -21,7 +21,7 @@ from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import composed
-from bochner.features.map import FeatureMap, Method, Request, in_double
+from bochner.features.map import FeatureMap, Method, Request, to_double
 from bochner.kernels import basis
 from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
 from bochner.kernels.spectral import Measure
@@ -144,7 +144,7 @@ class BasisMap(Products):
         return split_products(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(dense(X))
+        xp, X = to_double(dense(X))
         return xp.permute_dims(xp.concat(self.kernel.functions(X), axis=1), (1, 0))
 
 
@@ -234,7 +234,7 @@ class EigenfunctionMap(Products):
 
     def table(self, X: Float[Array, "n d"], axis: int | None = None) -> Float[Array, "m n"]:
         """Return the values of all functions; for column ``axis`` their derivatives."""
-        xp, X = in_double(dense(X))
+        xp, X = to_double(dense(X))
         lower, length = (adapt(side[:, None], like=X) for side in (self.lower, self.length))
         unit = basis.into_unit((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
         kind = self.conditions, self.shift
@@ -244,12 +244,12 @@ class EigenfunctionMap(Products):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, numbers = array_namespace(X), (self.amplitudes, self.lower, self.length)
-        roots, lower, length = (adapt(np.asarray(each), like=X) for each in numbers)
+        roots, lower, length = (adapt(np.asarray(part), like=X) for part in numbers)
         C = xp.permute_dims(C * roots, (1, 0))
         tables = (xp.astype(self.table(X, j), X.dtype) for j in range(self.n_inputs))
         G = xp.stack([xp.sum(C * multiply(self.halves, T), axis=0) for T in tables], axis=1)
-        inside = xp.abs(X - lower - length / 2) <= length / 2
-        return G if self.conditions == "periodic" else xp.where(inside, G, xp.zeros_like(G))
+        in_box = xp.abs(X - lower - length / 2) <= length / 2
+        return G if self.conditions == "periodic" else xp.where(in_box, G, xp.zeros_like(G))
 
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -258,11 +258,11 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     measure: Any = first.spectral(ask.n_inputs)
     sines = partial(_sines, kernel, measure, ask.n_features, method.conditions)
     if method.box is not None:
-        lower, upper = composed.given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
+        lower, upper = composed.check_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
         return sines(lower, upper - lower)
     X = ask.rows("LaplacianEigenfunctions", "the box")
-    least, largest = composed.box_of_rows(X)
-    middle, half = (least + largest) / 2, (largest - least) / 2
+    smallest, largest = composed.box_of_rows(X)
+    middle, half = (smallest + largest) / 2, (largest - smallest) / 2
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
@@ -282,19 +282,19 @@ def _sines(
     unit = [math.pi * basis.half_turns(conditions, count) / b for b in length]
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
     # Candidates are chosen by exact log densities, or by −(ωℓ)².
-    law = measure.law if measure.of == "coordinates" else None
+    law = measure.law if measure.role == "coordinates" else None
     logs = [-w * w if law is None else law.log_density(w) for w in scaled]
     indices, _ = basis.best_products(logs, count)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     # log S of each product, ∫ S dω = (2π)^d k(0).
     constant = len(unit) * math.log(2 * math.pi)
-    of_leaf = lambda leaf, _: leaf.spectral(len(unit)).log_density(W) + constant
+    log_density = lambda leaf, _: leaf.spectral(len(unit)).log_density(W) + constant
     add = lambda *logs: logsumexp(logs, axis=0)
     times = lambda scale, logs: logs + math.log(scale)
-    weights: Array = kernel.reduce(of_leaf, add, lambda *_: None, times)
+    weights: Array = kernel.reduce(log_density, add, lambda *_: None, times)
     best = np.argsort(-weights, kind="stable")[:width]
-    chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
-    return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
+    frequencies, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
+    return EigenfunctionMap(kernel, lower, length, 0.0, frequencies, roots, conditions)
 
 
 def draw_modes(
@@ -342,21 +342,21 @@ def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
     """Return kernels of one column each whose product is the kernel; None if there are none."""
 
     def leaf(part: Any, axes: tuple[int, ...]) -> tuple[Kernel, ...] | None:
-        each = [part] if isinstance(part, Constant) or len(axes) == 1 else []
+        single = [part] if isinstance(part, Constant) or len(axes) == 1 else []
         if isinstance(part, Gaussian | CoordinateWise):
             scales = part.spectral(len(axes)).scales
-            each = [part.replace(lengthscale=1.0 / s) for s in scales.tolist()]
-        placed = dict(zip(axes, each, strict=False))
-        return tuple(placed.get(j, ONE) for j in range(d)) if each else None
+            single = [part.replace(lengthscale=1.0 / s) for s in scales.tolist()]
+        by_axis = dict(zip(axes, single, strict=False))
+        return tuple(by_axis.get(j, ONE) for j in range(d)) if single else None
 
     def add(left: tuple[Kernel, ...], right: tuple[Kernel, ...]) -> tuple[Kernel, ...] | None:
-        used = [j for j in range(d) if (left[j], right[j]) != (ONE, ONE)]
-        sums = (left[j] + right[j] if j in used else ONE for j in range(d))
-        return tuple(sums) if len(used) == 1 else None
+        columns = [j for j in range(d) if (left[j], right[j]) != (ONE, ONE)]
+        sums = (left[j] + right[j] if j in columns else ONE for j in range(d))
+        return tuple(sums) if len(columns) == 1 else None
 
     times = lambda a, b: b if a == ONE else a if b == ONE else a * b
     multiply = lambda left, right: tuple(map(times, left, right))
-    scale = lambda size, each: (times(Constant(size), each[0]), *each[1:])
+    scale = lambda size, single: (times(Constant(size), single[0]), *single[1:])
     return kernel.reduce(leaf, add, multiply, scale, tuple(range(d)))
 
 
@@ -378,7 +378,7 @@ class ColumnwiseMap(Products):
         return split_products(self.indices + starts)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        xp, X = in_double(dense(X))
+        xp, X = to_double(dense(X))
         columns = [
             k(X[:, j : j + 1], adapt(q[:, None], like=X)) @ adapt(w, like=X)
             for j, (k, q, w) in enumerate(zip(self.factors, self.nodes, self.weights, strict=True))
@@ -391,10 +391,10 @@ def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
     factors = columnwise(kernel, ask.n_inputs)
     assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")
-    most = max(64, min(4 * ask.n_features, 1024 // len(factors)))
+    count = max(64, min(4 * ask.n_features, 1024 // len(factors)))
     nodes, weights, logs = [], [], []
     for j, k in enumerate(factors):
-        q, share = _nodes(X[:, [j]], most)
+        q, share = _nodes(X[:, [j]], count)
         values, functions = composed.eigenfunctions(k(q[:, None]), share)
         if not len(values):  # the kernel is zero on these rows
             values, functions = np.ones(1), np.zeros((len(q), 1))
@@ -407,16 +407,16 @@ def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
     return ColumnwiseMap(kernel, factors, tuple(nodes), tuple(columns), indices)
 
 
-def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
+def _nodes(column: Float[Array, "n 1"], size: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
     """Return nodes, and for each node the share of the rows that are nearest to it."""
     # All values if there are few. Otherwise half are quantiles and half are evenly spaced, because
     # smooth kernels have their largest errors in gaps of the tails.
     values, counts = np.unique(dense(column).astype(np.float64), return_counts=True)
-    if len(values) <= most:
+    if len(values) <= size:
         return values, counts / counts.sum()
-    ranks = np.searchsorted(np.cumsum(counts) / counts.sum(), np.linspace(0, 1, most // 2))
-    even = np.linspace(values[0], values[-1], most - most // 2)
-    nodes = np.unique(np.concatenate([values[np.minimum(ranks, len(values) - 1)], even]))
+    ranks = np.searchsorted(np.cumsum(counts) / counts.sum(), np.linspace(0, 1, size // 2))
+    grid = np.linspace(values[0], values[-1], size - size // 2)
+    nodes = np.unique(np.concatenate([values[np.minimum(ranks, len(values) - 1)], grid]))
     nearest = np.searchsorted((nodes[1:] + nodes[:-1]) / 2, values)
     share = np.bincount(nearest, counts, len(nodes)) / counts.sum() + 0.01 / len(nodes)
     return nodes, share / share.sum()
@@ -437,8 +437,8 @@ def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], 
 #: Beyond a million lengthscales every feature is zero; the recurrence must not overflow.
 FARTHEST, OUTSIDE = 1e6, 1e12
 #: The compiled recurrence is in the precision of X. Its products neither overflow nor lose their
-#: digits for degrees below FEW and rows whose values of degree 0 have a logarithm above −NEAR.
-FEW, NEAR = 64, 40.0
+#: digits below MAX_DEGREE for rows whose values of degree 0 have a logarithm above −MAX_LOG.
+MAX_DEGREE, MAX_LOG = 64, 40.0
 
 
 @dataclass(frozen=True)
@@ -498,7 +498,7 @@ class HermiteMap(Products):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         plain = isinstance(X, np.ndarray) or is_sparse(X)
-        if native.HAVE_NATIVE and plain and len(self._counts) <= FEW:
+        if native.HAVE_NATIVE and plain and len(self._counts) <= MAX_DEGREE:
             return self._compiled_features(X)
         return super().features(X)
 
@@ -508,8 +508,8 @@ class HermiteMap(Products):
         _, decay, _, _ = mehler(self.spread)
         G = adapt(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
-            xp.sum(take(C, v, 1) * take(Z, less, 1) * adapt(factor, like=Z), axis=1)
-            for v, less, factor in self._steps
+            xp.sum(take(C, v, 1) * take(Z, lower, 1) * adapt(factor, like=Z), axis=1)
+            for v, lower, factor in self._steps
         ]
         G = xp.concat([G[:J, :] + xp.stack(steps, axis=0), G[J:, :]], axis=0)
         return xp.permute_dims(adapt(self.axes, like=X) @ G, (1, 0))
@@ -520,9 +520,9 @@ class HermiteMap(Products):
         blocks, (_, _, steps, _) = [], mehler(self.spread)
         for j, step in zip(range(self.indices.shape[1]), steps, strict=False):
             columns = np.flatnonzero(self.indices[:, j])
-            one = np.eye(self.indices.shape[1], dtype=self.indices.dtype)[j]
-            less = _places(self.indices, self.indices[columns] - one)
-            blocks.append((columns, less, step * self.indices[columns, j] ** 0.5))
+            unit = np.eye(self.indices.shape[1], dtype=self.indices.dtype)[j]
+            lower = _places(self.indices, self.indices[columns] - unit)
+            blocks.append((columns, lower, step * self.indices[columns, j] ** 0.5))
         return blocks
 
     def _compiled_features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
@@ -531,18 +531,18 @@ class HermiteMap(Products):
         J, D = self.indices.shape[1], self.n_features
         shift, decay, step, _ = mehler(self.spread)
         step = step[:J].astype(X.dtype)
-        first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
+        first, size = np.zeros(1, np.int32), np.full(1, D, np.int32)
         for rows in slices(len(Z), 4096):
             U = np.clip(self._coordinates(X[rows]), -OUTSIDE, OUTSIDE).T
             negative = adapt(-decay[:, None], like=U)
             exponent = (negative * U.T * U.T).sum(axis=0) + float(shift.sum())
-            near = exponent > -NEAR
+            regular = exponent > -MAX_LOG
             w = np.ones((len(U), J + 1), dtype=X.dtype)
-            np.multiply(U[:, :J], step, out=w[:, :J], where=near[:, None])
+            np.multiply(U[:, :J], step, out=w[:, :J], where=regular[:, None])
             envelope = np.exp(exponent)[:, None]
-            harmonics(w, self._programme, envelope, first, count, out=Z[rows])
-            if not near.all():
-                Z[rows][~near] = super().features(X[rows][~near])
+            harmonics(w, self._programme, envelope, first, size, out=Z[rows])
+            if not regular.all():
+                Z[rows][~regular] = super().features(X[rows][~regular])
         return Z
 
     @cached_property
@@ -554,9 +554,9 @@ class HermiteMap(Products):
         v = np.flatnonzero(self.indices.any(axis=1))
         columns = self.indices[v]
         last = J - 1 - np.argmax(columns[:, ::-1] > 0, axis=1)
-        one = np.eye(J, dtype=columns.dtype)[last]
+        unit = np.eye(J, dtype=columns.dtype)[last]
         degree = columns[np.arange(len(v)), last].astype(float)
-        parents[v] = np.stack([_places(self.indices, columns - i * one) for i in (1, 2)], axis=1)
+        parents[v] = np.stack([_places(self.indices, columns - i * unit) for i in (1, 2)], axis=1)
         inputs[v, 0] = last
         factors[v, 0] = degree**-0.5
         _, _, _, ratio = mehler(self.spread)
@@ -566,8 +566,8 @@ class HermiteMap(Products):
     @cached_property
     def _counts(self) -> list[int]:
         """Number of leading axes that have a function of degree 0, 1, 2, …."""
-        most = self.indices.max(axis=0)
-        return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
+        degrees = self.indices.max(axis=0)
+        return [int(np.flatnonzero(degrees >= k)[-1]) + 1 for k in range(1 + int(degrees.max()))]
 
     @cached_property
     def halves(self) -> Halves:
@@ -577,7 +577,7 @@ class HermiteMap(Products):
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of all axes and degrees; the first includes axes with degree 0 only."""
         xp, J = array_namespace(X), self.indices.shape[1]
-        U = in_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
+        U = to_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
         constants = (adapt(constant[:, None], like=U) for constant in mehler(self.spread))
         shift, decay, step, ratio = constants
         exponents = shift - decay * U * U
@@ -586,18 +586,18 @@ class HermiteMap(Products):
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
         # Values are exp(envelope) g_k. At large distances exp(envelope) underflows and g_k of high
         # degree overflows, so every 16 degrees the size of g is moved into the envelope.
-        g, before, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []
+        g, previous, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []
         for k, J in enumerate(self._counts):
             if k:
                 v, ratio, g, bound = v[:J, :], ratio[:J, :], g[:J, :], bound[:J, :]
                 following = (v * k**-0.5) * g
-                if before is not None:
-                    following = following - (ratio * ((k - 1) / k) ** 0.5) * before[:J, :]
-                g, before = following, g
+                if previous is not None:
+                    following = following - (ratio * ((k - 1) / k) ** 0.5) * previous[:J, :]
+                g, previous = following, g
             if k % 16 == 15:  # each step multiplies by 1e6 at most
-                size = xp.maximum(xp.maximum(xp.abs(g), xp.abs(before)), xp.ones_like(g))
+                size = xp.maximum(xp.maximum(xp.abs(g), xp.abs(previous)), xp.ones_like(g))
                 envelope = envelope[:J, :] + xp.log(size)
-                g, before, bound = g / size, before / size, xp.exp(envelope)
+                g, previous, bound = g / size, previous / size, xp.exp(envelope)
             rows.append(g * bound)
         return xp.concat(rows, axis=0)
 

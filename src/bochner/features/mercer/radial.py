@@ -59,7 +59,7 @@ class Polar:
 
 
 def polar_of(
-    scales: Float[np.ndarray, " d"], X: Array | None, centred: bool, rotated: bool = True
+    scales: Float[np.ndarray, " d"], X: Array | None, centred: bool, rotate: bool = True
 ) -> Polar:
     """Return polar coordinates; about the mean if ``centred`` and the rows are not on a sphere."""
     d = len(scales)
@@ -70,29 +70,29 @@ def polar_of(
     r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
     on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, not a distant cluster
     centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
-    if rotated and 1 < d <= composed.MOST_COLUMNS:
+    if rotate and 1 < d <= composed.MAX_COLUMNS:
         A = (sample - centre) / scales
         A = A / (np.abs(A).max() or 1.0)
         axes = np.ascontiguousarray(composed.principal_axes(A.T @ A)[1])
     return Polar(centre, scales, axes)
 
 
-def one_radius(r: Float[np.ndarray, " n"]) -> bool:
+def same_radius(r: Float[np.ndarray, " n"]) -> bool:
     """Whether all radii are equal, to rounding of float32 rows."""
     return bool(r.max() - r.min() <= 1e-6 * r.max())
 
 
-def in_balls(
-    who: str, kernel: Kernel, d: int
+def as_radial(
+    caller: str, kernel: Kernel, d: int
 ) -> tuple[Kernel, Float[np.ndarray, " d"], RadialKernels]:
     """Return a rotation-invariant kernel, ℓ with k(x, y) = kernel(x/ℓ, y/ℓ), and its R_l."""
     unit, scales = isotropic(kernel, d)
     if (radial := unit.zonal(d)) is None:
-        raise UnsupportedKernel(f"{who} requires {ROTATION_INVARIANT}; got {kernel!r}.")
+        raise UnsupportedKernel(f"{caller} requires {ROTATION_INVARIANT}; got {kernel!r}.")
     return unit, scales, radial
 
 
-def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
+def axis_points(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
     """Return points with the radii q on the first axis."""
     X = np.zeros((len(q), d))
     X[:, 0] = q
@@ -112,14 +112,14 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 NODES = 64  # Quantiles of the radii on which radial kernels are factored
 REACH = 1.25  # Limit of interpolants / largest radius; rows beyond take longer
 ROUNDING = float(np.finfo(float).eps)
-MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree; with more, the energy is rounding errors
+MAX_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree; with more, the energy is rounding errors
 
 
 def _quantiles(
     r: Float[np.ndarray, " n"],
 ) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
     """Return quantiles of the radii, dense at both ends, and the shares of the rows."""
-    if one_radius(r):
+    if same_radius(r):
         return np.array([r.mean()]), np.ones(1)
     M = min(NODES, len(r))
     edges = np.sin(np.arange(M + 1) * np.pi / (2 * M)) ** 2
@@ -128,20 +128,20 @@ def _quantiles(
 
 
 def spectrum(
-    kernel: Kernel, radial: RadialKernels, r: Any, width: int, most: int = 4096
+    kernel: Kernel, radial: RadialKernels, r: Any, width: int, max_degrees: int = 4096
 ) -> tuple[Float[np.ndarray, " M"], float, Int[Array, " B"], Array, Float[np.ndarray, "B M"]]:
     """Return nodes, the mean of k(x, x) on them, and degrees l, energies and weights of functions.
 
     The functions are g(r) = Σ_a R_l(r, q_a) weights_a, by decreasing energy per feature, for
-    ``width`` features up to degree ``most``. Zonal kernels need no radii.
+    ``width`` features up to degree ``max_degrees``. Zonal kernels need no radii.
     """
     d = radial.n_inputs
     q, share = (np.ones(1), np.ones(1)) if radial.zonal else _quantiles(r)
-    total = float(to_numpy(kernel.diag(on_axis(q, d))) @ share)
-    last = min(15 if d <= 4 else 3, most)
+    total = float(to_numpy(kernel.diag(axis_points(q, d))) @ share)
+    last = min(15 if d <= 4 else 3, max_degrees)
     while True:
         counts = [alpha(l, d) for l in range(last + 1)]
-        sizes = np.array([float(count) if count <= MOST_HARMONICS else 0.0 for count in counts])
+        sizes = np.array([float(count) if count <= MAX_HARMONICS else 0.0 for count in counts])
         # R_l has the error of √α_l roundings of the kernel.
         noise = np.where(sizes > 0, 4 * ROUNDING * total * sizes**0.5, np.inf)
         R = radial.matrices(last, q, q)
@@ -150,31 +150,31 @@ def spectrum(
         energies = np.concatenate(values)
         density = energies / sizes[degrees]
         order = np.argsort(-density, kind="stable")
-        rest = total - float(np.einsum("laa,a->", R, share))
+        remainder = total - float(np.einsum("laa,a->", R, share))
         top = np.zeros(last + 1)
         np.maximum.at(top, degrees, density)
         # Half of many degrees have no energy: the distances of rows are too large.
-        far = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
+        truncated = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
         ends = np.flatnonzero(np.cumsum(sizes[degrees[order]]) >= width)
-        least = density[order[ends[0]]] if len(ends) else 0.0  # energy of the last feature
-        if far or last == most or _complete(top, rest, total, least, d):
+        lowest = density[order[ends[0]]] if len(ends) else 0.0  # energy of the last feature
+        if truncated or last == max_degrees or _complete(top, remainder, total, lowest, d):
             C = np.concatenate([columns.T for columns in weights])
             return q, total, degrees[order], energies[order], C[order]
-        last = min(2 * last + 1, most)
+        last = min(2 * last + 1, max_degrees)
 
 
 def _complete(
-    top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
+    top: Float[np.ndarray, " l"], remainder: float, total: float, lowest: float, d: int
 ) -> bool:
-    """Whether all degrees after ``top`` have less energy per feature than ``least``."""
-    later = alpha(len(top), d)
-    if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
+    """Whether all degrees after ``top`` have less energy per feature than ``lowest``."""
+    next_dimension = alpha(len(top), d)
+    if not next_dimension or next_dimension > MAX_HARMONICS or remainder <= 64 * ROUNDING * total:
         return True
-    if rest <= least * later:
+    if remainder <= lowest * next_dimension:
         return True
     tail = top[-8:]
     tail = tail[tail > 0.0]
-    return len(tail) >= 4 and least > tail[0] and bool((np.diff(tail) < 0.0).all())
+    return len(tail) >= 4 and lowest > tail[0] and bool((np.diff(tail) < 0.0).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,26 +205,26 @@ class RadialFunctions:
         if (C := self.interpolant) is None or not self.limit:
             return adapt(self.exact(to_numpy(r)), like=r)
         xp = array_namespace(r)
-        inside = r <= self.limit
-        share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
+        in_ball = r <= self.limit
+        share = xp.where(in_ball, r, xp.zeros_like(r)) / self.limit
         G = _chebyshev_sum(share, C)
         if arrays.is_symbolic(r):
-            return xp.where(inside[:, None], G, xp.full_like(G, xp.nan))
-        if bool(xp.all(inside)):
+            return xp.where(in_ball[:, None], G, xp.full_like(G, xp.nan))
+        if bool(xp.all(in_ball)):
             return G
         radii = to_numpy(r).astype(np.float64)
         outside = np.flatnonzero(radii > self.limit)
         values = np.zeros((len(radii), len(self.degrees)))
         values[outside] = self.exact(radii[outside])
-        return xp.where(inside[:, None], G, adapt(values, like=r))
+        return xp.where(in_ball[:, None], G, adapt(values, like=r))
 
     def exact(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:
         """Return g_1(r), ..., g_B(r) from the radial kernels, without interpolation."""
         G = np.zeros((len(r), len(self.degrees)))
-        most = int(self.degrees.max(initial=0))
-        radial = in_balls("MercerHarmonic", self.kernel, self.n_inputs)[2]
+        degree = int(self.degrees.max(initial=0))
+        radial = as_radial("MercerHarmonic", self.kernel, self.n_inputs)[2]
         for rows in slices(len(r), 256):
-            R = radial.matrices(most, r[rows], self.nodes)
+            R = radial.matrices(degree, r[rows], self.nodes)
             for l in np.unique(self.degrees).tolist():
                 index = np.flatnonzero(self.degrees == l)
                 G[rows, index] = R[l] @ self.weights[index].T
@@ -280,7 +280,7 @@ class IndexedFunctions:
     @cached_property
     def _logs(self) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"], Array]:
         """Constants log a, l + 2i and c of h(r) = a r^{l+2i} e^{−c r²}; c is common to all."""
-        radial = in_balls("Gegenbauer", self.kernel, self.n_inputs)[2]
+        radial = as_radial("Gegenbauer", self.kernel, self.n_inputs)[2]
         degree, order = (int(v.max(initial=0)) for v in (self.degrees, self.indices))
         h = monomials(radial, degree, order + 1, np.ones(1))[self.degrees, self.indices, 0]
         half = 0.5 * radial.decay
@@ -374,7 +374,7 @@ class MercerHarmonicMap(FeatureMap):
 
 def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> MercerHarmonicMap:
     """Draw the D harmonics times radial functions with the largest energy on the rows."""
-    plain, scales, radial = in_balls("MercerHarmonic", kernel, ask.n_inputs)
+    plain, scales, radial = as_radial("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
         composed.require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, kernel.spectral(ask.n_inputs) is not None)
@@ -392,11 +392,11 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
             "MercerHarmonic requires rows within a few lengthscales of each other; at distances up "
             f"to {float(q.max()):.3g} lengthscales no degree has energy. Use a larger lengthscale."
         )
-    rest = max(total - float(energies[:n] / sizes @ counts), 0.0)
+    remainder = max(total - float(energies[:n] / sizes @ counts), 0.0)
     weights = weights[:n] * sizes[:, None] ** -0.5
     functions = RadialFunctions(plain, ask.n_inputs, degrees, q, weights)
     if r is not None:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
-        functions = functions.with_interpolant(r, max(1e-13 * total, 1e-5 * rest))
+        functions = functions.with_interpolant(r, max(1e-13 * total, 1e-5 * remainder))
     leading = axes_needed(ask.n_inputs, tuple(degrees.tolist()), tuple(counts.tolist()))
     if leading < ask.n_inputs:  # other coordinates are not used
         axes = np.eye(ask.n_inputs) if polar.axes is None else polar.axes
@@ -476,8 +476,8 @@ class GegenbauerMap(FeatureMap):
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
         variance = to_numpy(self.kernel.diag(X))
-        rest = variance - (functions**2).sum(axis=1)  # P_l(1) = 1
-        return np.where(rest > 1e-12 * variance, rest, 0.0)
+        remainder = variance - (functions**2).sum(axis=1)  # P_l(1) = 1
+        return np.where(remainder > 1e-12 * variance, remainder, 0.0)
 
     @property
     def degree(self) -> int:
@@ -523,7 +523,7 @@ class GegenbauerMap(FeatureMap):
 #: not: it removes eigenspaces of K with eigenvalues of at most n times this share, which matter if
 #: they are above the penalty. 1e-12 ‖K‖ is about the smallest penalty of a fit in float64.
 NEGLIGIBLE = 1e-12
-MOST_ORDERS = 16  # Largest order that is chosen
+MAX_ORDERS = 16  # Largest order that is chosen
 ROWS = 256  # Rows on which orders are compared
 
 Radials = IndexedFunctions | RadialFunctions
@@ -541,16 +541,16 @@ def _first_components(order: int, radials: Radials) -> Radials:
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; the rows determine degree, order and radial functions."""
-    plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
+    plain, scales, radial = as_radial("Gegenbauer", kernel, ask.n_inputs)
     centred = method.radial == "optimal" and kernel.spectral(ask.n_inputs) is not None
-    polar = polar_of(scales, ask.X, centred, rotated=False)
+    polar = polar_of(scales, ask.X, centred, rotate=False)
     coordinates: Any = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     U, r = coordinates
     if isinstance(plain, GeneralizedZonal):
         radials = _radials_of(method, plain, ask.n_inputs, r)
     else:
         # One constant function is enough for kernels of the angle, and for rows on one sphere.
-        constant = method.order is None and r is not None and one_radius(r)
+        constant = method.order is None and r is not None and same_radius(r)
         optimal = method.radial == "optimal" or radial.zonal or constant
         choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask)
@@ -571,8 +571,8 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     if ask.X is None or not (method.degree is None or method.order is None):
         return phi
     rows = ask.X[:: -(-ask.X.shape[0] // ROWS)].astype(np.float64)
-    rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
-    share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
+    remainder, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
+    share = float(remainder.sum() / variance.sum()) if variance.any() else 0.0
     if share > 0.01:  # relevant for a fit
         warnings.warn(
             f"Gegenbauer: degree {phi.degree} and order {phi.order} at {phi.n_features} "
@@ -624,8 +624,8 @@ def _monomial(
         total = int(np.argmax(small)) if small.any() else len(n) - 1
     q = _largest_degree(total, radial.n_inputs)
     D = ask.n_features
-    most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
-    s = min(total // 2 + 1, most) if method.order is None else method.order
+    count = max(D // 2, 1) if radial.n_inputs == 1 else min(MAX_ORDERS, D)
+    s = min(total // 2 + 1, count) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
     return IndexedFunctions(kernel, radial.n_inputs, degrees, indices)
 
@@ -672,4 +672,4 @@ def _optimal(
     functions = RadialFunctions(kernel, d, degrees, q, weights)
     if not radial.zonal:
         functions = functions.with_interpolant(r, 1e-6 * total / ask.n_features**0.5)
-    return _first_components(method.order or MOST_ORDERS, functions)
+    return _first_components(method.order or MAX_ORDERS, functions)

@@ -30,7 +30,7 @@ from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import EquispacedMap, FourierGrid
-from bochner.features.map import FeatureMap, Method, Request, in_double
+from bochner.features.map import FeatureMap, Method, Request, to_double
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.series import alpha, recurrence
 from bochner.kernels.sphere import OnSphere, degree_variances, of_degrees
@@ -51,10 +51,10 @@ def _plan(
     d: int, axes: int, degrees: tuple[int, ...], counts: tuple[int, ...]
 ) -> tuple[Programme, np.ndarray]:
     """Return the programme for rows of d coordinates, and the first node of each block."""
-    needed = prefixes(d, degrees, counts)
-    starts = np.cumsum((0, *needed[:-1]))  # first node of each degree
+    sizes = prefixes(d, degrees, counts)
+    starts = np.cumsum((0, *sizes[:-1]))  # first node of each degree
     first = starts[np.array(degrees, dtype=np.int64)].astype(np.int32)
-    plan = programme(d, needed)
+    plan = programme(d, sizes)
     if axes < d:  # rows have only the first coordinates
         inputs = np.where(plan.inputs >= d, plan.inputs - d + axes, plan.inputs)
         plan = plan._replace(inputs=np.ascontiguousarray(inputs, dtype=np.int32))
@@ -64,47 +64,47 @@ def _plan(
 @lru_cache(maxsize=32)
 def prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
     """Return how many harmonics of each degree the blocks and the recurrence need."""
-    needed = [0] * (max(degrees, default=0) + 1)
+    sizes = [0] * (max(degrees, default=0) + 1)
     for l, count in zip(degrees, counts, strict=True):
-        needed[l] = max(needed[l], count)
-    for l in range(len(needed) - 1, 0, -1):  # parents of degree l − 1
-        if (count := needed[l]) == 0:
+        sizes[l] = max(sizes[l], count)
+    for l in range(len(sizes) - 1, 0, -1):  # parents of degree l − 1
+        if (count := sizes[l]) == 0:
             continue
         s = 2
         while s < d and alpha(l, s) < count:
             s += 1
         pair = min(2, alpha(l - 1, d))  # parents of √2 Re (x + iy)^l
         parents = pair if s == 2 else max(alpha(l - 1, s - 1), count - alpha(l, s - 1))
-        needed[l - 1] = max(needed[l - 1], parents)
-    needed[0] = 1
-    return tuple(needed)
+        sizes[l - 1] = max(sizes[l - 1], parents)
+    sizes[0] = 1
+    return tuple(sizes)
 
 
 def axes_needed(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> int:
     """Return the number of leading coordinates on which the harmonics depend."""
-    used = programme(d, prefixes(d, degrees, counts)).inputs[1:] % d
-    return int(used.max(initial=0)) + 1
+    axes = programme(d, prefixes(d, degrees, counts)).inputs[1:] % d
+    return int(axes.max(initial=0)) + 1
 
 
 @lru_cache(maxsize=32)
-def programme(d: int, needed: tuple[int, ...]) -> Programme:
+def programme(d: int, sizes: tuple[int, ...]) -> Programme:
     """Return the recurrence of the first needed[l] harmonics of each degree l, in R^d."""
-    first, nodes = np.cumsum((0, *needed[:-1])), sum(needed)
+    first, nodes = np.cumsum((0, *sizes[:-1])), sum(sizes)
     plan = Programme(
         np.zeros((nodes, 2), np.int32), np.zeros((nodes, 2), np.int32), np.zeros((nodes, 2))
     )
-    for l in range(1, len(needed)):
-        _base(plan, l, d, first, needed[l])
+    for l in range(1, len(sizes)):
+        _base(plan, l, d, first, sizes[l])
         for s in range(3, d + 1):
-            if alpha(l, s - 1) >= needed[l]:
+            if alpha(l, s - 1) >= sizes[l]:
                 break
-            _shell(plan, l, s, d, first, needed[l])
+            _shell(plan, l, s, d, first, sizes[l])
     return plan
 
 
 def _base(plan: Programme, l: int, d: int, first: np.ndarray, count: int) -> None:
     """Fill √2 Re (x + iy)^l and √2 Im (x + iy)^l, in units of R^d: nodes 0 and 1 of degree l."""
-    here, before = int(first[l]), int(first[l - 1])
+    start, previous = int(first[l]), int(first[l - 1])
     size = _unit(l, 2, d) / _unit(l - 1, 2, d)
     for j in range(min(count, alpha(l, min(d, 2)))):
         if l == 1:
@@ -112,9 +112,9 @@ def _base(plan: Programme, l: int, d: int, first: np.ndarray, count: int) -> Non
         else:
             pairs = ((j, 0), (1 - j, 1)), (size, size if j else -size)
         for side, (parent, axis) in enumerate(pairs[0]):
-            plan.parents[here + j, side] = before + parent
-            plan.inputs[here + j, side] = axis
-            plan.factors[here + j, side] = pairs[1][side]
+            plan.parents[start + j, side] = previous + parent
+            plan.inputs[start + j, side] = axis
+            plan.factors[start + j, side] = pairs[1][side]
 
 
 def _shell(plan: Programme, l: int, s: int, d: int, first: np.ndarray, count: int) -> None:
@@ -122,24 +122,24 @@ def _shell(plan: Programme, l: int, s: int, d: int, first: np.ndarray, count: in
 
     h_l = (x_s h_{l−1} − b_{l−k−1} |x_{1..s}|² h_{l−2})/b_{l−k} at fixed (k, μ), in R^s.
     """
-    behind, at = alpha(l - 1, s - 1), alpha(l, s - 1)
+    previous, offset = alpha(l - 1, s - 1), alpha(l, s - 1)
     for k in range(l - 1, -1, -1):
-        size = min(alpha(k, s - 1), count - at)
+        size = min(alpha(k, s - 1), count - offset)
         if size <= 0:
             return
         b = recurrence(l - k, s + 2 * k)
-        here = slice(int(first[l]) + at, int(first[l]) + at + size)
-        parent = at - alpha(l, s - 1) + np.arange(size)
-        plan.parents[here, 0] = first[l - 1] + parent
-        plan.inputs[here] = s - 1, d + s - 1
-        plan.factors[here, 0] = _unit(l, s, d) / _unit(l - 1, s, d) / b[l - k]
+        part = slice(int(first[l]) + offset, int(first[l]) + offset + size)
+        parent = offset - alpha(l, s - 1) + np.arange(size)
+        plan.parents[part, 0] = first[l - 1] + parent
+        plan.inputs[part] = s - 1, d + s - 1
+        plan.factors[part, 0] = _unit(l, s, d) / _unit(l - 1, s, d) / b[l - k]
         if k < l - 1:
-            plan.parents[here, 1] = first[l - 2] + parent - behind
-            plan.factors[here, 1] = -_unit(l, s, d) / _unit(l - 2, s, d) * b[l - k - 1] / b[l - k]
-        at += size
+            plan.parents[part, 1] = first[l - 2] + parent - previous
+            plan.factors[part, 1] = -_unit(l, s, d) / _unit(l - 2, s, d) * b[l - k - 1] / b[l - k]
+        offset += size
 
 
-def _slopes(U: Float[Array, "n 3"], degree: int, by_value: Array) -> Float[Array, "n 3"]:
+def _slopes(U: Float[Array, "n 3"], degree: int, C: Array) -> Float[Array, "n 3"]:
     """Return the gradient in U of Σ_v by_value_v Y_v up to a degree, by reverse differentiation."""
     xp, degrees = array_namespace(U), np.arange(degree + 1)
     counts = 2 * degrees + 1
@@ -148,12 +148,12 @@ def _slopes(U: Float[Array, "n 3"], degree: int, by_value: Array) -> Float[Array
     plan, _ = _plan(3, 3, tuple(degrees.tolist()), tuple(counts.tolist()))
     w = [U[:, j] for j in range(3)]
     w = [*w, *accumulate(x * x for x in w)]
-    back, slopes = [by_value[:, v] for v in range(by_value.shape[1])], [0.0 * x for x in w]
+    factors, slopes = [C[:, v] for v in range(C.shape[1])], [0.0 * x for x in w]
     steps = list(zip(*(part.tolist() for part in plan), strict=True))
     for v in range(len(steps) - 1, 0, -1):
         for parent, j, factor in zip(*steps[v], strict=True):
-            slopes[j] = slopes[j] + factor * values[:, parent] * back[v]
-            back[parent] = back[parent] + factor * w[j] * back[v]
+            slopes[j] = slopes[j] + factor * values[:, parent] * factors[v]
+            factors[parent] = factors[parent] + factor * w[j] * factors[v]
     squares = list(accumulate(slopes[:2:-1]))[::-1]  # of the sums of squares with x_j²
     return xp.stack([g + 2.0 * x * s for g, x, s in zip(slopes, w, squares, strict=False)], axis=1)
 
@@ -241,7 +241,7 @@ class SphericalMap(FeatureMap):
 
     def features(self, X: Float[Array, "n 2"]) -> Float[Array, "n D"]:
         dtype = precision(X)
-        X = in_double(dense(X))[1]
+        X = to_double(dense(X))[1]
         require_places("SphericalHarmonics", X)
         degrees = np.arange(len(self.weights))
         radial = 0.0 * X[:, :1] + adapt(np.sqrt(self.weights), like=X)[None, :]
@@ -249,8 +249,8 @@ class SphericalMap(FeatureMap):
         return in_precision(blocks, dtype)
 
     def pullback(self, X: Float[Array, "n 2"], C: Float[Array, "n D"]) -> Float[Array, "n 2"]:
-        by_value = C * adapt(self.as_coefficients(np.sqrt(self.weights)), like=C)
-        G = _slopes(unit_vectors(X), self.degree, by_value)
+        weights = C * adapt(self.as_coefficients(np.sqrt(self.weights)), like=C)
+        G = _slopes(unit_vectors(X), self.degree, weights)
         return OnSphere(lengthscale=math.degrees(1.0)).backward(X, G)  # of the unit sphere
 
     # --- Fourier modes ---------------------------------------------------------------------------

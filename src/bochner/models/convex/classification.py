@@ -29,7 +29,7 @@ from bochner._core.blas import symmetric_product
 from bochner._core.checks import finite, one_of, positive
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int, Tabular
-from bochner._core.sizes import kept_rows
+from bochner._core.sizes import cached_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather, row_priorities
 from bochner.data.schema import Inputs
@@ -40,11 +40,11 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.stationary import Gaussian
 from bochner.models import _labels
-from bochner.models._base import Differentiable, WithoutTarget, learned
+from bochner.models._base import Differentiable, Unsupervised, getter
 from bochner.models._labels import Calibration, LabelEstimator, calibrate, log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, parameters
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
-from bochner.models._tables import by_partition
+from bochner.models._tables import accept_partitions
 from bochner.models.convex.fit import (
     EXACT_ROWS,
     SMALL,
@@ -65,11 +65,11 @@ from bochner.solvers.convex.kernel import (
     GaussianRows,
     KernelMatrix,
 )
-from bochner.solvers.convex.losses import LOG_LOSSES, BelowZero, Hinge, Logistic, Loss, Multinomial
+from bochner.solvers.convex.losses import LOG_LOSSES, Hinge, Logistic, Loss, Multinomial, ZeroHinge
 from bochner.solvers.convex.newton import constant, evaluate, fastest, minimise
 from bochner.solvers.convex.penalty_path import LAST, HeldOutLoss, HeldOutPath
 from bochner.solvers.convex.problem import TOL, Convergence, FeatureBlock, Problem, State, optimum
-from bochner.sums.passes import LOCAL, Executor, SumOf, draw_rows
+from bochner.sums.passes import LOCAL, BlockSum, Executor, draw_rows
 
 # --- The sample of rows on which the penalty is chosen --------------------------------------------
 
@@ -84,11 +84,11 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRow
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
         rare, many = np.flatnonzero(many < most), np.maximum(many, 1)
         part_of = partial(_weights_and_rare_rows, seed=seed, many=many, most=most)
-        weights, more = where.sum(SumOf(part_of), blocks)
+        weights, more = where.sum(BlockSum(part_of), blocks)
         pieces = [rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))]
         pieces += [more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most) for k in rare]
     X, y, w = join(pieces)
-    return ClassRows(spec, y[:, 0], w, X).to_choose_by(weights)
+    return ClassRows(spec, y[:, 0], w, X).with_folds(weights)
 
 
 def _weights_and_rare_rows(
@@ -99,7 +99,7 @@ def _weights_and_rare_rows(
     codes = piece.y[:, 0].astype(np.int64)
     rows = np.flatnonzero((many[codes] < most) & (piece.w > 0))
     priority = row_priorities(seed, block.start, len(codes)) * many[codes]
-    few = RowSample(*part(piece, rows), priority[rows]).lowest(kept_rows(piece.X.shape[1]))
+    few = RowSample(*part(piece, rows), priority[rows]).lowest(cached_rows(piece.X.shape[1]))
     return _labels.weights_of_classes(block, len(many)), few
 
 
@@ -140,23 +140,23 @@ def fit_classifier(
     """Return the fit on a kernel matrix, on features, or by ridge regressions."""
     alpha, path, start, calibration = spec.alpha, None, None, cast(Any, None)
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
-    chosen, on, every = rows_of(spec, blocks, alpha / 2 if alpha else None, where, exact)
+    chosen, design, every = rows_of(spec, blocks, alpha / 2 if alpha else None, where, exact)
     if exact:
         rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
-        calibration = rows.calibrate_later if spec.probability else None
-        rows = replace(rows, on=KernelMatrix(rows.matrix(chosen.kernel)))
+        calibration = rows.calibrate_held_out if spec.probability else None
+        rows = replace(rows, design=KernelMatrix(rows.matrix(chosen.kernel)))
     if alpha is None:
-        alpha, sample = 1.0, rows.to_choose_by() if exact else class_sample(blocks, spec, where)
+        alpha, sample = 1.0, rows.with_folds() if exact else class_sample(blocks, spec, where)
         if sample.folds:  # otherwise a class has too few rows to hold some out
             path, start = _path(sample, chosen)
             alpha = path.alpha
     if not exact:
-        targets = where.sum(TARGETS, blocks) if spec.by_ridge else on.sum(TARGETS)
+        targets = where.sum(TARGETS, blocks) if spec.by_ridge else design.sum(TARGETS)
         codes, w = map(np.concatenate, zip(*targets, strict=True))
         fold_of = fold_numbers(blocks, w, chosen.seed, where) if spec.probability else codes
         if spec.by_ridge:  # rows of weight zero are left out
             start, (codes, fold_of, w) = None, (a[w > 0] for a in (codes, fold_of, w))
-        rows = ClassRows(spec, codes, w, on=on)
+        rows = ClassRows(spec, codes, w, design=design)
     problem = rows.problem(alpha)
     at = rows.minimise(problem, start, spec.tol)
     if spec.probability and not exact:
@@ -191,25 +191,25 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     growth = np.log(counts[1] / counts[0]) / np.log(few[1] / few[0])
     if not counts[1] * (n / few[1]) ** growth <= min(EXACT_ROWS, most / n):
         return None
-    on_rows = replace(rows, on=KernelMatrix(GaussianRows(kernel, rows.X)))
+    on_rows = replace(rows, design=KernelMatrix(GaussianRows(kernel, rows.X)))
     problem = on_rows.problem(spec.alpha or 1.0)
     solution = optimum(problem, on_rows.minimise(problem, None, spec.tol, MOVES_TRIED))
     if solution.outcome is Convergence.MOST_STEPS:
         return None
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
-    chosen = spec.choose_exactly(every.lowest(kept_rows(blocks.n_columns)), None, X)
-    later: Any = rows.calibrate_later if spec.probability else None
+    chosen = spec.choose_exactly(every.lowest(cached_rows(blocks.n_columns)), None, X)
+    later: Any = rows.calibrate_held_out if spec.probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
 def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
     """Return the penalties with their held-out losses, and the state at the best penalty."""
-    if rows.on is None:
+    if rows.design is None:
         single = len(rows.w) * chosen.map.n_features**2 > SMALL
         Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
         largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-        held_out = replace(rows, on=FeatureBlock(Z)).held_out(largest)
+        held_out = replace(rows, design=FeatureBlock(Z)).held_out(largest)
         held_out.walk()
         path, end = held_out.path(rows.inflation)
         return path, replace(end, multipliers=None)  # multipliers belong to the sampled rows
@@ -219,7 +219,7 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
     spec, ridge = rows.spec, 2 * chosen.search.share * float(few.w.sum())
     if spec.loss.nonsmooth and ridge > 0:
         ridge = max(ridge, 0.03)  # below it the fit rarely changes, as all margins are met
-    held_out = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
+    held_out = few.held_out(float(few.w @ np.diag(few.design.K)) or 1.0)
     # Beyond step 10 a fit that starts at zero, and its neighbours, stop far from the minimum
     held_out.walk(ridge, most=10)
     path, end = held_out.path(few.inflation)
@@ -228,12 +228,12 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
     columns = spec.targets(rows.codes[:1]).shape[1]
     dense, indices = rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
     dense = replace(dense, folds=enough_folds(dense.every_fold))
-    near, step = dense.spread(end, np.searchsorted(indices, first)), 0
+    near, step = dense.expand(end, np.searchsorted(indices, first)), 0
     held_out = dense.held_out(dense.inflation * path.alpha, near)
     while step < LAST and 0.998 * held_out(step) > held_out(step + FINER):
         step += FINER
     finer, end = held_out.path(dense.inflation)
-    return (finer if step else path), rows.spread(end, indices)
+    return (finer if step else path), rows.expand(end, indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +244,7 @@ class ClassRows:
     codes: Float[Array, " m"]
     w: Float[Array, " m"]  # weights, times the number r of rows that a row represents
     X: Any = None
-    on: Any = None  # features or kernel matrix
+    design: Any = None  # features or kernel matrix
     inflation: float = 1.0  # r̄
     # Masks of the held-out rows of each fold; () if there are too few rows
     folds: tuple[Array, ...] = ()  # enough for the choice of a penalty
@@ -254,8 +254,8 @@ class ClassRows:
         """Return the problem without the held-out rows."""
         spec, w, y = self.spec, self.w, self.spec.targets(self.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
-        y = y.astype(np.float32) if isinstance(self.on, Features | FeatureBlock) else y
-        return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
+        y = y.astype(np.float32) if isinstance(self.design, Features | FeatureBlock) else y
+        return Problem(self.design, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimise(
         self, problem: Problem, start: Any = None, tol: float = TOL, moves: int = MOVES
@@ -282,7 +282,7 @@ class ClassRows:
         # Targets of log losses are smoothed by a tenth of a row: otherwise tiny penalties win
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None
-        calibrates = margins and isinstance(self.on, KernelMatrix)
+        calibrates = margins and isinstance(self.design, KernelMatrix)
 
         def total(indices: Array, f: Array) -> float:
             codes, w = self.codes[indices], self.w[indices]
@@ -298,7 +298,7 @@ class ClassRows:
         fit = partial(self.minimise, moves=MOVES_COMPARED)
         return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
 
-    def to_choose_by(self, weights: Array | None = None) -> "ClassRows":
+    def with_folds(self, weights: Array | None = None) -> "ClassRows":
         """Return the rows with folds; ``weights`` of the classes in all rows if it is a sample."""
         n_classes, marks = self.spec.n_classes, row_marks(self.X, self.spec.features.seed)
         labels, w, represents = self.codes.astype(np.int64), self.w, np.ones(len(self.w))
@@ -330,16 +330,16 @@ class ClassRows:
         """Return multipliers of ``size`` rows, as shares of their bounds wᵢ/alpha; and targets."""
         first = stream(self.spec.features.seed, "support").permutation(len(self.w))[:size]
         on = KernelMatrix(GaussianRows(kernel, self.X[first]))
-        few = replace(self, codes=self.codes[first], w=self.w[first], on=on)
+        few = replace(self, codes=self.codes[first], w=self.w[first], design=on)
         problem = few.problem(self.spec.alpha or 1.0)
         if len(np.unique(few.codes[few.w > 0])) < 2:
             return np.zeros(problem.y.shape), problem.y
         coef = few.minimise(problem, moves=MOVES_TRIED).coef
         return np.abs(coef) * problem.alpha / np.where(few.w > 0, few.w, 1.0)[:, None], problem.y
 
-    def calibrate_later(self, fit: ConvexFit) -> Calibration | None:
+    def calibrate_held_out(self, fit: ConvexFit) -> Calibration | None:
         """Return the calibration of a fit on held-out decision values; None with too few rows."""
-        rows = self.to_choose_by()
+        rows = self.with_folds()
         if not rows.folds:
             return None
         many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
@@ -348,7 +348,7 @@ class ClassRows:
         if len(end.coef) == len(rows.w):
             start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
         folds = enough_folds(rows.every_fold)
-        return replace(rows, on=KernelMatrix(K)).calibrate(folds, end.alpha, start)
+        return replace(rows, design=KernelMatrix(K)).calibrate(folds, end.alpha, start)
 
     def subsample(self, most: int) -> tuple["ClassRows", Array]:
         """Return ``most`` random rows, with more rows of rare classes, and their indices."""
@@ -363,14 +363,14 @@ class ClassRows:
         indices = np.flatnonzero(is_kept)
         weights = np.bincount(codes, self.w, minlength=n_classes)
         rows = self.codes[indices], self.w[indices], part(Piece(self.X), indices).X
-        on = KernelMatrix(self.on.K[np.ix_(indices, indices)])
-        return ClassRows(spec, *rows, on).to_choose_by(weights), indices
+        design = KernelMatrix(self.design.K[np.ix_(indices, indices)])
+        return ClassRows(spec, *rows, design).with_folds(weights), indices
 
-    def spread(self, at: State, indices: Array) -> State:
+    def expand(self, at: State, indices: Array) -> State:
         """Return the state for all rows, with zero coefficients except for ``indices``."""
-        coef = np.zeros((len(self.on.K), at.coef.shape[1]))
+        coef = np.zeros((len(self.design.K), at.coef.shape[1]))
         coef[indices] = at.coef
-        return State(coef, at.intercept, symmetric_product(self.on.K, coef) + at.intercept)
+        return State(coef, at.intercept, symmetric_product(self.design.K, coef) + at.intercept)
 
 
 # --- One class ------------------------------------------------------------------------------------
@@ -445,15 +445,15 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         penalised = self._penalty() != 0  # required by the exact kernel
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
-        most = min(EXACT_ROWS, kept_rows(blocks.n_columns))
-        few = penalised and self._on_kernel(blocks, most, where)
+        most = min(EXACT_ROWS, cached_rows(blocks.n_columns))
+        few = penalised and self._uses_kernel(blocks, most, where)
         spec = self._spec_for(n_classes, n if few else 0)
         # LIBSVM always fits an intercept
         most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
         most = 0 if spec.loss.nonsmooth else most
-        if few and (spec.fit_intercept or self._on_kernel(blocks, most, where)):
+        if few and (spec.fit_intercept or self._uses_kernel(blocks, most, where)):
             return fit_classifier(spec, blocks, inputs, where, exact=True)
-        if penalised and not few and self._on_kernel(blocks, sys.maxsize, where):
+        if penalised and not few and self._uses_kernel(blocks, sys.maxsize, where):
             support = fit_to_support(self._spec_for(n_classes, n), blocks, inputs)
             if support is not None:
                 return support
@@ -482,7 +482,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         """The C of the fit."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
-    intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
+    intercept_ = getter("solution.intercept", "b, (1,) or (K,).")
 
 
 @estimator
@@ -574,7 +574,7 @@ class SVC(ConvexClassifier):
         required = "require probability=True before fit. LogisticRegression always has them."
         return "" if self.probability else required
 
-    calibration_ = learned(
+    calibration_ = getter(
         "calibration",
         "A Calibration: the map from decision values to probabilities, with ``probability=True``.",
         "SVC: this model has no probabilities: it was fitted with probability=False, or a class "
@@ -630,7 +630,7 @@ class LogisticRegression(ConvexClassifier):
 
 
 @estimator
-class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
+class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, Unsupervised, ConvexEstimator):
     """One-class support vector machine for outlier detection.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu ρ Σ wᵢ (Schölkopf et al. 2001): the problem of
@@ -684,13 +684,13 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         nu = finite(self.nu, "OneClassSVM", "nu")
-        spec = self._convex_spec(BelowZero(), 1.0, nu=nu)
+        spec = self._convex_spec(ZeroHinge(), 1.0, nu=nu)
         if not 0 < nu <= 1:
             raise InvalidInput(
                 f"OneClassSVM: nu must be in (0, 1]; got {nu!r}. It is the share of rows that may "
                 "be outside, such as 0.05."
             )
-        exact = self._on_kernel(blocks, 4096, where)
+        exact = self._uses_kernel(blocks, 4096, where)
         return fit_one_class(spec, blocks, inputs, where, exact)
 
     def fit_predict(
@@ -699,18 +699,18 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
         """Fit, and return +1 for inliers and −1 for outliers, (n,)."""
         return self._atomic(lambda model: model.fit(X, y, sample_weight).predict(X))
 
-    @by_partition
+    @accept_partitions
     def decision_function(self, X: Tabular) -> Array:
         """Return φ(X)·β − ρ, (n,): positive inside, negative outside."""
         rows = self._rows_to_predict(X)
         return concat([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
 
-    @by_partition
+    @accept_partitions
     def score_samples(self, X: Tabular) -> Array:
         """Return φ(X)·β, (n,): the larger, the more similar a row is to the training rows."""
         return self.decision_function(X) + float(self.offset_[0])
 
-    @by_partition
+    @accept_partitions
     def predict(self, X: Tabular) -> Array:
         """Return +1 for inliers and −1 for outliers, (n,)."""
         return concat(list(self.predict_blocks(self._rows_to_predict(X))))
@@ -732,4 +732,4 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     @property
     def dual_coef_(self) -> Float[Array, " n"]:
         """Coefficients of the rows ``X_fit_``, (n,), for a fit with the exact kernel."""
-        return self._of_rows("dual_coef_").solution.coef[:, 0]
+        return self._row_fit("dual_coef_").solution.coef[:, 0]

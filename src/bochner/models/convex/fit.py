@@ -13,16 +13,16 @@ from bochner import models
 from bochner._core.arrays import array_namespace, to_numpy
 from bochner._core.checks import integer, positive, switch, warn_user
 from bochner._core.shapes import Array, Float, Int, Predictions
-from bochner._core.text import as_text, rounded
+from bochner._core.text import as_text, round_numbers
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.windows import windows_of
-from bochner.models._base import FitSummary, KernelEstimator, learned
+from bochner.models._base import FitSummary, KernelEstimator, getter
 from bochner.models._labels import Calibration
 from bochner.models._rows import Features, KernelSum
-from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.error_law import ErrorLaw, HeldOutRows
 from bochner.models.representations.representation import ExactKernel, as_method, chosen_exactly
 from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.choose import choose, choose_for_matrix
@@ -65,7 +65,7 @@ class ClassPairs:
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
         """Return the values of the classes from those of the pairs, in any array library."""
         values, xp = [], array_namespace(f)
-        for columns, signs in self._rivals:
+        for columns, signs in self._pairs_of_classes:
             against = xp.take(f, columns, 1) * signs
             least = xp.min(against, axis=1, keepdims=True)
             total = xp.sum(xp.exp(-SHARPNESS * (against - least)), axis=1)
@@ -75,7 +75,7 @@ class ClassPairs:
     def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
         """Return the gradients of the class values from values and gradients of the pairs."""
         gradients = []
-        for columns, signs in self._rivals:
+        for columns, signs in self._pairs_of_classes:
             against = -SHARPNESS * f[:, columns] * signs
             share = np.exp(against - against.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
@@ -83,7 +83,7 @@ class ClassPairs:
         return np.stack(gradients, axis=2)
 
     @property
-    def _rivals(self) -> Predictions:
+    def _pairs_of_classes(self) -> Predictions:
         """Yield for each class the columns of its pairs, and its signs in them, 1 or −1."""
         first, second = self.ends
         for k in range(self.n_classes):
@@ -124,7 +124,7 @@ class ConvexSpec:
     one_level: bool = False  # whether one quantile is predicted as (n,)
     nu: float = 0.5  # share of rows outside, for OneClassSVM
 
-    who = property(attrgetter("features.who"))  # name of the estimator in messages
+    caller = property(attrgetter("features.caller"))  # name of the estimator in messages
 
     @property
     def by_ridge(self) -> bool:
@@ -164,7 +164,7 @@ class ConvexFit(FitSummary):
     calibration: Calibration | None = LazyCalibration()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
-    left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
+    left_out: HeldOutRows | None = None  # Rows of a regression with their leave-one-out predictions
     pairs: ClassPairs | None = None  # Set if the columns of f are pairs of classes
     X: Any = None  # Rows of a fit with the exact kernel, of a local fit, or of `dual`
     dual: Float[Array, "n t"] | None = None  # u with β = Σ uᵢ φ(xᵢ), for few rows on features
@@ -183,7 +183,7 @@ class ConvexFit(FitSummary):
         with np.errstate(divide="ignore"):
             both = f"alpha = {as_text(alpha)}, C = {as_text(1 / alpha)}"
         return {
-            "loss": rounded(repr(self.loss)),
+            "loss": round_numbers(repr(self.loss)),
             "penalty": f"{both}, {'as given' if self.path is None else self.path.reason}",
             "passes": self.solution.iterations,
             "outcome": outcome.name,
@@ -215,11 +215,11 @@ class ConvexFit(FitSummary):
         """Return the fit with the coefficients of its last ridge regression, and left-out rows."""
         rows, regression = problem.rows.regression(problem, state, units)
         solution = replace(self.solution, coef=regression.coef, intercept=regression.intercept)
-        left_out, indices = None, rows.judged_rows
+        left_out, indices = None, rows.held_out_index
         if indices is not None and problem.y.shape[1] == 1:
             y, predicted = units * problem.y[indices], rows.left_out(regression).predicted
             w = problem.w[indices, 0]
-            left_out = LeftOutRows(rows.X[indices], predicted, y - predicted, w, "leave one out")
+            left_out = HeldOutRows(rows.X[indices], predicted, y - predicted, w, "leave one out")
         return replace(self, solution=solution, left_out=left_out, X=rows.X, representation=rows)
 
     def warn(self) -> "ConvexFit":
@@ -275,26 +275,26 @@ class ConvexEstimator(KernelEstimator):
         features = self._feature_spec("auto" if self.method is None else as_method(self.method))
         if alpha == 0 and not features.method.has_features:
             raise InvalidInput(
-                f"{features.who}: {features.method} requires a penalty above 0; got 0."
+                f"{features.caller}: {features.method} requires a penalty above 0; got 0."
             )
-        centred = switch(vars(self).get("fit_intercept", True), features.who)
-        tol = positive(self.tol, features.who, "tol")
-        steps = integer(self.max_iter, features.who, "max_iter", 1)
+        centred = switch(vars(self).get("fit_intercept", True), features.caller)
+        tol = positive(self.tol, features.caller, "tol")
+        steps = integer(self.max_iter, features.caller, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **options)
 
     def _number(
         self, name: str, check: Callable[[object, str, str], float], word: str = "auto"
     ) -> float | None:
         """Return a checked parameter as a number; None if it is ``word``."""
-        who, value = type(self).__name__, vars(self)[name]
+        caller, value = type(self).__name__, vars(self)[name]
         if not isinstance(value, str):
-            return check(value, who, name)
+            return check(value, caller, name)
         if value == word:
             return None
         least = "above 0" if check is positive else "of 0 or above"
-        raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {value!r}.')
+        raise InvalidInput(f'{caller}: {name} must be "{word}" or a number {least}; got {value!r}.')
 
-    def _on_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
+    def _uses_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
         """Whether the fit uses a kernel matrix: up to ``most`` rows, unless features are set."""
         n, method = blocks.n_rows, as_method(self.method)
         is_exact = isinstance(method, ExactKernel) and method.preconditioner is None
@@ -303,7 +303,7 @@ class ConvexEstimator(KernelEstimator):
         is_open = self.method is None and self.n_features is None and self.precision == "auto"
         return are_few and (is_exact or is_open)
 
-    def _of_rows(self, name: str) -> ConvexFit:
+    def _row_fit(self, name: str) -> ConvexFit:
         """Return the fit; raise AttributeError if it has no coefficients of rows."""
         if self._fitted.X is None:
             raise AttributeError(
@@ -322,7 +322,7 @@ class ConvexEstimator(KernelEstimator):
         fit, coef = self._fitted, self._fitted.solution.coef
         if fit.representation is not None:
             fit.representation.require("coef_")
-        return self._by_target((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)
+        return self._squeeze((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)
 
     @property
     def dual_coef_(self) -> Any:
@@ -332,22 +332,22 @@ class ConvexEstimator(KernelEstimator):
         rows. There β = Σ uᵢ φ(xᵢ) by the representer theorem, uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_;
         at a kink of the loss, loss′ is a subgradient.
         """
-        fit = self._of_rows("dual_coef_")
-        return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)
+        fit = self._row_fit("dual_coef_")
+        return self._squeeze((fit.solution.coef if fit.dual is None else fit.dual).T)
 
     @property
     def X_fit_(self) -> Any:
         """Rows to which ``dual_coef_`` belongs, (n, d)."""
-        return self._of_rows("X_fit_").X
+        return self._row_fit("X_fit_").X
 
-    solution_ = learned(
+    solution_ = getter(
         "solution",
         "An Optimum: coefficients, objective, duality gap (of regression), outcome with its "
         "remedy, and a record of each step.",
     )
-    path_ = _path = learned(
+    path_ = _path = getter(
         "path",
         "Compared penalties (1/C, for the first target) and their held-out losses. None if the "
         "penalty was given, or if a class has too few rows to hold some out.",
     )
-    n_iter_ = learned("solution.iterations", "Newton steps of the last fit; 1 with LIBSVM.")
+    n_iter_ = getter("solution.iterations", "Newton steps of the last fit; 1 with LIBSVM.")

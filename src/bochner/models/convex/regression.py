@@ -28,17 +28,17 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.models import _rows
-from bochner.models._base import Differentiable, learned
-from bochner.models._intervals import WithIntervals
+from bochner.models._base import Differentiable, getter
+from bochner.models._intervals import IntervalRegressor
 from bochner.models._labels import log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, rows_of
-from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
+from bochner.models.error_law import LEFT_OUT_ROWS, HeldOutRows
 from bochner.selection.choices import Choices
 from bochner.solvers.convex import losses
 from bochner.solvers.convex.kernel import KernelMatrix
-from bochner.solvers.convex.losses import weighted
-from bochner.solvers.convex.newton import loss_at_rows, minimise, sums_at
+from bochner.solvers.convex.losses import weigh
+from bochner.solvers.convex.newton import derivative_sums, loss_slopes, minimise
 from bochner.solvers.convex.penalty_path import HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
     TINY,
@@ -83,7 +83,7 @@ def one_or_each(values: Any) -> Any:
 
 def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
     """Return rows with targets divided by a unit, which is 1 unless the loss is homogeneous."""
-    times, shape = _columns(spec, require_targets(spec.who, blocks.target_shape))
+    times, shape = _columns(spec, require_targets(spec.caller, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
     y_used, v = y[w[:, 0] > 0], w[w > 0, None]
@@ -111,26 +111,26 @@ def scale_rows(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> Sca
 # the multiplier, and rows at the kink stay there, as in the span of support vectors (Vapnik and
 # Chapelle 2000). Kernel, features and penalty do not change; they were chosen with all rows.
 
-MOST = 2048  # Largest number of rows with leave-one-out predictions
+MAX_LOO = 2048  # Largest number of rows with leave-one-out predictions
 HIDDEN = 1e-9  # Floor of 1 − g c: smaller values are rounding errors
 
 
-def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> LeftOutRows | None:
+def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> HeldOutRows | None:
     """Return leave-one-out predictions, except of landmarks; None if joint or without a cache."""
     if not problem.rows.is_cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)
-    if len(index) > MOST:
-        index = np.sort(stream(chosen.seed, "left out").permutation(index)[:MOST])
+    if len(index) > MAX_LOO:
+        index = np.sort(stream(chosen.seed, "left out").permutation(index)[:MAX_LOO])
     pieces = []
     for block in rows.blocks:
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
         indices = index[(index >= block.start) & (index < block.start + X.shape[0])]
         pieces.append(part(Piece(X), indices - block.start))
     X = join(pieces).X
-    local = loss_at_rows(problem, at)
-    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
-    hessians = sums_at(problem, at, slopes, curvatures)[1]
+    local = loss_slopes(problem, at)
+    slopes, curvatures = weigh(problem.w, local.slope), weigh(problem.w, local.curvature)
+    hessians = derivative_sums(problem, at, slopes, curvatures)[1]
     Z = np.column_stack([chosen.double(X), np.full(len(index), float(problem.fit_intercept))])
     changes = np.empty((len(index), len(hessians)))
     alphas = np.broadcast_to(problem.alpha, len(hessians))
@@ -148,21 +148,21 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> 
     return predictions.take(_rows.no_landmarks(chosen.map, X))
 
 
-def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> LeftOutRows:
+def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> HeldOutRows:
     """Return leave-one-out predictions and errors in units of y; unknown errors are infinite."""
     known = np.isfinite(errors)
     predicted, errors = np.where(known, y - errors, y), np.where(known, errors, np.inf)
-    return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
+    return HeldOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
-def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) -> LeftOutRows | None:
+def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) -> HeldOutRows | None:
     """Return leave-one-out predictions of f = Ka + b; None for many rows and for joint losses."""
     # Without row i, rows with curvature have new predictions, rows at a kink stay at the kink, and
     # the coefficients of all other rows do not change.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     if len(K) > LEFT_OUT_ROWS or problem.loss.joint:
         return None
-    local, one = loss_at_rows(problem, at), float(problem.fit_intercept)
+    local, one = loss_slopes(problem, at), float(problem.fit_intercept)
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         coef, ridge, bound = at.coef[:, k], np.zeros(len(w)), w / alpha
         # Coefficients within this distance of zero, or of their bound, count as equal to it
@@ -200,7 +200,7 @@ def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
     return 2.0 if loss.has_inactive_rows else 1.0
 
 
-def _by_folds(
+def _fit_folds(
     problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Choices, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return the penalties with held-out losses, and the best state; ``squares`` are k(x, x)."""
@@ -224,19 +224,20 @@ def _best_penalty(
     # A penalty for which LIBSVM needs more than 20 steps per row is too small
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter, moves=20)
     if isinstance(problem.rows, KernelMatrix):
-        return _by_folds(problem, X, np.diag(problem.rows.K), rows, chosen, fit)[0], None
+        return _fit_folds(problem, X, np.diag(problem.rows.K), rows, chosen, fit)[0], None
     if spec.epsilon is not None or spec.by_ridge:
         sample = draw_rows(rows.blocks, chosen.seed, where=where).lowest(4096)
-        features = FeatureBlock(to_numpy(chosen.rounded.features(sample.X)), sample.y, sample.w)
+        Z = to_numpy(chosen.precision_map.features(sample.X))
+        features = FeatureBlock(Z, sample.y, sample.w)
         problem = replace(problem, rows=features, y=sample.y, w=sample.w[:, None], value=1.0)
         squares = (features.Z.astype(np.float64) ** 2).sum(axis=1)
-        path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)
+        path, end = _fit_folds(problem, sample.X, squares, rows, chosen, fit)
         # Multipliers belong to the rows of the sample; without features all coefficients do
         return path, None if end is None or spec.by_ridge else replace(end, multipliers=None)
     fold_of = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
     if not fold_of[problem.w[:, 0] > 0].any():
         raise InvalidInput(
-            f"{spec.who}: the choice of alpha requires at least 2 distinct rows of positive "
+            f"{spec.caller}: the choice of alpha requires at least 2 distinct rows of positive "
             "weight; got n_samples = 1. Pass a number as alpha."
         )
     largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
@@ -269,7 +270,7 @@ def fit_regressor(
     problem = Problem(on, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, start = None, None
     if spec.norm is not None:
-        problem, state = under_norm(problem, rows, spec)
+        problem, state = minimise_norm(problem, rows, spec)
     else:
         problem = replace(problem, loss=_first_huber(problem)) if spec.finds_scale else problem
         if spec.alpha is None:
@@ -278,7 +279,7 @@ def fit_regressor(
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
         state = minimise(problem, start, tol=spec.tol, max_iter=spec.max_iter)
         if spec.finds_scale:
-            problem, state = _with_scale(problem, state, spec)
+            problem, state = _estimate_scale(problem, state, spec)
     solution = optimum(problem, state, rows.units, one_or_each(problem.alpha / rows.per_alpha))
     # Penalties in the unit of the first target
     path = path and replace(path, alphas=path.alphas / rows.per_alpha[0])
@@ -295,7 +296,7 @@ def fit_regressor(
         return fit
     X = join([Piece(block.X) for block in rows.blocks]).X
     # The gradient of the objective is zero: β = Σ uᵢ φ(xᵢ), with the multipliers as slopes at kinks
-    u = -problem.w * loss_at_rows(problem, state).slope / problem.alpha
+    u = -problem.w * loss_slopes(problem, state).slope / problem.alpha
     return replace(fit, X=X, dual=u * rows.units)
 
 
@@ -303,7 +304,7 @@ def fit_regressor(
 HUBER_SCALES = 1.35
 
 
-def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
+def _estimate_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
     """Return problem and state after alternate fits and estimates of the noise scale."""
     least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
     old, steps = np.full(len(least), np.inf), at.steps
@@ -326,7 +327,7 @@ def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, 
     t = math.prod(shape)
     if t > 1 and len(levels) > 1:
         raise InvalidInput(
-            f"{spec.who}: several quantiles require one target; got {len(levels)} quantiles "
+            f"{spec.caller}: several quantiles require one target; got {len(levels)} quantiles "
             f"and {t} targets. Fit the targets one by one, or use one quantile."
         )
     if t > 1 or (len(levels) == 1 and spec.one_level):
@@ -373,7 +374,7 @@ def _first_huber(problem: Problem) -> losses.Loss:
     return losses.Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
-def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
+def minimise_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
     """Return the problem with penalty ‖β‖² that has the minimum of Σ w ℓ + alpha·R(‖β‖), and it.
 
     R may jump, and the minimum is then at the jump: bisection to 1e-6, not a parabola.
@@ -417,10 +418,10 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     return min(ends.values(), key=lambda optimal: optimal[0])[2:]
 
 
-class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
+class ConvexRegressor(Differentiable, IntervalRegressor, ConvexEstimator):
     """Base class of regressors with a convex loss."""
 
-    def _left_out(self) -> LeftOutRows | None:
+    def _left_out(self) -> HeldOutRows | None:
         errors = self._fitted.left_out
         if errors is None:
             return None
@@ -431,7 +432,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
             errors, predicted=prediction, errors=np.where(is_known, y - prediction, np.inf)
         )
 
-    intercept_ = learned("solution.intercept", "Intercept b, a number or (t,).", by_target=True)
+    intercept_ = getter("solution.intercept", "Intercept b, a number or (t,).", by_target=True)
 
 
 @estimator
@@ -506,7 +507,7 @@ class SVR(KernelParameters, ConvexRegressor):
         tube = {"epsilon": "auto" if epsilon is None else epsilon}
         spec = self._convex_spec(loss, None if C is None else 1 / C, **tube)
         most = 2048 if spec.fit_intercept or not loss.nonsmooth else 0
-        return fit_regressor(spec, blocks, inputs, where, self._on_kernel(blocks, most, where))
+        return fit_regressor(spec, blocks, inputs, where, self._uses_kernel(blocks, most, where))
 
     @property
     def C_(self) -> Any:
@@ -595,7 +596,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
     max_iter: int = 200
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        loss = losses.by_name(self.loss, self.quantiles)
+        loss = losses.convex_loss(self.loss, self.quantiles)
         alpha = self._number("alpha", nonnegative, "holdout")
         options = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
         spec = self._convex_spec(loss, alpha, norm=self.penalty, **options)
@@ -610,7 +611,7 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
                 f"loss a threshold; got alpha={self.alpha!r}, "
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
-        exact = self._on_kernel(blocks, 0, where)
+        exact = self._uses_kernel(blocks, 0, where)
         if self.penalty is not None and not spec.features.method.has_features:
             raise InvalidInput(
                 "KernelRegressor: penalty requires features; got "
@@ -657,10 +658,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         most = (w * loss.value(y, best)).sum(axis=0)
         return float(np.mean(1 - total / np.maximum(most, 1e-300)))
 
-    loss_ = learned("loss", "The loss, with all parameters.")
-    alpha_ = learned(
-        "solution.alpha", "The penalty of the fit; (t,) if it differs between targets."
-    )
+    loss_ = getter("loss", "The loss, with all parameters.")
+    alpha_ = getter("solution.alpha", "The penalty of the fit; (t,) if it differs between targets.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

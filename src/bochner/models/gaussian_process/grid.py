@@ -30,18 +30,18 @@ from bochner.models.gaussian_process import law
 from bochner.models.representations import modes
 from bochner.models.representations.representation import without_copies
 from bochner.selection.lengthscales import EVIDENCE, ROWS
-from bochner.selection.modes import RANGE, lengthscales_on_modes, scaled
+from bochner.selection.modes import RANGE, lengthscales_on_modes, rescale
 from bochner.selection.record import Tuning
-from bochner.selection.spec import UNASKED
+from bochner.selection.spec import UNTUNED
 from bochner.solvers.gram import (
-    MOST_FOR_VARIANCE,
+    MAX_VARIANCE_ROWS,
     ModePreconditioner,
     ToeplitzGram,
     conjugate_gradients,
     spread,
 )
 from bochner.solvers.modes import (
-    MOST_EXACT,
+    MAX_EXACT,
     draws,
     exact_block,
     maximise_mode_evidence,
@@ -84,7 +84,7 @@ class ModeProcess(law.ProcessLaw):
         start = penalty_of(tuning, replace(sample, w=sample.w * unit))
         is_large = len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
-        has_name = isinstance(kernel, str) and kernel not in UNASKED
+        has_name = isinstance(kernel, str) and kernel not in UNTUNED
         by_all = by == "evidence" or (by == "auto" and has_name)
         if by_all and is_large and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refine(spec, surveyed, tuning, start, blocks, where)
@@ -97,20 +97,20 @@ class ModeProcess(law.ProcessLaw):
         return self.representation.intercept(self.coef)
 
     def moments(self, X: Array) -> Both:
-        mean, rows, exact = self.means(X), modes.as_rows(X), self.by_rows
+        mean, rows, exact = self.means(X), modes.as_rows(X), self.as_exact
         # With many rows, draws are faster
         if exact is None or len(rows) * len(exact.representation) ** 2 > 1e11:
             sums = self.representation
-            if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # a linear solve for each row
+            if len(X) <= 64 and sums.map.n_features > MAX_EXACT:  # a linear solve for each row
                 variance = np.einsum("iit->it", self._covariance(X))
             else:
-                variance = np.maximum(sums.of_modes(self._modes)(X), 0.0) + self._of_intercept
+                variance = np.maximum(sums.of_modes(self._modes)(X), 0.0) + self._intercept_modes
             return mean, variance + self.left_out_variance
         parts = [exact.variance(rows[i : i + 1024]) for i in range(0, max(len(rows), 1), 1024)]
         return mean, np.concatenate(parts)
 
     @cached_property
-    def by_rows(self) -> law.ExactProcess | None:
+    def as_exact(self) -> law.ExactProcess | None:
         """The law from the kernel matrix of the rows; None unless there are few rows."""
         rows = few_rows(self.representation)
         if rows is None:
@@ -139,7 +139,7 @@ class ModeProcess(law.ProcessLaw):
         return np.stack([s2 * self._variance_modes(i) for i, s2 in enumerate(self.evidence.noise)])
 
     @property
-    def _of_intercept(self) -> Float[Array, " t"]:
+    def _intercept_modes(self) -> Float[Array, " t"]:
         sums = self.representation
         return self.evidence.noise / sums.sums.weight * sums.fit_intercept
 
@@ -149,7 +149,7 @@ class ModeProcess(law.ProcessLaw):
         if isinstance(gram, ToeplitzGram):
             if exact is not None:
                 return spread(exact)
-            near = gram.preconditioner(alpha, most=MOST_FOR_VARIANCE)
+            near = gram.preconditioner(alpha, most=MAX_VARIANCE_ROWS)
             z = rng.standard_normal((PATHS, gram.dimension))
             return spread_by_draws(near, z, _steps(near, z))
         if exact is None:
@@ -170,8 +170,8 @@ class ModeProcess(law.ProcessLaw):
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f; the part above the modes is independent between rows."""
-        if self.by_rows is not None:
-            return self.by_rows.covariance(modes.as_rows(X))
+        if self.as_exact is not None:
+            return self.as_exact.covariance(modes.as_rows(X))
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
@@ -187,7 +187,7 @@ class ModeProcess(law.ProcessLaw):
             c = conjugate_gradients(low, phi, modes.SOLVED * sums.tolerance).solution
             covariances.append(self.evidence.noise[i] * phi @ c.T)
         cov = np.stack(covariances, axis=2)
-        return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
+        return (cov + cov.transpose(1, 0, 2)) / 2 + self._intercept_modes
 
     def scores(self) -> Both:
         return self.left_out(self.representation.sample)
@@ -241,7 +241,7 @@ class ModeProcess(law.ProcessLaw):
             draws = self._draw(i, n, rng).T * math.sqrt(self.evidence.noise[i])
             coef = self.coef[:, i : i + 1] + draws
             means = sums.problem.gram.sums @ coef / sums.sums.weight
-            shifts = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
+            shifts = rng.standard_normal(n) * math.sqrt(self._intercept_modes[i])
             offsets.append(shifts + (sums.target_mean[i] - means) * sums.fit_intercept)
             parts.append(coef)
         values, offset = sums.linear(np.concatenate(parts, axis=1)), np.concatenate(offsets)
@@ -254,22 +254,22 @@ def _steps(low: ModePreconditioner, z: Array) -> int:
     return result.products + 10
 
 
-def few_rows(sums: modes.GridSums) -> law.KeptRows | None:
+def few_rows(sums: modes.GridSums) -> law.FitRows | None:
     """Return all rows in random order, if the sample has all and there are many more modes."""
     # From 4 modes per row on the kernel matrix of the rows is cheaper. It replaces modes only if
     # their error of the kernel is at most 0.01 k(x, x).
     sample, phi, method = sums.sample, sums.map, sums.chosen.choice.method
-    has_more_modes = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
+    has_more_modes = max(MAX_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
     has_all_rows = isinstance(method, FourierGrid) and sums.keeps_all
     if not (has_more_modes and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(sample.order)
     arrays = modes.as_rows(rows.X), rows.y, rows.w, rows.priority
-    return law.KeptRows(*arrays, sums.rows, sums.target_shape, sums.most)
+    return law.FitRows(*arrays, sums.rows, sums.target_shape, sums.most)
 
 
 def _solve_by_rows(
-    spec: law.GaussianProcessSpec, sums: modes.GridSums, rows: law.KeptRows, start: float | None
+    spec: law.GaussianProcessSpec, sums: modes.GridSums, rows: law.FitRows, start: float | None
 ) -> ModeProcess:
     """Return the law of largest evidence, from the kernel matrix of the rows."""
     exact = law.solve_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
@@ -307,7 +307,7 @@ def refine(
     for _ in range(4):
         if sums is None or not globe:
             kernel = tuning.kernel
-            ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
+            ends = rescale(kernel, np.array([1 / RANGE])), rescale(kernel, np.array([RANGE]))
             chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
             sums = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
         kernel, alpha, inside = lengthscales_on_modes(

@@ -15,7 +15,7 @@ from bochner._core.arrays import array_namespace, numpy_rows, squared_norms, to_
 from bochner._core.blas import product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
-from bochner._core.sizes import LOO_ROWS, block_rows, kept_rows
+from bochner._core.sizes import LOO_ROWS, block_rows, cached_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather
 from bochner.data.sources import join, require_targets
@@ -37,10 +37,10 @@ from bochner.models.representations.representation import (
 )
 from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import Search, choose, choose_for_matrix
-from bochner.selection.hyperparameters import by_evidence
+from bochner.selection.hyperparameters import tune_evidence
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import KernelComparison, Tuning
-from bochner.selection.spec import UNASKED
+from bochner.selection.spec import UNTUNED
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, maximise_evidence
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
@@ -50,7 +50,7 @@ from bochner.sums.moments import Precision, require_squares
 from bochner.sums.passes import LOCAL, Executor, require_order
 
 #: Leave-one-out intervals require this number of rows that did not choose lengthscales or noise.
-ENOUGH = 1024
+SCORE_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ def search_of(
     def by_likelihood(kernel: Kernel | str, sample: RowSample) -> Tuning:
         if isinstance(kernel, str):
             kernel = by_errors("matern32" if kernel == "auto" else kernel, sample).kernel
-        return by_evidence(kernel, sample, spec.features.seed, **options)
+        return tune_evidence(kernel, sample, spec.features.seed, **options)
 
     if by == "evidence" or has_free(kernel):
         return by_likelihood
-    if isinstance(kernel, Kernel) or kernel in UNASKED or spec.features.learns_metric:
+    if isinstance(kernel, Kernel) or kernel in UNTUNED or spec.features.learns_metric:
         return None
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
@@ -125,7 +125,7 @@ Values = Callable[[Array], Float[Array, "b t n"]]
 
 
 @dataclass(frozen=True, eq=False)
-class KeptRows:
+class FitRows:
     """All rows of positive weight, and the number of rows read."""
 
     X: Float[Array, "n d"]
@@ -137,34 +137,34 @@ class KeptRows:
     unit: float = 1.0  # Unit in which no weight is above 1, for leave-one-out errors
 
     @staticmethod
-    def of(who: str, blocks: Blocks, seed: int, start: int = 0) -> "KeptRows":
+    def of(caller: str, blocks: Blocks, seed: int, start: int = 0) -> "FitRows":
         """Return the rows of all blocks; ``start`` is the number of rows read before."""
-        shape, rows = require_targets(who, blocks.target_shape), gather(blocks, seed, start)
-        require_squares(who, rows.y, rows.w)
-        return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
+        shape, rows = require_targets(caller, blocks.target_shape), gather(blocks, seed, start)
+        require_squares(caller, rows.y, rows.w)
+        return FitRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
 
     def __len__(self) -> int:
         return len(self.w)
 
     @property
-    def every(self) -> RowSample:
+    def all_rows(self) -> RowSample:
         """All rows, as a sample."""
         return RowSample(self.X, self.y, self.w, self.priority)
 
     @property
     def sample(self) -> RowSample:
         """Random sample of the rows."""
-        return self.every.lowest(kept_rows(self.X.shape[1]))
+        return self.all_rows.lowest(cached_rows(self.X.shape[1]))
 
-    def without_copies(self, spec: GaussianProcessSpec) -> "KeptRows":
+    def without_copies(self, spec: GaussianProcessSpec) -> "FitRows":
         """Return the rows with copies merged, unless the noise is given."""
-        rows, unit = without_copies(spec, self.every)
+        rows, unit = without_copies(spec, self.all_rows)
         return replace(self, **vars(replace(rows, w=rows.w * unit)), unit=unit)
 
-    def merge(self, other: "KeptRows") -> "KeptRows":
+    def merge(self, other: "FitRows") -> "FitRows":
         X, y, w = join([self, other])
         priority = np.concatenate([self.priority, other.priority])
-        return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
+        return FitRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
 
 
 class ProcessLaw(Lacking, ABC):
@@ -215,9 +215,9 @@ class ProcessLaw(Lacking, ABC):
         y = rows.y.reshape(len(rows), *self.representation.target_shape)
         return Blocks.from_arrays(rows.X, y, rows.w)
 
-    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
+    def add_rows(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the earlier rows and these rows."""
-        return self.solve(spec, self.representation.with_rows_of(blocks))
+        return self.solve(spec, self.representation.add_rows(blocks))
 
 
 def log_normal(errors: Float[Array, "*m t"], variance: Float[Array, "*m t"]) -> Array:
@@ -238,8 +238,8 @@ def log_density(
 # The kernel is chosen as in :class:`bochner.KernelRidge`, by held-out errors. Noise and amplitude
 # maximise the evidence among those with nearly the smallest leave-one-out error.
 
-MOST_ROWS = 20_000  # Largest number of rows; the matrix and its factor take 7 GB
-MOST_SCORES = 2048  # Largest number of errors for intervals
+MAX_ROWS = 20_000  # Largest number of rows; the matrix and its factor take 7 GB
+MAX_SCORES = 2048  # Largest number of errors for intervals
 WIDTH = 1024  # Number F of features of a function drawn from the prior
 
 
@@ -250,7 +250,7 @@ def factor_all(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFacto
 
 
 def kernel_rows(
-    kernel: Kernel, rows: KeptRows, centred: bool, limit: int | None = None
+    kernel: Kernel, rows: FitRows, centred: bool, limit: int | None = None
 ) -> KernelRows:
     """Return the kernel matrix of the first ``most`` rows; weights are divided by ``rows.unit``."""
     K = np.asarray(to_numpy(kernel(rows.X[:limit])), np.float64)
@@ -263,7 +263,7 @@ class ExactProcess(ProcessLaw):
 
     spec: GaussianProcessSpec
     chosen: Choices  # Its map is the Nyström map on all rows
-    representation: KeptRows  # All rows, in random order
+    representation: FitRows  # All rows, in random order
     evidence: Evidence
     coef: Float[Array, "n t"]  # Coefficients of k(x, x_i)
     intercept: Float[Array, " t"]
@@ -281,21 +281,21 @@ class ExactProcess(ProcessLaw):
     def fit(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> "ExactProcess":
         """Return the law of all rows; kernel, noise and amplitude are chosen on samples."""
         why = 'method="exact" compares each row with all others'
-        require_order(spec.features.who, why, where, "Leave where out, or use features.")
-        who, n = spec.features.who, count_rows(blocks)
-        if n > MOST_ROWS:
+        require_order(spec.features.caller, why, where, "Leave where out, or use features.")
+        caller, n = spec.features.caller, count_rows(blocks)
+        if n > MAX_ROWS:
             raise InvalidInput(
-                f'{who}: method="exact" factors the matrix of all rows, at most {MOST_ROWS:,}; got '
-                f'{n:,}. Use features (method="auto") or NearestNeighbours().'
+                f'{caller}: method="exact" factors the matrix of all rows, at most {MAX_ROWS:,}; '
+                f'got {n:,}. Use features (method="auto") or NearestNeighbours().'
             )
-        rows = KeptRows.of(who, blocks, spec.features.seed)
-        rows = replace(rows, **vars(rows.every.take(rows.every.order)))  # In random order
+        rows = FitRows.of(caller, blocks, spec.features.seed)
+        rows = replace(rows, **vars(rows.all_rows.take(rows.all_rows.order)))  # In random order
         rows = rows.without_copies(spec)
         features, share = spec.features, None  # A given penalty per unit of weight
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        centred, every = spec.fit_intercept, replace(rows.every, w=rows.w / rows.unit)
+        centred, every = spec.fit_intercept, replace(rows.all_rows, w=rows.w / rows.unit)
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
         tuning, curves = choose_for_matrix(features, every, share, centred, **options)
         tuning = with_seasons(features, tuning, curves, every, centred)
@@ -307,7 +307,7 @@ class ExactProcess(ProcessLaw):
     def of(
         spec: GaussianProcessSpec,
         chosen: Choices,
-        rows: KeptRows,
+        rows: FitRows,
         evidence: Evidence,
         factors: list[KernelFactor],
         density: float = np.nan,
@@ -340,19 +340,19 @@ class ExactProcess(ProcessLaw):
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         prior = np.asarray(to_numpy(self.chosen.kernel(numpy_rows(X))), np.float64)
-        return self.between((self.at(X),) * 2, (np.ones(len(prior)),) * 2, prior)
+        return self.cross_covariance((self.at(X),) * 2, (np.ones(len(prior)),) * 2, prior)
 
     def at(self, X: Array) -> Float[Array, "b n"]:
-        """Return the kernel values k(x, x_i), for :meth:`between`."""
+        """Return the kernel values k(x, x_i), for :meth:`cross_covariance`."""
         kernel, rows = self.means.transformed_rows
         K = kernel(self.chosen.kernel.unwrap(numpy_rows(X))[1], rows)
         return np.asarray(to_numpy(K), np.float64)
 
-    def between(
+    def cross_covariance(
         self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
     ) -> Float[Array, "b c t"]:
-        """Return Cov(Lf, L'f) of linear functionals; see :meth:`KernelFactor.between`."""
-        return self._per_target(KernelFactor.between, k, prior, constant)
+        """Return Cov(Lf, L'f) of linear functionals; see :meth:`KernelFactor.cross_covariance`."""
+        return self._per_target(KernelFactor.cross_covariance, k, prior, constant)
 
     def _per_target(self, method: Callable[..., Array], *args: Any) -> Array:
         """Return a² method(factor, *args) for each target, computed once per penalty."""
@@ -383,21 +383,21 @@ class ExactProcess(ProcessLaw):
 
     def scores(self) -> Both | None:
         n_unused = len(self.representation) - EVIDENCE_ROWS
-        if n_unused < ENOUGH:
+        if n_unused < SCORE_ROWS:
             return None
-        m = min(n_unused, MOST_SCORES)
+        m = min(n_unused, MAX_SCORES)
         left_out = [factor.left_out(m) for factor in self.factors]
         errors = np.stack([e[:, i] for i, (e, _) in enumerate(left_out)], axis=1)
         slack = np.hstack([slack for _, slack in left_out])
         new = self.evidence.alpha * (1 / slack + self.representation.unit - 1)
         return errors, np.sqrt(self.evidence.amplitude * new / self.representation.unit)
 
-    def solve(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
+    def solve(self, spec: GaussianProcessSpec, rows: FitRows) -> "ExactProcess":
         return solve_exactly(spec, self.chosen, rows)
 
 
 def solve_exactly(
-    spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows, start: float | None = None
+    spec: GaussianProcessSpec, chosen: Choices, rows: FitRows, start: float | None = None
 ) -> ExactProcess:
     """Return the law given rows, for the chosen kernel; ``start`` is a first guess of σ²/a²."""
     rows = rows if spec.noise is None else replace(rows, unit=1.0)
@@ -407,7 +407,7 @@ def solve_exactly(
     )
     factors = factor_all(problem, alphas)
     n, given, results = len(rows), (spec.noise or None, spec.amplitude), []
-    m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
+    m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, SCORE_ROWS), MAX_SCORES)
     w = problem.w[-m:]
     for i, factor in enumerate(factors):
         if not problem.power[i] > 0:
@@ -467,18 +467,18 @@ class ResidualVariance:
         """Return k(x, x)."""
         return np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
 
-    def inside(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
+    def span_features(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
         """Return the features whose span is used: those of the landmarks, or Z."""
         return Z if self.landmarks is None else to_numpy(self.landmarks(numpy_rows(X)))
 
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:
         """Return e(x) of rows X with features Z."""
-        Z = self.inside(X, Z)
+        Z = self.span_features(X, Z)
         return np.maximum(self.prior(X) - squared_norms(Z), 0.0)
 
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b"]:
         """Return the prior covariance outside the span; its diagonal is e(x)."""
-        Z = self.inside(X, Z)
+        Z = self.span_features(X, Z)
         residual = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
         np.fill_diagonal(residual, np.maximum(np.diag(residual), 0.0))
         return residual
@@ -550,7 +550,7 @@ class FeatureProcess(ProcessLaw):
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         compared = partial(without_copies, spec)
         chosen, _ = choose(spec.features, blocks, search=search, where=where, prepare=compared)
-        return chosen_features(spec, chosen, blocks, where, precision)
+        return fit_on_features(spec, chosen, blocks, where, precision)
 
     chosen = property(attrgetter("representation.chosen"))
 
@@ -567,11 +567,11 @@ class FeatureProcess(ProcessLaw):
         Z, one = self.at(X), np.ones(len(X))
         residual, (roots, factors) = self.unexplained.covariance(X, Z), self.factors(X, Z)
         outer = self.evidence.amplitude * roots[:, None] * residual[:, :, None] * roots
-        total = self.between((Z, Z), (one, one)) + outer
+        total = self.cross_covariance((Z, Z), (one, one)) + outer
         return factors[:, None] * total * factors
 
     def at(self, X: Array) -> Float[Array, "b D"]:
-        """Return the features φ(x), for :meth:`between`."""
+        """Return the features φ(x), for :meth:`cross_covariance`."""
         return self.chosen.double(X)
 
     @property
@@ -593,7 +593,7 @@ class FeatureProcess(ProcessLaw):
             leverage = leverage + outside[:, None] / alpha
         return leverage + self.spread
 
-    def between(
+    def cross_covariance(
         self,
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
@@ -661,7 +661,7 @@ class FeatureProcess(ProcessLaw):
 
         def values(X: Array) -> Float[Array, "b t n"]:
             Z, f = self.at(X), on_features(X)
-            part = prior(X) - np.tensordot(residual.inside(X, Z), coefficients, 1)
+            part = prior(X) - np.tensordot(residual.span_features(X, Z), coefficients, 1)
             root, factor = self.factors(X, Z)
             e, variance = self.unexplained.variance(X, Z), residual.variance(X, Z)
             least = SPAN * self.unexplained.prior(X)
@@ -686,7 +686,7 @@ class FeatureProcess(ProcessLaw):
 
     def scores(self) -> Both | None:
         sample = self.representation.sample
-        if len(sample) - LOO_ROWS < ENOUGH:
+        if len(sample) - LOO_ROWS < SCORE_ROWS:
             return None
         unused = sample.take(sample.order[LOO_ROWS:])
         return self.left_out(self.without_landmarks(unused))
@@ -768,7 +768,7 @@ class FeatureProcess(ProcessLaw):
         return replace(law, noise=noise, exponents=power, loo_log_density=float(best.sum()))
 
 
-def chosen_features(
+def fit_on_features(
     spec: GaussianProcessSpec,
     chosen: Choices,
     blocks: Blocks,

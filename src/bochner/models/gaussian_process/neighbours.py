@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 from bochner._core.checks import Counted
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Both, Float
-from bochner._core.sizes import LOO_ROWS, MOST_CELLS
+from bochner._core.sizes import LOO_ROWS, MAX_CELLS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
@@ -29,17 +29,17 @@ from bochner.kernels.kernel import Algebra, Columns, Constant, Kernel
 from bochner.kernels.sphere import globe_columns, is_on_sphere, kernel_on_points
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.gaussian_process.law import (
-    ENOUGH,
+    SCORE_ROWS,
     FeatureProcess,
+    FitRows,
     GaussianProcessSpec,
-    KeptRows,
     ProcessLaw,
     log_density,
 )
 from bochner.models.representations.modes import as_rows, stationary_kernel
 from bochner.models.representations.representation import require_alike
 from bochner.selection.choices import Choices
-from bochner.selection.modes import FEWEST_ROWS, scaled
+from bochner.selection.modes import FEWEST_ROWS, rescale
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
 
@@ -156,7 +156,7 @@ class NeighbourProcess(ProcessLaw):
 
     spec: GaussianProcessSpec
     chosen: Choices  # Without a map
-    representation: KeptRows
+    representation: FitRows
     evidence: Evidence  # log_likelihood is n times the mean log density of a row
 
     lacks: ClassVar[Mapping[str, str]] = {
@@ -178,7 +178,7 @@ class NeighbourProcess(ProcessLaw):
         """Return the law of all rows, with the chosen kernel, noise and amplitude."""
         features = spec.features
         why = "method=NearestNeighbours(...) compares each row with nearby rows"
-        require_order(features.who, why, where, "Leave where out, or use features.")
+        require_order(features.caller, why, where, "Leave where out, or use features.")
         return NeighbourProcess.solve(spec, rows_of(spec, blocks))
 
     @cached_property
@@ -201,22 +201,22 @@ class NeighbourProcess(ProcessLaw):
         return rows.y[index] - mean, deviation
 
     def scores(self) -> Both:
-        order = self.representation.every.order
-        unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
+        order = self.representation.all_rows.order
+        unseen = order[JUDGED:] if len(order) - JUDGED >= SCORE_ROWS else order
         return self.left_out(unseen[:4096])
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
-        order = self.representation.every.order[:LOO_ROWS]
+        order = self.representation.all_rows.order[:LOO_ROWS]
         errors, deviation = self.left_out(order)
         return log_density(errors, deviation**2, self.representation.w[order])
 
     @staticmethod
-    def solve(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
+    def solve(spec: GaussianProcessSpec, rows: FitRows) -> "NeighbourProcess":
         rows = rows.without_copies(spec)
         if len(rows) < 2:
             raise InvalidInput(
-                f"{spec.features.who}: NearestNeighbours requires at least 2 rows of positive "
+                f"{spec.features.caller}: NearestNeighbours requires at least 2 rows of positive "
                 f"weight, from which noise and amplitude are chosen; got {len(rows)}."
             )
         method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
@@ -233,9 +233,9 @@ class NeighbourProcess(ProcessLaw):
         chosen = Choices(spec.features.seed, replace(start, criterion="loo"), choice)
         return _search(spec, chosen, rows)
 
-    def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
+    def add_rows(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
         before = self.representation
-        require_alike(spec.features.who, blocks, before.target_shape)
+        require_alike(spec.features.caller, blocks, before.target_shape)
         return NeighbourProcess.solve(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
 
     @cached_property
@@ -316,13 +316,13 @@ class NeighbourProcess(ProcessLaw):
         return float(self.chosen.kernel.diag(np.zeros((1, self.representation.X.shape[1])))[0])
 
 
-def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRows:
+def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> FitRows:
     """Return the rows of all blocks, without copies; ``start`` rows were read before."""
-    rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
+    rows = FitRows.of(spec.features.caller, blocks, spec.features.seed, start)
     return replace(rows, X=as_rows(rows.X)).without_copies(spec)
 
 
-def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> NeighbourProcess:
+def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> NeighbourProcess:
     """Return the law with the largest density of sampled rows, given their neighbours."""
     # Nelder-Mead, from the best of several starts, over the logarithms of the noise and, if
     # lengthscales are tuned, of their common factor.
@@ -333,7 +333,7 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
     unknown = Evidence(nan, nan, nan, nan, outcome)
     start = NeighbourProcess(spec, chosen, rows, unknown)
     # Fewer rows if there are many neighbours, because a row then takes longer
-    sampled = rows.every.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
+    sampled = rows.all_rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
     near, w = start.near_without(sampled), rows.w[sampled]
     is_tuned = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     tunes_lengthscales = is_tuned and "lengthscale" in kernel.get_params(deep=False)
@@ -344,7 +344,7 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: KeptRows) -> Neigh
         """Return the law at the log of noise/(a² k(x, x)), and of the factor of lengthscales."""
         law, alpha = start, (noise or 0.0) / (amplitude or 1.0)
         if tunes_lengthscales:
-            search = replace(chosen.search, kernel=scaled(kernel, _digits(np.exp(at[1:]))))
+            search = replace(chosen.search, kernel=rescale(kernel, _digits(np.exp(at[1:]))))
             law = replace(start, chosen=replace(chosen, search=search))
         if not is_given:
             alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
@@ -399,7 +399,7 @@ def by_features_or_neighbours(
     # Each kernel takes about three seconds.
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
-    is_large = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
+    is_large = sums.rows >= FEWEST_ROWS and cells <= MAX_CELLS
     name, near = features.kernel, is_near(law.chosen.kernel, d)
     kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if near else []
     if name == "auto" and features.effort != "low":
@@ -409,7 +409,7 @@ def by_features_or_neighbours(
     if not is_large or d > 4 or features.learns_metric or not kernels:
         return law
     rows = rows_of(spec, blocks)
-    judges = rows.every.order[JUDGED : JUDGED + LEFT_OUT]
+    judges = rows.all_rows.order[JUDGED : JUDGED + LEFT_OUT]
     scale = rows.y[judges].std(axis=0)
     if len(judges) == 0 or not np.all(scale > 0):
         return law

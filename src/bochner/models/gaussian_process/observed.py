@@ -36,7 +36,7 @@ from bochner.selection.choices import Choices, Function
 # Linear functionals L of f are jointly normal with f. Their covariances are L applied to the
 # arguments of the kernel (Solak et al. 2003, eq. 2 and 3), or to features: ∂φ/∂x_j and ∫φ.
 
-MOST_PLACES = 8192  # Largest number of quadrature points: their kernel matrix takes 512 MB
+MAX_PLACES = 8192  # Largest number of quadrature points: their kernel matrix takes 512 MB
 AT_ONCE = 16  # Columns of kernel values per call of ``pullback``
 
 
@@ -157,10 +157,10 @@ class BlockAverages(NamedArguments):
                 f"upper; got shapes {self.lower.shape} and {self.upper.shape}."
             )
         _check_values(self, len(self.lower))
-        places = self.points ** len(self._extended)
-        if len(self.lower) * places > MOST_PLACES:
+        places = self.points ** len(self._axes)
+        if len(self.lower) * places > MAX_PLACES:
             raise InvalidInput(
-                f"BlockAverages: all boxes together must have at most {MOST_PLACES:,} quadrature "
+                f"BlockAverages: all boxes together must have at most {MAX_PLACES:,} quadrature "
                 f"points; got {len(self.lower)} boxes of {places:,}. Pass a smaller points, or "
                 "lower equal to upper in columns along which f does not change."
             )
@@ -171,19 +171,19 @@ class BlockAverages(NamedArguments):
         return self.lower.shape[1]
 
     @property
-    def _extended(self) -> Array:
+    def _axes(self) -> Array:
         return np.flatnonzero(np.any(self.upper > self.lower, axis=0))
 
     @cached_property
     def _rule(self) -> tuple[Float[np.ndarray, "q e"], Float[np.ndarray, " q"]]:
-        return quadrature(self.points, len(self._extended))
+        return quadrature(self.points, len(self._axes))
 
     @cached_property
     def places(self) -> Float[np.ndarray, "p d"]:
         """Quadrature points of all boxes, box by box."""
         nodes, weights = self._rule
         unit = np.full((len(weights), self.n_columns), 0.5)
-        unit[:, self._extended] = nodes
+        unit[:, self._axes] = nodes
         points = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
         return points.reshape(-1, self.n_columns)
 
@@ -216,18 +216,18 @@ def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.
 
 def _check_values(observation: Any, m: int) -> None:
     """Check values and noise of an observation, and store them as (m, t) and (m,)."""
-    who = type(observation).__name__
-    values = np.asarray(to_numpy(as_array(observation.values, who, "values")), np.float64)
+    caller = type(observation).__name__
+    values = np.asarray(to_numpy(as_array(observation.values, caller, "values")), np.float64)
     noise = np.asarray(observation.noise, np.float64)
     if m == 0 or values.ndim not in (1, 2) or len(values) != m or not np.isfinite(values).all():
         raise InvalidInput(
-            f"{who}: values must be a finite number for each of the {m} points or boxes; got "
+            f"{caller}: values must be a finite number for each of the {m} points or boxes; got "
             f"shape {values.shape}."
         )
     if noise.shape not in ((), (m,)) or not (np.isfinite(noise) & (noise >= 0)).all():
         raise InvalidInput(
-            f"{who}: noise must be a variance, zero or above, or an array of one for each value; "
-            f"got {observation.noise!r}."
+            f"{caller}: noise must be a variance, zero or above, or an array of one for each "
+            f"value; got {observation.noise!r}."
         )
     object.__setattr__(observation, "values", values.reshape(m, -1))
     object.__setattr__(observation, "noise", np.broadcast_to(noise, (m,)).copy())
@@ -283,7 +283,7 @@ class ObservedProcess(ProcessLaw):
             twice = np.block([[apply_twice(a, b, *options) for b in obs] for a in obs])
             prior = ((twice + twice.T) / 2,)
         functionals = (self._functionals,) * 2, (self._constant,) * 2
-        covariance = self.base.between(*functionals, *prior)
+        covariance = self.base.cross_covariance(*functionals, *prior)
         factors = []
         for S in np.moveaxis(covariance, 2, 0).copy():
             # 1e-10 of the largest variance keeps S regular if observations are repeated
@@ -395,29 +395,29 @@ class ObservedProcess(ProcessLaw):
         X = as_rows(X)
         prior = (self._of_kernel(X).T,) if isinstance(self.base, ExactProcess) else ()
         one = np.ones(len(X)), self._constant
-        return self.base.between((self.base.at(X), self._functionals), one, *prior)
+        return self.base.cross_covariance((self.base.at(X), self._functionals), one, *prior)
 
 
-def observe(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:
+def observe(law: ProcessLaw, observations: tuple[Any, ...], caller: str) -> ObservedProcess:
     """Return the law given these observations, which replace earlier observations."""
     if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(
-            f"{who}.observe: the fit must use the exact kernel or features; got a fit on a "
+            f"{caller}.observe: the fit must use the exact kernel or features; got a fit on a "
             "Fourier grid or on nearest neighbours. Fit with another method."
         )
     d, t = law.chosen.map.n_inputs, len(law.noise)
     for item in observations:
         if not isinstance(item, Derivatives | BlockAverages):
             raise InvalidType(
-                f"{who}.observe: observations must be Derivatives or BlockAverages; got {item!r}."
+                f"{caller}.observe: expected Derivatives or BlockAverages; got {item!r}."
             )
         if item.n_columns != d or item.values.shape[1] != t:
             raise InvalidInput(
-                f"{who}.observe: {type(item).__name__} must have the {d} columns and {t} targets "
-                f"of the fit; got {item.n_columns} and {item.values.shape[1]}."
+                f"{caller}.observe: {type(item).__name__} must have the {d} columns and {t} "
+                f"targets of the fit; got {item.n_columns} and {item.values.shape[1]}."
             )
     if not observations:
-        raise InvalidInput(f"{who}.observe: Derivatives or BlockAverages are required; got none.")
+        raise InvalidInput(f"{caller}.observe: expected Derivatives or BlockAverages; got none.")
     process = ObservedProcess(law, observations)
     process.coef  # noqa: B018  raises here if the kernel has no derivatives
     return process

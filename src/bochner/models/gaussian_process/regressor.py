@@ -23,14 +23,14 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, FitSummary, learned
-from bochner.models._intervals import WithIntervals
+from bochner.models._base import Differentiable, FitSummary, getter
+from bochner.models._intervals import IntervalRegressor
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models._tables import by_partition
+from bochner.models._tables import accept_partitions
 from bochner.models.displays import MapDisplay
 from bochner.models.error_law import ErrorLaw, fold_scores
 from bochner.models.gaussian_process.law import (
-    MOST_ROWS,
+    MAX_ROWS,
     ExactProcess,
     FeatureProcess,
     GaussianProcessSpec,
@@ -74,7 +74,7 @@ class ProcessFit(FitSummary):
         return self.law.means
 
     def gradients(self, blocks: Blocks) -> Gradients:
-        self.law.require("gradient", self.law.spec.features.who)
+        self.law.require("gradient", self.law.spec.features.caller)
         return super().gradients(blocks)
 
     def merge_all(self, fits: list["ProcessFit"]) -> "ProcessFit":
@@ -101,7 +101,7 @@ def fit_of(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
 
 
 @estimator
-class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, AddsRows):
+class GaussianProcessRegressor(KernelParameters, Differentiable, IntervalRegressor, AddsRows):
     """Gaussian process regression: exact for few rows, with features for many.
 
     y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). With features, f is φ(x)·β + b plus an independent
@@ -186,32 +186,32 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
         return fit_of(inputs, models.process(spec, *options))
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        self._rows_with("partial_fit", type(self).__name__)
+    def _update(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
+        self._require_rows("partial_fit", type(self).__name__)
         law, spec = self._law.of_values, self._current_spec()
         if isinstance(law, ExactProcess):  # the new rows are added to moments of features
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
             original = replace(law.spec, features=features, lengthscale="loo")
             before = law.as_blocks(law.representation)
             law = FeatureProcess.fit(original, before, precision="float64")
-        return fit_of(inputs, law.with_rows_of(spec, blocks))
+        return fit_of(inputs, law.add_rows(spec, blocks))
 
     def _spec(self) -> GaussianProcessSpec:
-        who = type(self).__name__
-        centred = switch(self.fit_intercept, who)
+        caller = type(self).__name__
+        centred = switch(self.fit_intercept, caller)
         method = representation.as_method(self.method)
         if isinstance(method, ExactKernel) and method.preconditioner is not None:
             raise InvalidInput(
-                f"{who}: method=ExactKernel() takes no preconditioner, because the matrix of all "
-                f"rows is factored; got {method!r}. Pass ExactKernel()."
+                f"{caller}: method=ExactKernel() takes no preconditioner, because the matrix of "
+                f"all rows is factored; got {method!r}. Pass ExactKernel()."
             )
         local = isinstance(method, LocalKernel)  # which a process refuses
         features = self._feature_spec("local" if local else representation.as_features(method))
-        by = one_of(self.lengthscale, who, "lengthscale", ("auto", "loo", "evidence"))
+        by = one_of(self.lengthscale, caller, "lengthscale", ("auto", "loo", "evidence"))
         if by == "evidence" and features.learns_metric:
             raise InvalidInput(
-                f'{who}: lengthscale="evidence" and metric="learned" both scale the columns; set '
-                "one of them."
+                f'{caller}: lengthscale="evidence" and metric="learned" both scale the columns; '
+                "set one of them."
             )
         variances = as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
         criterion = "evidence" if "evidence" in (self.noise, self.amplitude) else "auto"
@@ -263,7 +263,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         self.fit_ = replace(fit, law=law, errors=None)
         return self
 
-    @by_partition
+    @accept_partitions
     def predict(
         self,
         X: Tabular,
@@ -302,9 +302,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             law.require("return_cov", type(self).__name__)
             rows = join([Piece(block.X) for block in blocks]).X
             m = rows.shape[0]
-            if m > MOST_ROWS:
+            if m > MAX_ROWS:
                 raise InvalidInput(
-                    f"predict: return_cov=True allows at most {MOST_ROWS:,} rows; got {m:,}. Use "
+                    f"predict: return_cov=True allows at most {MAX_ROWS:,} rows; got {m:,}. Use "
                     "return_std=True, or pass fewer rows."
                 )
             cov = law.covariance(rows).reshape(m, m, *self.target_shape_)
@@ -341,25 +341,25 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         InvalidInput
             If there is not one array of finite coordinates for each column.
         """
-        who, names, d = type(self).__name__, self._inputs.names, self.n_features_in_
+        caller, names, d = type(self).__name__, self._inputs.names, self.n_features_in_
         if len(axes) != d or (names is not None and set(axes) != set(names)):
             names_required = "" if names is None else f", named {', '.join(names)}"
             raise InvalidInput(
-                f"{who}.predict_grid: there must be one array of coordinates for each of the {d} "
-                f"columns{names_required}; got {', '.join(axes) or 'none'}. Pass "
+                f"{caller}.predict_grid: there must be one array of coordinates for each of the "
+                f"{d} columns{names_required}; got {', '.join(axes) or 'none'}. Pass "
                 f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
             )
         axes = {name: np.asarray(axes[name], dtype=np.float64) for name in names or axes}
         for name, axis in axes.items():
             if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all():
                 raise InvalidInput(
-                    f"{who}.predict_grid: {name} must be a vector of at least one finite number; "
-                    f"got shape {axis.shape}. Pass for example np.linspace(0, 1, 100)."
+                    f"{caller}.predict_grid: {name} must be a vector of at least one finite "
+                    f"number; got shape {axis.shape}. Pass for example np.linspace(0, 1, 100)."
                 )
         shape = tuple(len(axis) for axis in axes.values())
         require_room(
             8 * (d + 3) * math.prod(shape),
-            f"{who}.predict_grid: {math.prod(shape):,} points take",
+            f"{caller}.predict_grid: {math.prod(shape):,} points take",
             "Pass fewer.",
         )
         rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, d)
@@ -451,14 +451,14 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def _reshape(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
 
-    _law = learned("law", "The posterior law of f.")
-    _interval_rows = learned("law.block_rows", "Rows per block of intervals.")
-    map_ = learned("chosen.choice.map", "Feature map φ.", f"map_: {NeighbourProcess.lacks['map_']}")
-    loo_log_density_ = learned(
+    _law = getter("law", "The posterior law of f.")
+    _interval_rows = getter("law.block_rows", "Rows per block of intervals.")
+    map_ = getter("chosen.choice.map", "Feature map φ.", f"map_: {NeighbourProcess.lacks['map_']}")
+    loo_log_density_ = getter(
         "law.loo_log_density",
         "Mean leave-one-out log density of a sample of rows, summed over targets.",
     )
-    evidence_ = learned(
+    evidence_ = getter(
         "law.evidence", "An Evidence: noise, amplitude, log likelihood and outcome of each target."
     )
 
@@ -467,21 +467,21 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """Posterior law of f: of the coefficients, and of the part of f that features miss."""
         return self._law.require("predictive_")
 
-    def _rows_with(self, name: str, who: str = "") -> Any:
-        return self._law.require(name, who).representation
+    def _require_rows(self, name: str, caller: str = "") -> Any:
+        return self._law.require(name, caller).representation
 
-    noise_variance_ = learned(
+    noise_variance_ = getter(
         "law.noise",
         "σ², the variance of a new y about f(x). The noise in ``evidence_`` includes the part of f "
         "that features miss; this σ² does not.",
         by_target=True,
     )
-    amplitude_ = learned(
+    amplitude_ = getter(
         "law.evidence.amplitude",
         "a², the factor by which ``kernel_`` is multiplied.",
         by_target=True,
     )
-    alpha_ = learned("law.evidence.alpha", "σ²/a², the ridge penalty.", by_target=True)
+    alpha_ = getter("law.evidence.alpha", "σ²/a², the ridge penalty.", by_target=True)
 
     @property
     def log_marginal_likelihood_value_(self) -> float:

@@ -19,9 +19,9 @@ from bochner._core.arrays import dense, is_sparse, slices, to_numpy, unit_of
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
-from bochner._core.sizes import kept_rows
+from bochner._core.sizes import cached_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample, chosen_rows, gather
+from bochner.data.sample import RowSample, gather, sample_rows
 from bochner.features.auto import Choice
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
@@ -33,7 +33,7 @@ from bochner.kernels.kernel import Kernel, Scaled
 from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate_signs
 from bochner.models._rows import KernelSum
-from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
+from bochner.models.error_law import LEFT_OUT_ROWS, HeldOutRows
 from bochner.models.representations.features import FeatureSums
 from bochner.models.representations.modes import GridSums, as_rows, chosen_grid_sums
 from bochner.models.representations.representation import (
@@ -59,7 +59,7 @@ from bochner.solvers.ridge.groups import ReducedGroup, reduce_rows, solve_shared
 from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
+from bochner.solvers.ridge.solution import Outcome, Solution, fixed_alpha
 from bochner.sums.moments import Accumulator
 from bochner.sums.passes import LOCAL, Executor
 
@@ -68,7 +68,7 @@ LEAVES_LEFT_OUT = 2048
 
 #: Largest number of rows of a stored kernel matrix; largest number of terms of a kernel, and of
 #: their columns, without a stored matrix (five products then take as long as storing the matrix).
-STORED_ROWS, MOST_TERMS, MOST_COLUMNS = 2048, 3, 32
+STORED_ROWS, MAX_TERMS, MAX_COLUMNS = 2048, 3, 32
 
 #: The kernel chosen on a sample of rows, the transformations of columns, and the sample.
 Candidate = tuple[Tuning, Any, RowSample]
@@ -102,24 +102,24 @@ class MatrixRows(Representation):
     def values(self, solution: Any) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
 
-    def left_out(self, solution: Solution) -> LeftOutRows | None:
+    def left_out(self, solution: Solution) -> HeldOutRows | None:
         """Return at most 4096 rows with leave-one-out predictions; None without stored targets."""
         # The random rows come last, as the last block of a Cholesky factor.
         if self.y is None:
             return None
         n, m = len(self.w), min(len(self.w), LEFT_OUT_ROWS)
-        index = chosen_rows(self.chosen.seed, n, m)
+        index = sample_rows(self.chosen.seed, n, m)
         order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
         rows = KernelRows(matrix_of(self.chosen.kernel, X), y, w / self.unit, self.fit_intercept)
         errors, last = rows.solve(solution.alpha / self.unit, m).left_out, slice(n - m, None)
-        return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
+        return HeldOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
-    def again(
+    def refit(
         self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
     ) -> tuple["MatrixRows", Solution]:
         spec, rows = replace(spec, alpha=solution.alpha), RowSample(self.X, y, w, w)
-        return self, _by_gradients(spec, self.chosen, rows)
+        return self, _solve_cg(spec, self.chosen, rows)
 
     def calibration(self, solution: Solution) -> Calibration | None:
         return None if self.y is None else _calibrate(solution, self.y, self.w)
@@ -141,7 +141,7 @@ def exact_rows(
     n, seed, centred = blocks.n_rows, spec.features.seed, spec.fit_intercept
     if method.preconditioner is None and n is not None and n <= spec.direct_rows:
         rows, unit = without_copies(spec, gather(blocks, seed))
-        tuning, curves = chosen_by_matrix(spec, rows)
+        tuning, curves = choose_exact_kernel(spec, rows)
         tuning = with_seasons(spec.features, tuning, curves, rows, centred)
         chosen = chosen_exactly(seed, tuning, curves, rows.X, method)
         order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
@@ -150,7 +150,7 @@ def exact_rows(
         made = MatrixRows(chosen, shape, count_rows(blocks), centred, *kept)
         return made, solution.of_rows(np.argsort(order)).in_unit(unit)
     width = 1024 if isinstance(spec.features.width, float) else spec.features.width
-    asked, alpha = replace(spec.features, width=width), given_alpha(spec.alpha)
+    asked, alpha = replace(spec.features, width=width), fixed_alpha(spec.alpha)
     chosen, _ = choose(asked, blocks, alpha=alpha, by_targets=False, where=where)
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {chosen.map.n_features} "
@@ -158,7 +158,7 @@ def exact_rows(
     )
     chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
     rows = gather(blocks, seed)
-    solution = _by_gradients(spec, chosen, rows)
+    solution = _solve_cg(spec, chosen, rows)
     return MatrixRows(chosen, shape, count_rows(blocks), centred, rows.X), solution
 
 
@@ -180,7 +180,7 @@ def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> So
     return replace(solution, intercept=solution.intercept + spec.fit_intercept * moved[0])
 
 
-def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
+def choose_exact_kernel(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
     """Return the kernel, chosen also in neighbourhoods, and the transformations of columns."""
     share = spec.share_of(rows)
     shortens, asked = share is None and not spec.features.of_classes, spec.features
@@ -191,11 +191,11 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
         if not spec.features.of_classes:
             return near_tuning, curves
         rows = rows if curves is None else replace(rows, X=curves.inputs(rows.X))
-        tuning = _of_least_log_loss(spec, rows, tuning, near_tuning, solution)
+        tuning = _minimise_log_loss(spec, rows, tuning, near_tuning, solution)
     return tuning, curves
 
 
-def _of_least_log_loss(
+def _minimise_log_loss(
     spec: RidgeSpec, rows: RowSample, tuning: Tuning, near_tuning: Tuning, solution: Solution
 ) -> Tuning:
     """Return the kernel of classes with the least leave-one-out log loss on 3072 random rows.
@@ -224,7 +224,7 @@ def _of_least_log_loss(
     return replace(tuning, kernel=best, compared=compared)
 
 
-def _by_gradients(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
+def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
     """Choose the penalty on features; solve for coefficients of rows by conjugate gradients."""
     # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
@@ -236,8 +236,8 @@ def _by_gradients(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution
     for here in slices(len(Z), chosen.block_rows):
         Z[here] = chosen.double(rows.X[here])
         total.add(Z[here], rows.y[here], rows.w[here])
-    sample = rows.lowest(kept_rows(rows.X.shape[1]))
-    sums = FeatureSums(spec.features.who, chosen, centred, total.moments(), sample, len(rows))
+    sample = rows.lowest(cached_rows(rows.X.shape[1]))
+    sums = FeatureSums(spec.features.caller, chosen, centred, total.moments(), sample, len(rows))
     eigen, pieces, (centre, mean) = sums.check_range().without_copies(spec).decompose()
     left_out = pieces if spec.alpha == "loo" else None
     solution = solve_ridge(eigen, (centre, mean), spec.alpha, left_out, per_target=spec.per_target)
@@ -316,7 +316,7 @@ def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> K
         return None
     kernel, X = kernel.unwrap(X)
     parts = [(k.scale, k.kernel) if isinstance(k, Scaled) else (1.0, k) for k in kernel.summands]
-    if len(parts) > MOST_TERMS:
+    if len(parts) > MAX_TERMS:
         return None
     inner = [part.unwrap(X) for _, part in parts]
     move = lambda k, Z: (k, Z - Z.mean(axis=0)) if centred and isinstance(k, Linear) else (k, Z)
@@ -325,7 +325,7 @@ def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> K
     columns = sum(term.X.shape[1] for _, term in terms)
     others = [k for (_, term), (k, _) in zip(terms, inner, strict=True) if not term.loop]
     fast = len(others) < len(terms) and all(isinstance(k, Linear) for k in others)
-    return KernelTerms(terms) if fast and columns <= MOST_COLUMNS else None
+    return KernelTerms(terms) if fast and columns <= MAX_COLUMNS else None
 
 
 def matrix_of(kernel: Kernel, X: Array, centred: bool = False) -> Any:
@@ -348,26 +348,26 @@ class LeafRows(Representation):
     tree: neighbourhoods.RowTree
     leaf: Int[Array, " n"]  # Leaf of each row
     # Coefficients of the landmarks for each leaf
-    across: Float[Array, "l D t"]
-    judged: LeftOutRows | None  # Leave-one-out predictions of some rows of every leaf
+    landmark_coef: Float[Array, "l D t"]
+    held_out: HeldOutRows | None  # Leave-one-out predictions of some rows of every leaf
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("a local fit")
 
-    def left_out(self, solution: Solution) -> LeftOutRows | None:
-        return self.judged
+    def left_out(self, solution: Solution) -> HeldOutRows | None:
+        return self.held_out
 
     @property
-    def judged_rows(self) -> Int[Array, " p"]:
-        """Row numbers of ``judged``: the same share of each leaf."""
+    def held_out_index(self) -> Int[Array, " p"]:
+        """Row numbers of ``held_out``: the same share of each leaf."""
         rng, step = stream(self.chosen.seed, "rows left out"), -(-len(self.X) // LEAVES_LEFT_OUT)
         orders = (rng.permutation(here) for here in self._rows_of)
         return np.concatenate([np.sort(order[: -(-len(order) // step)]) for order in orders])
 
-    def again(
+    def refit(
         self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
     ) -> tuple["LeafRows", Solution]:
         kernel, X = self.chosen.kernel.unwrap(self.X)
-        leaves, judged = self._rows_of, self.judged_rows
+        leaves, judged = self._rows_of, self.held_out_index
         marked = [np.flatnonzero(np.isin(here, judged)) for here in leaves]
         mean = spec.fit_intercept * (w @ y) / w.sum()
         # A power of two near the largest |y − mean|, so that float32 does not overflow
@@ -407,7 +407,7 @@ class LeafRows(Representation):
                 errors[np.ix_(here[mark], targets)] = u * part.left_out(shared, c, root)
         errors = errors[judged]
         known = self.X[judged], y[judged] - errors, errors, w[judged], "leave one out"
-        made = replace(self, y=y, w=w, across=by_leaf, judged=LeftOutRows(*known))
+        made = replace(self, y=y, w=w, landmark_coef=by_leaf, held_out=HeldOutRows(*known))
         return made, replace(solution, coef=coef, intercept=intercept)
 
     block_rows = 4096
@@ -415,9 +415,9 @@ class LeafRows(Representation):
     def values(self, solution: Any) -> Function:
         leaves = [self.machine(leaf, solution) for leaf in range(self.tree.n_leaves)]
         both = KernelSum.__call__, KernelSum.slopes
-        return Function(*(partial(self._by_leaf, leaves, of) for of in both))
+        return Function(*(partial(self._leaf_sums, leaves, of) for of in both))
 
-    def _by_leaf(self, leaves: list[KernelSum], of: Callable[..., Array], X: Array) -> Array:
+    def _leaf_sums(self, leaves: list[KernelSum], of: Callable[..., Array], X: Array) -> Array:
         """Return values, or gradients, at rows X by the kernel sum of the leaf of each row."""
         X = as_rows(X)
         leaf = self.tree.leaves(*self.chosen.kernel.unwrap(X))
@@ -428,7 +428,7 @@ class LeafRows(Representation):
         """Return the kernel sum of a leaf, over the landmarks and the rows of the leaf."""
         phi, here = cast("NystromMap", self.chosen.map), self._rows_of[leaf]
         X = np.concatenate([phi.landmarks, self.X[here]])
-        coef = np.concatenate([self.across[leaf], solution.coef[here]])
+        coef = np.concatenate([self.landmark_coef[leaf], solution.coef[here]])
         return KernelSum(self.chosen.kernel, X, coef, solution.intercept)
 
     @cached_property
@@ -467,7 +467,7 @@ def leaf_rows(
     across_leaves = np.empty((tree.n_leaves, 0, rows.y.shape[1]))
     parts = rows.X, rows.y, rows.w, tree, leaf, across_leaves, None
     unsolved = LeafRows(chosen, shape, count_rows(blocks), *parts)
-    made, solution = unsolved.again(spec, replace(solution, slack=None), rows.y, rows.w)
+    made, solution = unsolved.refit(spec, replace(solution, slack=None), rows.y, rows.w)
     return replace(made, w=rows.w * unit), solution.in_unit(unit)
 
 
@@ -497,7 +497,7 @@ def _penalty(spec: RidgeSpec) -> dict[str, Any]:
     return {"centred": spec.fit_intercept, "alpha": spec.alpha, "per_target": spec.per_target}
 
 
-def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
+def local_kernel(spec: RidgeSpec, rows: RowSample) -> Kernel:
     """Return the kernel of a local fit, or of the Fourier modes that replace it."""
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
@@ -532,6 +532,6 @@ def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None
 
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel chosen on a sample, the transformations of columns, and the sample."""
-    sample = rows.lowest(kept_rows(rows.X.shape[1]))
+    sample = rows.lowest(cached_rows(rows.X.shape[1]))
     asked = spec.share_of(rows), spec.fit_intercept
     return *choose_for_matrix(spec.features, sample, *asked), sample

@@ -10,17 +10,17 @@ import numpy as np
 
 from bochner._core.arrays import slices, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import SMALL, WIDE, by_rows, kept_rows
+from bochner._core.sizes import SMALL, WIDE, cached_rows, prefers_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather
 from bochner.data.sources import Block, require_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.nystrom import COARSE, Given, Nystrom, Rounded
+from bochner.features.nystrom import COARSE, Nystrom, Points, PrecisionMap
 from bochner.features.rules import contenders
 from bochner.models._rows import no_landmarks
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import HeldOutRows
 from bochner.models.representations import representation
 from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choices import Choices, feature_precision
@@ -36,7 +36,7 @@ from bochner.solvers.ridge.eigen import (
     solve_ridge,
 )
 from bochner.solvers.ridge.problem import left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, given_alpha
+from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, fixed_alpha
 from bochner.sums import passes
 from bochner.sums.moments import Moments, Precision, require_power, require_squares
 
@@ -68,12 +68,13 @@ class FeatureRows(Representation):
         if isinstance(spec.alpha, str):  # copies lower leave-one-out errors
             sums = sums.without_copies(spec)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
-        by_triangle = given_alpha(spec.alpha) == 0 and double and sums.squared
+        by_triangle = fixed_alpha(spec.alpha) == 0 and double and sums.squared
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
             every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
             triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
             every = every.with_rows(chosen.block_rows)
-            eigen, rows, means = where.sum(passes.SumOf(triangle), every).eigen(), None, sums.means
+            eigen = where.sum(passes.BlockSum(triangle), every).eigen()
+            rows, means = None, sums.means
         else:
             eigen, rows, means = sums.decompose()
         left_out = rows if spec.alpha == "loo" else None
@@ -88,12 +89,12 @@ class FeatureRows(Representation):
         centre, middle = self.means
         for places in slices(len(self.sample), self.chosen.block_rows):
             rows = self.sample.take(places)
-            Z = self.chosen.rounded.features(rows.X)
+            Z = self.chosen.precision_map.features(rows.X)
             Z = Z - centre.astype(Z.dtype)
             Z = Z.astype(np.float32, copy=False) if self.precision == "float32" else Z
             yield Z, rows.y - middle, rows.w
 
-    def left_out(self, solution: Solution) -> LeftOutRows:
+    def left_out(self, solution: Solution) -> HeldOutRows:
         eigen, rows, _ = self.decompose()
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, eigen.floor)
@@ -101,7 +102,7 @@ class FeatureRows(Representation):
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         sample = self.sample
         predicted = sample.y - np.where(np.isfinite(errors), errors, residuals)
-        predictions = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
+        predictions = HeldOutRows(sample.X, predicted, errors, sample.w, "leave one out")
         return predictions.take(no_landmarks(self.chosen.map, sample.X))
 
 
@@ -112,7 +113,7 @@ class FeatureSums(FeatureRows):
     Few rows are kept themselves, and their moments are formed on demand.
     """
 
-    who: str  # Class name of the estimator, for messages
+    caller: str  # Class name of the estimator, for messages
     chosen: Choices
     fit_intercept: bool
     sums: Moments | None  # None for few rows
@@ -161,7 +162,7 @@ class FeatureSums(FeatureRows):
         """
         centred, sums, few = self.fit_intercept, self.sums, True
         if sums is not None:
-            few = by_rows(sums.rows, sums.n_features) and self.keeps_all
+            few = prefers_rows(sums.rows, sums.n_features) and self.keeps_all
         if few and self.chosen.precision == "float64":
             Z, y, w = self.chosen.double(self.sample.X), self.sample.y, self.sample.w
             middle = y[0] + np.average(y - y[0], 0, w)  # exact for a constant target
@@ -175,19 +176,19 @@ class FeatureSums(FeatureRows):
 
     def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
-        require_weight(self.who, float(self.sample.w.sum()))
+        require_weight(self.caller, float(self.sample.w.sum()))
         if self.sums is None:
-            require_squares(self.who, self.sample.y, self.sample.w)
+            require_squares(self.caller, self.sample.y, self.sample.w)
         else:
-            require_power(self.who, self.sample.y, self.sums.power)
+            require_power(self.caller, self.sample.y, self.sums.power)
         return self
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         sample, rows = self.sample + other.sample, self.rows + other.rows
         return replace(self, sums=self.moments + other.moments, sample=sample, rows=rows)
 
-    def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
-        representation.require_alike(self.who, blocks, self.target_shape)
+    def add_rows(self, blocks: Blocks) -> "FeatureSums":
+        representation.require_alike(self.caller, blocks, self.target_shape)
         moments, kept, rows = self.chosen.add_up(blocks, "float64", passes.LOCAL, self.rows)
         return self.merge(replace(self, sums=moments, sample=kept, rows=rows)).check_range()
 
@@ -210,40 +211,40 @@ def sum_features(
     whitens_sums: bool = True,
 ) -> FeatureSums:
     """Return the sums of all rows; ``whitens_sums``: sums may be whitened instead of each row."""
-    who, asked = spec.features.who, spec.features.precision
-    n, d, shape = blocks.n_rows, blocks.n_columns, require_targets(who, blocks.target_shape)
-    if asked == "auto" and given_alpha(spec.alpha) == 0:
+    caller, asked = spec.features.caller, spec.features.precision
+    n, d, shape = blocks.n_rows, blocks.n_columns, require_targets(caller, blocks.target_shape)
+    if asked == "auto" and fixed_alpha(spec.alpha) == 0:
         asked = "float64"
     phi, method = chosen.map, chosen.choice.method
     D = phi.n_features
     chosen = replace(chosen, precision=precision or feature_precision(asked, n, phi))
-    random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
+    random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Points)
     automatic = whitens_sums and precision is None and asked == "auto" and random
-    few = n is not None and n <= kept_rows(d) and by_rows(n, D)
+    few = n is not None and n <= cached_rows(d) and prefers_rows(n, D)
     if few and chosen.precision == "float64":
         sums: tuple[Moments | None, Any, Any] = None, gather(blocks, chosen.seed), n
     else:
         if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
-            chosen = _with_jitter(chosen, COARSE)
+            chosen = _add_jitter(chosen, COARSE)
         sums = chosen.add_up(blocks, chosen.precision, where)
-    return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).check_range()
+    return FeatureSums(caller, chosen, spec.fit_intercept, *sums, shape).check_range()
 
 
 def sum_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
     """Return the float64 sums of another pass, with exactly whitened features of each row."""
-    chosen = _with_jitter(summed.chosen, None)
+    chosen = _add_jitter(summed.chosen, None)
     moments, _, rows = chosen.add_up(blocks, "float64", where)
     return replace(summed, chosen=chosen, sums=moments, rows=rows)
 
 
-def _with_jitter(chosen: Choices, jitter: float | None) -> Choices:
+def _add_jitter(chosen: Choices, jitter: float | None) -> Choices:
     return replace(chosen, choice=replace(chosen.choice, map=chosen.map.with_jitter(jitter)))
 
 
 def triangle_of(block: Block, chosen: Choices, centred: bool) -> Triangle:
     """Return the rows √w [1, φ(x), y] of a block; sums of blocks are reduced to a triangle."""
     y, w = to_numpy(block.y).astype(np.float64), None if block.w is None else to_numpy(block.w)
-    return Triangle.of(to_numpy(chosen.rounded.features(block.X)), y, w, centred)
+    return Triangle.of(to_numpy(chosen.precision_map.features(block.X)), y, w, centred)
 
 
 def solve_features(
@@ -298,7 +299,7 @@ class WideSums(Representation):
     def target_variance(self) -> float:
         return float(np.mean(self.power)) / self.weight
 
-    def left_out(self, solution: Solution) -> LeftOutRows | None:
+    def left_out(self, solution: Solution) -> HeldOutRows | None:
         slack = solution.slack
         if slack is None:
             return None
@@ -306,25 +307,25 @@ class WideSums(Representation):
         values, blocks = self.values(solution), Blocks.from_arrays(rows.X)
         predicted = [values(block.X) for block in blocks.with_rows(self.block_rows)]
         errors = left_out_errors(rows.y - np.concatenate(predicted), slack)
-        return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
+        return HeldOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
 
 
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
     """Whether there are too many features for a Gram matrix, and more rows than are kept."""
     # alpha = 0 and "evidence" need the Gram matrix; landmarks need a matrix of the same size
     features = spec.features
-    if features.width <= WIDE or given_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
+    if features.width <= WIDE or fixed_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
         return False
     if isinstance(features.method, Nystrom | FourierGrid):
         return False
-    return blocks.n_rows is None or blocks.n_rows > kept_rows(blocks.n_columns)
+    return blocks.n_rows is None or blocks.n_rows > cached_rows(blocks.n_columns)
 
 
-def _of_rounded(X: Array, features: Callable[[Array], Array]) -> Array:
+def _round_rows(X: Array, features: Callable[[Array], Array]) -> Array:
     return features(X.astype(np.float32) if isinstance(X, np.ndarray) else X)
 
 
-def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
+def features_of_passes(phi: PrecisionMap, X: Array) -> Callable[[Array], Array]:
     """Return φ for passes, in float32 (a third of the time) if features of 64 rows agree."""
     if phi.precision == "float64" or not isinstance(X, np.ndarray) or X.dtype != np.float64:
         return phi.features
@@ -338,12 +339,12 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
         return phi.features
     change = np.linalg.norm(phi.features(rounded) - right)
     accurate = change <= 4e-6 * np.linalg.norm(right)
-    return partial(_of_rounded, features=phi.features) if accurate else phi.features
+    return partial(_round_rows, features=phi.features) if accurate else phi.features
 
 
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[WideSums, Solution]:
     """Return sums and solution: one pass for sums, then twenty to sixty passes of an iteration."""
-    alpha, centred = given_alpha(spec.alpha), spec.fit_intercept
+    alpha, centred = fixed_alpha(spec.alpha), spec.fit_intercept
     asked, method = spec.features, spec.features.method
     if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a D × D matrix
         kinds = tuple(m for m in contenders(blocks.n_columns) if not isinstance(m, Nystrom))
@@ -353,13 +354,13 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     chosen = replace(chosen, precision="float64" if double else "float32")
     sample = passes.draw_rows(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
-    shape = require_targets(asked.who, blocks.target_shape)
-    require_weight(asked.who, float(sample.w.sum()))
-    phi = chosen.rounded
+    shape = require_targets(asked.caller, blocks.target_shape)
+    require_weight(asked.caller, float(sample.w.sum()))
+    phi = chosen.precision_map
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)
     part = partial(passes.first_sums, features, D, origin, chosen.seed, iterative.PROBES)
-    n_weighted, sums, squares, totals = where.sum(passes.SumOf(part), blocks)
+    n_weighted, sums, squares, totals = where.sum(passes.BlockSum(part), blocks)
     W, t = float(totals[0]), len(origin)
     mean = sums[0] / W if centred else np.zeros(D)
     target = totals[1 : 1 + t] / W + origin if centred else np.zeros(t)

@@ -18,27 +18,27 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import require_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.composed import given_box
+from bochner.features.composed import check_box
 from bochner.features.fourier.grid import FourierGrid, equispaced_map
 from bochner.features.mercer.sphere import ModeMap, ModeMethod, SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.sphere import as_sphere_kernel
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import HeldOutRows
 from bochner.models.representations import representation
 from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.choose import choose_family
-from bochner.selection.hyperparameters import by_evidence, by_left_out
+from bochner.selection.hyperparameters import tune_evidence, tune_loo
 from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.record import Tuning
-from bochner.selection.spec import UNASKED
+from bochner.selection.spec import UNTUNED
 from bochner.solvers.gram import full_of
-from bochner.solvers.modes import LEAST, ModeProblem, ModeState
+from bochner.solvers.modes import MIN_ALPHA, ModeProblem, ModeState
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.search import settle
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, given_alpha, pool
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, fixed_alpha, pool
 from bochner.sums.fourier import ModeSums, as_complex, corners_of, modes_of, nufft
-from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, nonempty, sample_of
+from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, nonempty, sample_of
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
@@ -58,7 +58,7 @@ TRANSFORMED, SOLVED = 1e-3, 0.01
 class GridSums(Representation):
     """Sums of Fourier modes over all rows; further rows can be added."""
 
-    who: str  # Class name of the estimator, for messages
+    caller: str  # Class name of the estimator, for messages
     chosen: Choices  # Its map has the modes
     fit_intercept: bool
     sums: ModeSums
@@ -156,7 +156,7 @@ class GridSums(Representation):
 
     block_rows = BLOCK_ROWS
 
-    def left_out(self, solution: Solution) -> LeftOutRows | None:
+    def left_out(self, solution: Solution) -> HeldOutRows | None:
         """Return leave-one-out predictions of the sample, by the mean leverage as in GCV."""
         path, alphas = solution.path, np.atleast_1d(solution.alpha)
         used = [path.effective_dimension[path.alphas == alpha] for alpha in alphas]
@@ -166,7 +166,7 @@ class GridSums(Representation):
         freedom = np.concatenate([each[:1] for each in used]) + problem.gram.centred
         fitted = self.values(solution)(sample.X)
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
-        return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
+        return HeldOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
     def _slopes(self, coef: Float[Array, "D t"], X: Array) -> Float[Array, "b d t"]:
         """Return gradients at X: the modes i k ∂θ/∂x e^{i k·θ}."""
@@ -178,8 +178,8 @@ class GridSums(Representation):
             slopes.append(self.of_modes(modes * along)(X))
         return np.stack(slopes, axis=1)
 
-    def with_rows_of(self, blocks: Blocks) -> "GridSums":
-        representation.require_alike(self.who, blocks, self.target_shape)
+    def add_rows(self, blocks: Blocks) -> "GridSums":
+        representation.require_alike(self.caller, blocks, self.target_shape)
         sampler = sample_of(self.chosen.seed, self.rows)
         summands = Summands((summand_of(self.chosen, self.sums.origin), sampler))
         sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
@@ -235,33 +235,33 @@ class Survey:
         """Return the sums of the Fourier modes of the chosen map over all rows."""
         origin = np.average(self.sample.y, axis=0, weights=self.sample.w)
         sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
-        parts = self.features.who, chosen, centred, sums, self.sample
+        parts = self.features.caller, chosen, centred, sums, self.sample
         return GridSums(*parts, count_rows(blocks), self.target_shape)
 
 
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Survey:
     """Read all rows once; return a sample and the bounding box."""
-    who, shape = features.who, require_targets(features.who, blocks.target_shape)
-    both = Summands((sample_of(features.seed), SumOf(corners_of)))
+    caller, shape = features.caller, require_targets(features.caller, blocks.target_shape)
+    both = Summands((sample_of(features.seed), BlockSum(corners_of)))
     kept, boxes = where.sum(both, blocks.with_rows(BLOCK_ROWS))
     sample = nonempty(kept)
     least, largest = np.stack(boxes, axis=1)
     lower, upper, method = least.min(axis=0), largest.max(axis=0), features.method
     if not np.isfinite([lower, upper]).all():
         raise InvalidInput(
-            f"{who}: sample weights must have a sum above 0; got no row of positive weight."
+            f"{caller}: sample weights must have a sum above 0; got no row of positive weight."
         )
     if isinstance(method, FourierGrid) and method.box is not None:
-        lower, upper = given_box("FourierGrid", method.box, blocks.n_columns)
+        lower, upper = check_box("FourierGrid", method.box, blocks.n_columns)
     return Survey(features, sample, lower, upper, shape)
 
 
-def summand_of(chosen: Choices, origin: Float[Array, " t"]) -> SumOf:
+def summand_of(chosen: Choices, origin: Float[Array, " t"]) -> BlockSum:
     """Return the summand of the modes of a map, with an origin of the targets."""
     phi: ModeMap = chosen.map  # type: ignore[assignment]
     method: ModeMethod = chosen.choice.method  # type: ignore[assignment]
     error = min(TRANSFORMED * method.tolerance, 1e-8)  # limits the penalties that are resolved
-    return SumOf(partial(modes_of, phi.places, phi.shape, origin, error))
+    return BlockSum(partial(modes_of, phi.places, phi.shape, origin, error))
 
 
 def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
@@ -276,9 +276,9 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
-    if given_alpha(spec.alpha) == 0:
+    if fixed_alpha(spec.alpha) == 0:
         raise InvalidInput(
-            f"{spec.features.who}: alpha must be above 0 where modes are summed, which are more "
+            f"{spec.features.caller}: alpha must be above 0 where modes are summed, which are more "
             'than rows determine; got 0. Pass a small alpha, or alpha="evidence".'
         )
 
@@ -302,11 +302,11 @@ def stationary_kernel(
     amplitude: float | None = None,
 ) -> Tuning:
     """Return the kernel: given, or chosen by leave-one-out errors or evidence of a sample."""
-    # Evidence tunes free kernels and names (not UNASKED) unless "loo", given kernels if "evidence"
+    # Evidence tunes free kernels and names (not UNTUNED) unless "loo", given kernels if "evidence"
     kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(
-            f'{asked.who}: metric="learned" chooses features of many columns, {asked.method} '
+            f'{asked.caller}: metric="learned" chooses features of many columns, {asked.method} '
             'serves few; set one of them. lengthscale="evidence" of a Gaussian process scales '
             "columns."
         )
@@ -317,13 +317,13 @@ def stationary_kernel(
         return lengthscale_on_sphere(known, sample, centred, noise=noise, amplitude=amplitude)
     if isinstance(kernel, str):
         tuning = choose_family(asked, sample)
-        if lengthscale == "loo" or kernel in UNASKED:
+        if lengthscale == "loo" or kernel in UNTUNED:
             return tuning
         kernel = tuning.kernel
     elif lengthscale == "loo" or not (lengthscale == "evidence" or has_free(kernel)):
-        return by_left_out(kernel, sample, asked.seed, centred=centred)
+        return tune_loo(kernel, sample, asked.seed, centred=centred)
     given = {"noise": noise, "amplitude": amplitude}
-    return by_evidence(kernel, sample, asked.seed, centred=centred, **given)
+    return tune_evidence(kernel, sample, asked.seed, centred=centred, **given)
 
 
 def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
@@ -341,7 +341,7 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
             return _value(states[penalty], str(alpha))
 
         start = 0.1 * one.scale
-        limits = (math.log(LEAST * one.scale), math.log(start)), math.log(10.0) / 4, 48
+        limits = (math.log(MIN_ALPHA * one.scale), math.log(start)), math.log(10.0) / 4, 48
         value(settle(value, start, *limits, worth=-1e-9, sizes=(4, 2, 1)))  # adds the last state
         path = sorted(states)
         paths.append([states[penalty] for penalty in path])

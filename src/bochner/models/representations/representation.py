@@ -13,7 +13,7 @@ from bochner import features
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import Counted, MaybeCounted, Positive, integer, optional
 from bochner._core.shapes import Array, Tabular
-from bochner._core.sizes import KEPT_ROWS
+from bochner._core.sizes import CACHED_ROWS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -28,12 +28,12 @@ from bochner.kernels.kernel import Algebra, Columns, Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, calibrate_signs
 from bochner.models._rows import KernelSum, row_marks
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import HeldOutRows
 from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import Penalties
-from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
+from bochner.solvers.ridge.solution import Alpha, Solution, fixed_alpha
 from bochner.sums.moments import Moments
 from bochner.sums.passes import LOCAL, Executor, draw_rows, require_order
 
@@ -59,22 +59,22 @@ class RidgeSpec:
 
     def share_of(self, rows: RowSample) -> float | None:
         """Return the given penalty per unit of weight; None if it is chosen."""
-        alpha = given_alpha(self.alpha)
+        alpha = fixed_alpha(self.alpha)
         return None if alpha is None else alpha / float(rows.w.sum())
 
     def require_kernel(
         self, method: str, reason: str, blocks: Blocks, where: Executor
     ) -> tuple[int, ...]:
         """Return the shape of a target; refuse alpha = 0 and engines with several workers."""
-        who = self.features.who
-        if given_alpha(self.alpha) == 0:
+        caller = self.features.caller
+        if fixed_alpha(self.alpha) == 0:
             raise InvalidInput(
-                f'{who}: method="{method}" requires alpha above 0; got {self.alpha!r}. '
+                f'{caller}: method="{method}" requires alpha above 0; got {self.alpha!r}. '
                 "Pass a small alpha, e.g. 1e-6, or use features, which have a least-norm solution."
             )
         why = f'method="{method}" {reason}'
-        require_order(who, why, where, "Omit where=, or use features.")
-        return require_targets(who, blocks.target_shape)
+        require_order(caller, why, where, "Omit where=, or use features.")
+        return require_targets(caller, blocks.target_shape)
 
 
 class Lacking:
@@ -83,12 +83,12 @@ class Lacking:
     #: Attributes and methods that this form does not support, with the reason.
     lacks: ClassVar[Mapping[str, str]] = {}
 
-    def require(self, name: str, who: str = "") -> Self:
-        """Return self; raise an error if it lacks ``name``, an attribute or a method of ``who``."""
+    def require(self, name: str, caller: str = "") -> Self:
+        """Return self; raise an error if it lacks ``name``, a method or attribute of ``caller``."""
         if name not in self.lacks:
             return self
-        if who:
-            raise InvalidInput(f"{who}.{name}: {self.lacks[name]}")
+        if caller:
+            raise InvalidInput(f"{caller}.{name}: {self.lacks[name]}")
         raise AttributeError(f"{name}: {self.lacks[name]}")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -106,17 +106,17 @@ class Representation(Lacking, ABC):
     weight: Any  # Sum of the weights of all rows
     most: float  # Largest weight of a row that is left out at once
 
-    certified_rows: ClassVar[int] = KEPT_ROWS  # Largest number of rows of a certificate
+    certified_rows: ClassVar[int] = CACHED_ROWS  # Largest number of rows of a certificate
 
     # Methods of sums; ``lacks`` has the reason why other representations do not have them
     solve: ClassVar[Any]  # (spec): the representation and the solution for ``spec``
-    with_rows_of: ClassVar[Any]  # (blocks): the representation with these rows added
+    add_rows: ClassVar[Any]  # (blocks): the representation with these rows added
     merge: ClassVar[Any]  # (other): the representation of the rows of both
 
     # For losses other than squares: (spec, solution, y, w), the representation and the solution for
     # these targets and weights, at the penalty of ``solution``; and rows with left-out predictions
-    again: ClassVar[Any]
-    judged_rows: Any = None
+    refit: ClassVar[Any]
+    held_out_index: Any = None
 
     # Rows, targets (or None) and weights of fits with the exact kernel
     X: Any
@@ -139,7 +139,7 @@ class Representation(Lacking, ABC):
     #: Number of rows per block of predictions.
     block_rows = property(attrgetter("chosen.block_rows"))
     #: The map φ that the certificate compares with the kernel.
-    certified_map = property(attrgetter("chosen.rounded"))
+    certified_map = property(attrgetter("chosen.precision_map"))
 
     def values(self, solution: Any) -> Function | KernelSum:
         """Return the function X ↦ φ(X) β + b; ``solution`` has ``coef`` and ``intercept``."""
@@ -159,7 +159,7 @@ class Representation(Lacking, ABC):
         return replace(self, **changes)  # type: ignore[type-var]
 
     @abstractmethod
-    def left_out(self, solution: Solution) -> LeftOutRows | None:
+    def left_out(self, solution: Solution) -> HeldOutRows | None:
         """Return rows with their leave-one-out predictions, or None if they are not available."""
 
     def calibration(self, solution: Solution) -> Calibration | None:
@@ -197,12 +197,12 @@ def lacks_of_kernel(kind: str) -> dict[str, str]:
     }
 
 
-def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
+def require_alike(caller: str, blocks: Blocks, before: tuple[int, ...]) -> None:
     """Raise an error if the targets differ from the earlier ones."""
-    shape = require_targets(who, blocks.target_shape)
+    shape = require_targets(caller, blocks.target_shape)
     if shape != before:
         raise InvalidInput(
-            f"{who}: y must have the same targets in every call; got rows of "
+            f"{caller}: y must have the same targets in every call; got rows of "
             f"shape {shape} after {before}."
         )
 
@@ -312,7 +312,7 @@ def chosen_exactly(
     seed: int, tuning: Tuning, curves: Curves | None, X: Array, method: ExactKernel | None = None
 ) -> Choices:
     """Return the choice of the exact kernel, with the Nyström map on all rows X as map."""
-    reason = f"The exact kernel of {X.shape[0]:,} rows, solved with their kernel matrix."
+    reason = f"Exact kernel, with the full kernel matrix of {X.shape[0]:,} rows."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
     choice = Choice(phi, method or ExactKernel(), (), reason)
     chosen = Choices(seed, tuning, choice)
@@ -401,7 +401,7 @@ class AddsRows(KernelEstimator):
 
     precision: Any
 
-    _rows_with: Any  # (name, who): the representation of the fit; an error if it lacks ``name``
+    _require_rows: Any  # (name, caller): the representation; an error if it lacks ``name``
     alpha_: Any
     # (blocks, inputs, where, precision): the fit. ``precision`` is that of all sums; None: chosen,
     # with a second pass if needed
@@ -412,20 +412,20 @@ class AddsRows(KernelEstimator):
         return self._fit(blocks, inputs, LOCAL, precision)
 
     def _certificate_on(self, blocks: Blocks, new_rows: bool = False) -> Certificate:
-        rows = self._rows_with("certify", type(self).__name__)
+        rows = self._require_rows("certify", type(self).__name__)
         return rows.certificate(self.alpha_, blocks if new_rows else None)
 
-    rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Number of rows read.")
+    rows_seen_ = property(lambda self: self._require_rows("").rows, doc="Number of rows read.")
 
     @property
     def moments_(self) -> Moments:
         """Moments of all rows, to which further rows or other models are added."""
-        return self._rows_with("moments_").moments
+        return self._require_rows("moments_").moments
 
     @property
     def sample_(self) -> RowSample:
         """Rows kept for leave-one-out errors and the certificate."""
-        return self._rows_with("sample_").sample
+        return self._require_rows("sample_").sample
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:

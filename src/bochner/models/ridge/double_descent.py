@@ -93,7 +93,7 @@ class DoubleDescent(TableResult):
         axes : two matplotlib Axes, optional
             Axes for errors and for norms. Default: a new figure.
         """
-        axes = axes_for("DoubleDescent", axes, size=(8, 3.6), across=2)
+        axes = axes_for("DoubleDescent", axes, size=(8, 3.6), n=2)
         # Training errors of interpolating fits are rounding errors, which are not plotted
         floor = 1e-12 * self.train_error.max(axis=1, keepdims=True)
         train = np.where(self.train_error > floor, self.train_error, np.nan)
@@ -174,24 +174,24 @@ def double_descent(
     >>> 80 <= result.peak <= 120
     True
     """
-    who, seed = "double_descent", seed_of(random_state)
-    alphas = np.array([nonnegative(a, who, "alpha") for a in np.atleast_1d(alpha)])
+    caller, seed = "double_descent", seed_of(random_state)
+    alphas = np.array([nonnegative(a, caller, "alpha") for a in np.atleast_1d(alpha)])
     if not len(alphas) or (widths is not None and not len(widths)):
         name = "widths" if len(alphas) else "alpha"
-        raise InvalidInput(f"{who}: {name} must have at least one number; got none.")
-    one_of(task, who, "task", ("auto", "regression", "classification"))
+        raise InvalidInput(f"{caller}: {name} must have at least one number; got none.")
+    one_of(task, caller, "task", ("auto", "regression", "classification"))
     y, y_test, labels = _code(y, y_test, task)
     (X, Y), (X_test, Y_test) = _check(X, y), _check(X_test, y_test)
     n, t = Y.shape
     if len(X) < 2 or X_test.shape[1] != X.shape[1] or Y_test.shape[1] != t:
         raise InvalidInput(
-            f"{who}: two training rows or more, and test rows of the same columns and targets, are "
-            f"required; got X {X.shape}, y {Y.shape}, X_test {X_test.shape}, y_test {Y_test.shape}."
+            f"{caller}: two training rows or more, and test rows of the same columns and targets, "
+            f"are required; got shapes {X.shape}, {Y.shape}, {X_test.shape}, {Y_test.shape}."
         )
     if not labels:
         Y, Y_test = Y - Y.mean(axis=0), Y_test - Y.mean(axis=0)
     sizes = [max(1, round(share * n)) for share in SHARES] if widths is None else widths
-    D = np.unique([integer(width, who, "widths", 1) for width in sizes])
+    D = np.unique([integer(width, caller, "widths", 1) for width in sizes])
     method: Method
     if isinstance(features, str) and features == "relu":  # the constant column adds biases
         bias = float(np.sqrt(np.mean(X**2))) or 1.0

@@ -17,11 +17,11 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, learned
-from bochner.models._intervals import WithIntervals
+from bochner.models._base import Differentiable, getter
+from bochner.models._intervals import IntervalRegressor
 from bochner.models._labels import Calibration, LabelEstimator, decide
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import HeldOutRows
 from bochner.models.representations import representation
 from bochner.models.representations.representation import AddsRows, RidgeSpec
 from bochner.solvers.ridge.solution import as_alpha
@@ -36,8 +36,8 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     def _spec(self) -> RidgeSpec:
         features = self._feature_spec(representation.as_features(self.method))
-        alpha = as_alpha(self.alpha, features.who)
-        centred = switch(self.fit_intercept, features.who)
+        alpha = as_alpha(self.alpha, features.caller)
+        centred = switch(self.fit_intercept, features.caller)
         return RidgeSpec(features, alpha, self.alpha_per_target, centred)
 
     def _fit(
@@ -48,13 +48,13 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         rows = models.represent(spec, representation.as_method(self.method), *options)
         return models.warn(inputs, spec, *rows)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
-        self._rows_with("partial_fit", type(self).__name__)
-        return models.with_rows_of(self._fitted, self._spec(), blocks)
+    def _update(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
+        self._require_rows("partial_fit", type(self).__name__)
+        return models.add_rows(self._fitted, self._spec(), blocks)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments and sample, with the current ``alpha``."""
-        self._rows_with("solve_again", type(self).__name__)
+        self._require_rows("solve_again", type(self).__name__)
         spec = self._spec()
         self.fit_ = models.warn(self._inputs, spec, *self._fitted.representation.solve(spec))
         return self
@@ -66,36 +66,36 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         rows = self.fit_.representation
         return "coef_" not in rows.lacks or (self.method is None and rows.y is not None)
 
-    def _rows_with(self, name: str, who: str = "") -> Any:
-        return self._fitted.representation.require(name, who)
+    def _require_rows(self, name: str, caller: str = "") -> Any:
+        return self._fitted.representation.require(name, caller)
 
     @property
     def coef_(self) -> Any:
         """Coefficients β, (D,) or (t, D); for K classes (K, D), for two classes (1, D)."""
-        self._rows_with("coef_")
-        return self._by_target(self.solution_.coef.T)
+        self._require_rows("coef_")
+        return self._squeeze(self.solution_.coef.T)
 
-    intercept_ = learned(
+    intercept_ = getter(
         "solution.intercept",
         "Intercept b, a number or (t,); for K classes (K,), for two classes (1,).",
         by_target=True,
     )
 
-    solution_ = learned(
+    solution_ = getter(
         "solution", "A Solution: coefficients, outcome, and the criteria of each compared alpha."
     )
 
-    alpha_ = learned("solution.alpha", "The penalty; (t,) if each target has its own.")
+    alpha_ = getter("solution.alpha", "The penalty; (t,) if each target has its own.")
 
     @property
     def X_fit_(self) -> Any:
         """Training rows (n, d) of a fit without features."""
-        return self._rows_with("X_fit_").X
+        return self._require_rows("X_fit_").X
 
     @property
     def certificate_(self) -> Certificate:
         """Certificate of the features: errors of φ(x)·φ(y) on a sample of the training rows."""
-        self._rows_with("certificate_")
+        self._require_rows("certificate_")
         return self._fitted.certificate
 
     def certify(self, X: Tabular) -> Certificate:
@@ -109,11 +109,11 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
         return self._certificate_on(blocks, new_rows=True)
 
-    _path = learned("solution.path", "The penalties that were compared.")
+    _path = getter("solution.path", "The penalties that were compared.")
 
 
 @estimator
-class KernelRidge(WithIntervals, RidgeEstimator):
+class KernelRidge(IntervalRegressor, RidgeEstimator):
     """Kernel ridge regression with the exact kernel or with features, for any number of rows.
 
     Minimises Σ wᵢ (yᵢ − f(xᵢ) − b)² + alpha ‖f‖². With features, f(x) = φ(x)·β, ‖f‖ = ‖β‖ and
@@ -202,7 +202,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     alpha: float | Sequence[float] | str = "loo"
     alpha_per_target: bool = False
 
-    def _left_out(self) -> LeftOutRows | None:
+    def _left_out(self) -> HeldOutRows | None:
         return self._fitted.left_out()
 
     @property
@@ -211,8 +211,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
         These fits have no ``coef_``, ``moments_`` and ``certificate_``.
         """
-        self._rows_with("dual_coef_")
-        return self._by_target(self.solution_.coef.T).T
+        self._require_rows("dual_coef_")
+        return self._squeeze(self.solution_.coef.T).T
 
 
 @estimator

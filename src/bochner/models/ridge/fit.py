@@ -15,12 +15,12 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.models._base import FitSummary
 from bochner.models._labels import Calibration
-from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.error_law import ErrorLaw, HeldOutRows
 from bochner.models.representations.exact import LeafRows, MatrixRows
 from bochner.models.representations.features import solve_features
 from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose
-from bochner.solvers.ridge.solution import WARNED, Solution, given_alpha
+from bochner.solvers.ridge.solution import WARNED, Solution, fixed_alpha
 from bochner.sums.moments import Precision
 
 
@@ -42,7 +42,7 @@ class RidgeFit(FitSummary):
     def values(self) -> Any:
         return self.representation.values(self.solution)
 
-    def left_out(self) -> LeftOutRows | None:
+    def left_out(self) -> HeldOutRows | None:
         return self.representation.left_out(self.solution)
 
     @cached_property
@@ -99,11 +99,11 @@ def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
     """Return a fit on features; ``precision`` is that of the sums, None: chosen."""
-    chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
+    chosen, _ = choose(spec.features, blocks, alpha=fixed_alpha(spec.alpha))
     return warn(inputs, spec, *solve_features(spec, chosen, blocks, precision=precision))
 
 
-def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
+def add_rows(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
     """Return the fit to earlier and these rows; exact and local fits change to features."""
     rows = fit.representation
     if isinstance(rows, MatrixRows | LeafRows):
@@ -111,7 +111,7 @@ def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
         features = replace(spec.features, kernel=fit.chosen.kernel, learns_metric=False)
         first = Blocks.from_arrays(rows.X, y, rows.w)
         fit = fit_features(replace(spec, features=features), first, fit.inputs, "float64")
-    return warn(fit.inputs, spec, *fit.representation.with_rows_of(blocks).solve(spec))
+    return warn(fit.inputs, spec, *fit.representation.add_rows(blocks).solve(spec))
 
 
 def warn(inputs: Inputs, spec: RidgeSpec, rows: Representation, solution: Solution) -> RidgeFit:

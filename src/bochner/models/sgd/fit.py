@@ -18,7 +18,7 @@ from bochner._core import checks
 from bochner._core.arrays import array_namespace, is_sparse, slices, to_numpy
 from bochner._core.random import Seed, stream
 from bochner._core.shapes import Array, Float, Tabular
-from bochner._core.sizes import kept_rows
+from bochner._core.sizes import cached_rows
 from bochner._core.text import TableResult
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -30,8 +30,8 @@ from bochner.features.map import FeatureMap, Method
 from bochner.features.mercer.products import Explicit
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel, has_free
-from bochner.models._base import Differentiable, FitSummary, KernelEstimator, learned
-from bochner.models._intervals import WithIntervals
+from bochner.models._base import Differentiable, FitSummary, KernelEstimator, getter
+from bochner.models._intervals import IntervalRegressor
 from bochner.models._labels import LabelEstimator, decide
 from bochner.models._parameters import estimator, parameters, spec_of
 from bochner.models._rows import TARGETS, KernelSum, row_marks
@@ -39,7 +39,7 @@ from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel, require_alike
 from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import choose_kernel, choose_map
-from bochner.selection.hyperparameters import by_left_out
+from bochner.selection.hyperparameters import tune_loo
 from bochner.selection.record import Tuning
 from bochner.solvers import sgd
 from bochner.solvers.cg import TILE
@@ -135,21 +135,23 @@ class SgdSpec:
     epsilon: Annotated[float, checks.nonnegative] = 0.1
     quantile: Annotated[float, checks.share] = 0.5
 
-    who = property(attrgetter("features.who"))  # Class name of the estimator, for messages
+    caller = property(attrgetter("features.caller"))  # Class name of the estimator, for messages
 
     @staticmethod
-    def of(who: str, losses: tuple[str, ...], parameters: dict[str, Any]) -> "SgdSpec":
-        """Return the checked parameters of the estimator ``who``."""
-        checks.one_of(parameters["loss"], who, "loss", losses)
-        width = checks.integer(parameters["n_features"], who, "n_features", 1)
+    def of(caller: str, losses: tuple[str, ...], parameters: dict[str, Any]) -> "SgdSpec":
+        """Return the checked parameters of the estimator ``caller``."""
+        checks.one_of(parameters["loss"], caller, "loss", losses)
+        width = checks.integer(parameters["n_features"], caller, "n_features", 1)
         features = parameters["kernel"], parameters["method"], width, parameters["random_state"]
         eta = parameters["eta0"]
-        rate = None if isinstance(eta, str) and eta == "auto" else checks.positive(eta, who, "eta0")
+        is_auto = isinstance(eta, str) and eta == "auto"
+        rate = None if is_auto else checks.positive(eta, caller, "eta0")
         parameters = parameters | {"average": int(parameters["average"]), "eta0": rate}
-        spec = spec_of(SgdSpec, who, parameters | {"features": FeatureSpec.of(who, *features)})
+        parameters["features"] = FeatureSpec.of(caller, *features)
+        spec = spec_of(SgdSpec, caller, parameters)
         if spec.learning_rate == "optimal" and spec.alpha == 0:
             raise InvalidInput(
-                f"{who}: learning_rate='optimal' requires alpha above zero, as its rates are "
+                f"{caller}: learning_rate='optimal' requires alpha above zero, as its rates are "
                 "1/(alpha (t0 + t)); got 0. Pass another schedule, or a positive alpha."
             )
         return spec
@@ -219,33 +221,33 @@ def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None
     """Return the fit to rows in memory, starting from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before)
-    return _over_rows(replace(fit, rows=0, weight=0.0), *_split(fit, rows))
+    return _run_epochs(replace(fit, rows=0, weight=0.0), *_split(fit, rows))
 
 
-def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
+def add_rows(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
     """Return the fit after one epoch over these rows, from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
     one_epoch = replace(fit, spec=replace(spec, max_iter=1, tol=None))
-    return replace(_over_rows(one_epoch, rows), spec=spec)
+    return replace(_run_epochs(one_epoch, rows), spec=spec)
 
 
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
     """Return the fit to blocks, read again in each epoch and shuffled in windows of 8192 rows."""
     if spec.strategy in DUAL:
         raise InvalidInput(
-            f"{spec.who}.fit_blocks: strategy={spec.strategy!r} keeps all rows in memory. Pass a "
-            "strategy with features, or use fit(X, y)."
+            f"{spec.caller}.fit_blocks: strategy={spec.strategy!r} keeps all rows in memory. Pass "
+            "a strategy with features, or use fit(X, y)."
         )
     if spec.early_stopping:
         raise InvalidInput(
-            f"{spec.who}.fit_blocks: early_stopping=True keeps held-out rows in memory. Pass "
+            f"{spec.caller}.fit_blocks: early_stopping=True keeps held-out rows in memory. Pass "
             "early_stopping=False, or use fit(X, y)."
         )
     reason, remedy = "takes steps in sequence", "Omit where=, or use KernelRidge or SVC."
-    require_order(spec.who, reason, where, remedy)
+    require_order(spec.caller, reason, where, remedy)
     block = next(iter(blocks))
-    require_targets(spec.who, block.y)
+    require_targets(spec.caller, block.y)
     w = np.concatenate([w for _, w in where.sum(TARGETS, blocks)])
     n, weight = int(np.count_nonzero(w)), float(w.sum())
     rows = Piece(_rows(block), block.y)
@@ -257,7 +259,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
 
     def windows() -> Iterator[Window]:
         for block in blocks.with_rows(8192):
-            X, y, w = _of_weight(block)
+            X, y, w = _weighted_rows(block)
             if len(w):
                 read = _reader(fit, X, fit.chosen.map.n_features)
                 yield read, fit.targets(y), w / (weight / n)
@@ -270,7 +272,7 @@ def _rows(block: Any) -> Any:
     return block.X if is_sparse(block.X) else to_numpy(block.X)
 
 
-def _of_weight(block: Block) -> Piece:
+def _weighted_rows(block: Block) -> Piece:
     """Return X, y, w of the rows of positive weight of a block; y and w in float64."""
     X, w = _rows(block), weights_of(block)
     y = None if block.y is None else to_numpy(block.y).astype(np.float64)
@@ -281,8 +283,8 @@ def _gather(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
     """Return all rows of positive weight."""
     [block] = blocks.with_rows(count_rows(blocks))
     if has_targets:
-        require_targets(spec.who, block.y)
-    return _of_weight(block)
+        require_targets(spec.caller, block.y)
+    return _weighted_rows(block)
 
 
 def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
@@ -298,7 +300,7 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
     held_out[order[np.flatnonzero(np.diff(marks))]] = True
     if not held_out.any() or held_out.all():
         raise InvalidInput(
-            f"{spec.who}: validation_fraction={spec.validation_fraction} of {n} rows "
+            f"{spec.caller}: validation_fraction={spec.validation_fraction} of {n} rows "
             "leaves no rows to train or no held-out rows. Change it, or pass early_stopping=False."
         )
     return part(rows, np.flatnonzero(~held_out)), part(rows, np.flatnonzero(held_out))
@@ -310,7 +312,7 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
 
     def values(rows: slice | Array) -> Float[Array, "c m"]:
         few = X[rows]
-        return to_numpy(chosen.kernel(few, support)) if fit.is_dual else chosen.rounded(few)
+        return to_numpy(chosen.kernel(few, support)) if fit.is_dual else chosen.precision_map(few)
 
     if fit.strategy not in CACHED:
         return values
@@ -320,7 +322,7 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
     return cache.__getitem__
 
 
-def _over_rows(fit: SgdFit, rows: Piece, held_out: Piece | None = None) -> SgdFit:
+def _run_epochs(fit: SgdFit, rows: Piece, held_out: Piece | None = None) -> SgdFit:
     """Return the fit after epochs over rows in memory; weights are divided by their mean."""
     n_rows, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     # Rows that have coefficients, followed by the rows of this fit
@@ -330,7 +332,7 @@ def _over_rows(fit: SgdFit, rows: Piece, held_out: Piece | None = None) -> SgdFi
     window = _reader(fit, rows.X, width, support), fit.targets(rows.y), rows.w * (n_rows / weight)
     judge = _judge(fit, held_out, width, support)
     fit = replace(_walk(fit, lambda: (window,), width, judge), weight=weight, rows=n_rows)
-    return _on_support(fit, support) if fit.is_dual else fit
+    return _keep_support(fit, support) if fit.is_dual else fit
 
 
 def _walk(
@@ -362,8 +364,8 @@ def _walk(
         cached_windows = cached
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
-                f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
-                "finite numbers. Lower eta0, or scale the columns of X and the target."
+                f"{spec.caller}: the steps diverged in epoch {number + 1}: coefficients are no "
+                "longer finite numbers. Lower eta0, or scale the columns of X and the target."
             )
         losses.append(total / weight)
         scores += [] if judge is None else [judge(walk)]
@@ -380,14 +382,14 @@ def _walk(
             idle = 0
     if not stopped:
         checks.warn_user(
-            f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
+            f"{spec.caller}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
             "max_iter or tol, or pass tol=None to always run max_iter epochs."
         )
     epochs = fit.epochs + len(losses)
     return replace(fit, walk=walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores))
 
 
-def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
+def _keep_support(fit: SgdFit, rows: Any) -> SgdFit:
     """Return the fit with the rows of nonzero coefficients; equal rows have their sum."""
     coef, mean = fit.walk.coef, fit.walk.mean_coef
     if fit.support is not None and not is_sparse(rows):
@@ -439,19 +441,19 @@ def _start(
 ) -> SgdFit:
     """Return the fit to continue: ``before`` with the new spec, or a fit before its first step."""
     if before is not None:
-        require_alike(spec.who, blocks, before.target_shape)
+        require_alike(spec.caller, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
     fit, sample = _begin(spec, blocks, rows, inputs, where)
     if spec.strategy != "auto":
-        return _with_strategy(fit, spec.strategy, sample)
+        return _initial_fit(fit, spec.strategy, sample)
     if not in_pieces:
         plan, options = _plan(fit, sample, rows.X, count_rows(blocks))
         return replace(options[plan.best], plan=plan)
     with suppress(UnsupportedKernel):  # exact features if they are few
-        exact = _with_strategy(fit, EXACT[0], sample)
+        exact = _initial_fit(fit, EXACT[0], sample)
         if exact.chosen.map.n_features <= spec.features.width_to_search:
             return exact
-    return _with_strategy(fit, STRATEGIES[4], sample)
+    return _initial_fit(fit, STRATEGIES[4], sample)
 
 
 def _begin(
@@ -479,7 +481,7 @@ def _begin(
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
 
-def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
+def _initial_fit(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
     """Return a fit before its first step, for the strategy ``name``."""
     chosen, n_inputs = fit.chosen, fit.inputs.n_columns
     if name in EXACT:
@@ -489,7 +491,7 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
             if fit.spec.strategy == "auto":
                 raise
             raise UnsupportedKernel(
-                f"{fit.spec.who}: strategy={name!r} requires a kernel with finitely many exact "
+                f"{fit.spec.caller}: strategy={name!r} requires a kernel with finitely many exact "
                 f"features: {refused} Use strategy='gram_cached' or 'kernel_on_the_fly' for the "
                 "exact kernel, 'approximate_cached' for approximate features."
             ) from refused
@@ -512,7 +514,7 @@ def _plan(
     t, batch = len(fit.walk.intercept), min(spec.batch_size, n)
     for name, cached in zip(STRATEGIES[::2], CACHED, strict=True):
         try:
-            option = _with_strategy(fit, name, sample)
+            option = _initial_fit(fit, name, sample)
         except UnsupportedKernel as refused:
             costs += [StrategyCost(strategy, refused=str(refused)) for strategy in (name, cached)]
             continue
@@ -533,7 +535,7 @@ def _search(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     # T steps with η ≈ ½ resolve eigenvalues of K/n above 1/(ηT), as a penalty of this size does
     params = spec.features
     if isinstance(params.kernel, Kernel):
-        return by_left_out(params.kernel, sample, params.seed, share=spec.alpha)
+        return tune_loo(params.kernel, sample, params.seed, share=spec.alpha)
     rows = nonempty(sample)
     distinct = len(np.unique(row_marks(rows.X, params.seed)))  # copies do not count
     share = max(spec.alpha, 2 / max(1.0, USUAL_EPOCHS * distinct / spec.batch_size))
@@ -579,15 +581,15 @@ class SgdEstimator(Differentiable):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
         n = blocks.n_rows
-        if where is LOCAL and n is not None and n <= kept_rows(blocks.n_columns):
+        if where is LOCAL and n is not None and n <= cached_rows(blocks.n_columns):
             return fit_sgd(self._spec(), blocks, inputs)
         return fit_stream(self._spec(), blocks, inputs, where)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
+    def _update(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
         before = vars(self).get("fit_")
-        return with_rows_of(before, self._spec(before), blocks, inputs)
+        return add_rows(before, self._spec(before), blocks, inputs)
 
-    _first_piece = _with_rows
+    _first_piece = _update
 
     def plan(self, X: Tabular, y: Array | None = None) -> StrategyPlan:
         """Return the predicted cost of each of the six strategies for a fit to these rows.
@@ -629,7 +631,7 @@ class SgdEstimator(Differentiable):
     def _ridge_penalty(self, X: Any, n: int) -> float:
         return float(self.alpha) * n / 2  # alpha is relative to the mean loss
 
-    plan_ = learned(
+    plan_ = getter(
         "plan",
         'A StrategyPlan: the costs from which "auto" chose the strategy.',
         'plan_: only fit with strategy="auto" makes a plan.',
@@ -648,24 +650,24 @@ class SgdEstimator(Differentiable):
     @property
     def coef_(self) -> Any:
         """Coefficients β, one row per output: (t, D) or (K, D); (D,) for a single target."""
-        return self._by_target(self._fit_on(rows=False).walk.result[0].T)
+        return self._squeeze(self._fit_on(rows=False).walk.result[0].T)
 
     @property
     def dual_coef_(self) -> Any:
         """Coefficients of ``support_vectors_``, (t, m) or (K, m); (m,) for a single target."""
-        return self._by_target(self._fit_on(rows=True).walk.result[0].T)
+        return self._squeeze(self._fit_on(rows=True).walk.result[0].T)
 
     @property
     def intercept_(self) -> Any:
         """Intercept of each output; a number for a single target."""
-        return self._by_target(self._fitted.walk.result[1])
+        return self._squeeze(self._fitted.walk.result[1])
 
-    strategy_ = learned("strategy", "The strategy of the fit.")
-    loss_curve_ = learned(
+    strategy_ = getter("strategy", "The strategy of the fit.")
+    loss_curve_ = getter(
         "losses", "Mean loss of each epoch of the last fit, computed before each step."
     )
-    validation_scores_ = learned("scores", "Score on held-out rows after each epoch.")
-    t_ = learned("walk.steps", "Total number of steps.")
+    validation_scores_ = getter("scores", "Score on held-out rows after each epoch.")
+    t_ = getter("walk.steps", "Total number of steps.")
 
     @property
     def n_iter_(self) -> int:
@@ -771,7 +773,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
 
 
 @estimator
-class KernelSGDRegressor(WithIntervals, SgdEstimator):
+class KernelSGDRegressor(IntervalRegressor, SgdEstimator):
     """Linear regression on a kernel's features by stochastic gradient descent.
 
     Minimises Σ wᵢ ℓ(yᵢ, f(xᵢ))/Σ wᵢ + (alpha/2) ‖β‖² over f = φ(x)·β + b, by steps on batches of

@@ -18,15 +18,15 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Block, require_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import FitSummary, learned
+from bochner.models._base import FitSummary, getter
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import row_marks
-from bochner.models._tables import by_partition
+from bochner.models._tables import accept_partitions
 from bochner.models.unsupervised.transformers import KernelTransformer, choose_quickly
 from bochner.selection.choices import Choices
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
-from bochner.sums.moments import Moments, MomentsOf
+from bochner.sums.moments import Moments, MomentSum
 from bochner.sums.passes import LOCAL, Executor, draw_rows
 
 #: Moments of the features of X and Y, as columns of one matrix, of each half of the rows.
@@ -64,20 +64,20 @@ class Correlations(FitSummary):
 
 
 @dataclass(frozen=True, eq=False)
-class CorrelationsOf:
+class CorrelationSum:
     """Summand of the moments of [φ(X), ψ(Y)], for each half of the rows."""
 
     x: Choices
     y: Choices
 
     @property
-    def _moments(self) -> MomentsOf:
-        return MomentsOf(lambda Z: Z, self.x.precision)
+    def _moments(self) -> MomentSum:
+        return MomentSum(lambda Z: Z, self.x.precision)
 
     def add(self, total: list[Any] | None, block: Block) -> list[Any]:
         """Add each row of a block to its half."""
         Y = columns_of(block.y)
-        Zx, Zy = self.x.rounded.features(block.X), to_numpy(self.y.rounded.features(Y))
+        Zx, Zy = self.x.precision_map.features(block.X), to_numpy(self.y.precision_map.features(Y))
         Z = array_namespace(Zx).concat([Zx, from_numpy(Zy, like=Zx)], axis=1)
         # The half of a row depends on its values x and y, so that copies are in one half
         marks = row_marks(block.X, self.x.seed) + row_marks(Y, self.x.seed)
@@ -229,18 +229,18 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         chosen = chosen.in_precision(features.precision, blocks.n_rows)
         chosen_y = choose_quickly(features_y, partners, y)
         sides = chosen, replace(chosen_y, precision=chosen.precision)
-        halves = CorrelationsOf(*sides).sum_halves(blocks, where)
+        halves = CorrelationSum(*sides).sum_halves(blocks, where)
         return solve(*options, inputs, sides, halves, count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to the fit, and solve again; the first call draws the maps."""
         return self._add_rows(X, y, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Correlations:
+    def _update(self, blocks: Blocks, inputs: Inputs) -> Correlations:
         fit = self.fit_
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
-        first, second = map(add, fit.halves, CorrelationsOf(*sides).sum_halves(blocks))
+        first, second = map(add, fit.halves, CorrelationSum(*sides).sum_halves(blocks))
         return solve(*self._options(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
@@ -250,7 +250,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         self.fit_ = solve(*self._options(), fit.inputs, sides, fit.halves, fit.rows)
         return self
 
-    @by_partition
+    @accept_partitions
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q) float64; with Y also (ψ(y) − mean)·b."""
         fit, scores = self._fitted, super().transform(X)
@@ -275,26 +275,24 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         moments = Moments.of(np.hstack([x_scores, y_scores]), np.zeros((len(x_scores), 0)), w)
         return float(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))).mean())
 
-    kernel_y_ = learned("chosen_y.kernel", "The kernel of Y, with all hyperparameters.")
-    map_y_ = learned("chosen_y.map", "Feature map ψ of Y.")
-    correlations_ = learned(
+    kernel_y_ = getter("chosen_y.kernel", "The kernel of Y, with all hyperparameters.")
+    map_y_ = getter("chosen_y.map", "Feature map ψ of Y.")
+    correlations_ = getter(
         "correlations",
         "Correlations of the scores of X and Y on the training rows, (q,), one per component.",
     )
-    singular_values_ = learned(
+    singular_values_ = getter(
         "directions.values",
         "Maxima a·C_xy b, decreasing, (q,); the penalty makes them smaller than correlations.",
     )
-    x_weights_ = learned(
-        "directions.a", "Directions a, (D, q), with training scores of variance 1."
-    )
-    y_weights_ = learned("directions.b", "Directions b, (D, q), scaled in the same way.")
-    x_mean_ = learned("x_mean", "Mean of the features of X, (D,).")
-    y_mean_ = learned("y_mean", "Mean of the features of Y, (D,).")
-    alpha_ = learned("alpha", "The penalty of the fit.")
-    path_ = learned("path", "Pairs of a penalty and its mean held-out correlation.")
-    rows_seen_ = learned("rows", "Number of rows read.")
-    _n_features_out = learned("correlations.size", "Number of columns of ``transform``.")
+    x_weights_ = getter("directions.a", "Directions a, (D, q), with training scores of variance 1.")
+    y_weights_ = getter("directions.b", "Directions b, (D, q), scaled in the same way.")
+    x_mean_ = getter("x_mean", "Mean of the features of X, (D,).")
+    y_mean_ = getter("y_mean", "Mean of the features of Y, (D,).")
+    alpha_ = getter("alpha", "The penalty of the fit.")
+    path_ = getter("path", "Pairs of a penalty and its mean held-out correlation.")
+    rows_seen_ = getter("rows", "Number of rows read.")
+    _n_features_out = getter("correlations.size", "Number of columns of ``transform``.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -22,14 +22,14 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import FitSummary, WithoutTarget, learned
+from bochner.models._base import FitSummary, Unsupervised, getter
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import Features, row_marks
-from bochner.models._tables import by_partition
+from bochner.models._tables import accept_partitions
 from bochner.models.unsupervised.transformers import KernelTransformer, choose_by_rows, diagonal_of
 from bochner.selection.choices import Choices
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, step
+from bochner.solvers.lloyd import CentroidSum, Clusters, assign, distances, run_lloyd, step
 from bochner.sums.passes import LOCAL, Executor, Summands, draw_rows, nonempty, sample_of
 
 
@@ -115,7 +115,7 @@ class Clustering(FitSummary):
         else:
             rows = self.sample.lowest(2048)  # to estimate ‖K − Z Zᵀ‖_F
             roots = np.sqrt(rows.w)
-            E = sample(chosen.rounded, rows.X, chosen.kernel)[1] * roots[:, None] * roots
+            E = sample(chosen.precision_map, rows.X, chosen.kernel)[1] * roots[:, None] * roots
             m, squares = len(E), row_sums(E, n)
             mean = float(squares.mean())
             error = float(np.sqrt(n * mean))  # ‖E‖_F, exact if all rows are used
@@ -145,7 +145,7 @@ def with_rows(
 
 
 @estimator
-class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransformer):
+class KernelKMeans(FeatureParameters, ClusterMixin, Unsupervised, KernelTransformer):
     """k-means in the feature space of a kernel.
 
     Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres, where c(i) is the nearest centre of row i and
@@ -223,7 +223,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         starts = starts.take(np.resize(np.arange(len(starts)), max(len(starts), k)))
         seed = int(stream(chosen.seed, "clusters").integers(2**31))
         means = KMeans(k, n_init=self.n_init, max_iter=self.max_iter, random_state=seed)
-        Z = to_numpy(chosen.rounded.features(starts.X))
+        Z = to_numpy(chosen.precision_map.features(starts.X))
         with warnings.catch_warnings():  # fewer distinct rows than clusters
             warnings.simplefilter("ignore", ConvergenceWarning)
             means.fit(Z, sample_weight=starts.w)
@@ -234,7 +234,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
                 "distinct features; the other clusters are empty. Use fewer clusters."
             )
             centres[empty] = Z[empty % len(starts)]  # scikit-learn's centres can be anywhere
-        points = FeatureBlock(to_numpy(chosen.rounded.features(rows.X)), w=rows.w)
+        points = FeatureBlock(to_numpy(chosen.precision_map.features(rows.X)), w=rows.w)
         end = run_lloyd(points, assign(points, centres), self.max_iter, self.tol)
         return chosen, rows, end.means
 
@@ -242,7 +242,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         # Start on a sample, and continue on all rows
         chosen, rows, centres = self._start(blocks, where)
         features = Features(chosen.map, blocks, chosen.precision, where=where)
-        summand = CentroidsOf(centres)
+        summand = CentroidSum(centres)
         total, diagonal = features.sum(Summands((summand, diagonal_of(chosen.kernel))))
         lloyd = run_lloyd(features, summand.clusters(total), self.max_iter, self.tol)
         if not lloyd.converged:
@@ -264,7 +264,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         chosen, _, centres = self._start(blocks)
         return with_rows(inputs, chosen, centres, np.zeros(len(centres)), blocks)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
+    def _update(self, blocks: Blocks, inputs: Inputs) -> Clustering:
         fit = self.fit_
         return with_rows(fit.inputs, fit.chosen, fit.clusters.centres, fit.weights, blocks)
 
@@ -272,7 +272,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         """Fit, and return the clusters of the rows, (n,) int32."""
         return self._atomic(ClusterMixin.fit_predict, X, y, **fit_params)
 
-    @by_partition
+    @accept_partitions
     def predict(self, X: Tabular) -> Array:
         """Return the nearest centre of each row, (n,) int32, in the array library of X."""
         return concat(list(self.predict_blocks(self._rows_to_predict(X))))
@@ -281,7 +281,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         """Yield the nearest centres of each block of rows."""
         fit = self._fitted
         for block in self._encode_as_fit(blocks).with_rows(fit.chosen.block_rows):
-            Z = to_numpy(fit.chosen.rounded.features(block.X))
+            Z = to_numpy(fit.chosen.precision_map.features(block.X))
             nearest = np.argmin(distances(Z, fit.clusters.centres), axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 
@@ -296,18 +296,18 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         features = Features(fit.chosen.map, blocks, fit.chosen.precision, 0)
         return -assign(features, fit.clusters.centres).inertia
 
-    cluster_centers_ = learned("clusters.centres", "Centres in feature space, (k, D) float64.")
-    labels_ = learned(
+    cluster_centers_ = getter("clusters.centres", "Centres in feature space, (k, D) float64.")
+    labels_ = getter(
         "clusters.labels", "Clusters of the rows of the last fit or ``partial_fit``, (n,) int32."
     )
-    inertia_ = learned("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of the rows of ``labels_``.")
-    n_iter_ = learned("clusters.passes", "Number of passes over all rows.")
-    converged_ = learned("clusters.converged", "Whether the cost converged within ``tol``.")
-    weights_seen_ = learned("weights", "Σ w of all rows assigned to each centre so far, (k,).")
-    sample_ = learned("sample", "Sample of the rows of ``labels_``, for ``objective_``.")
-    objective_ = learned(
+    inertia_ = getter("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of the rows of ``labels_``.")
+    n_iter_ = getter("clusters.passes", "Number of passes over all rows.")
+    converged_ = getter("clusters.converged", "Whether the cost converged within ``tol``.")
+    weights_seen_ = getter("weights", "Σ w of all rows assigned to each centre so far, (k,).")
+    sample_ = getter("sample", "Sample of the rows of ``labels_``, for ``objective_``.")
+    objective_ = getter(
         "objective",
         "A KernelCost: cost of the clusters in features, and its bounds with the exact kernel; "
         "computed at first use.",
     )
-    _n_features_out = learned("weights.size", "Number of columns of ``transform``.")
+    _n_features_out = getter("weights.size", "Number of columns of ``transform``.")

@@ -32,15 +32,15 @@ from bochner.features.mercer.radial import MercerHarmonic
 from bochner.features.nystrom import KMeans, Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import FitSummary, KernelEstimator, WithoutTarget, learned
+from bochner.models._base import FitSummary, KernelEstimator, Unsupervised, getter
 from bochner.models._parameters import FeatureParameters, estimator
-from bochner.models._tables import by_partition
+from bochner.models._tables import accept_partitions
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import choose, choose_from, draw_given
 from bochner.solvers.ridge.solution import as_alpha
-from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.passes import LOCAL, Executor, Summands, SumOf, draw_rows, sample_of
+from bochner.sums.moments import Moments, MomentSum
+from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, draw_rows, sample_of
 
 
 def choose_by_rows(
@@ -74,9 +74,9 @@ def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) ->
     return choose_from(spec, rows)
 
 
-def diagonal_of(kernel: Kernel) -> SumOf:
+def diagonal_of(kernel: Kernel) -> BlockSum:
     """Return the summand of Σ w k(x, x), and of the number of rows of positive weight."""
-    return SumOf(partial(_diagonal, kernel=kernel))
+    return BlockSum(partial(_diagonal, kernel=kernel))
 
 
 def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
@@ -94,7 +94,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """Fit, and transform the same rows; a failed call does not change the estimator."""
         return self._atomic(TransformerMixin.fit_transform, X, y, **fit_params)
 
-    @by_partition
+    @accept_partitions
     def transform(self, X: Tabular) -> Any:
         """Return the new columns of the rows, (n, q), in the array library of X."""
         return concat(list(self.transform_blocks(self._rows_to_predict(X))))
@@ -179,7 +179,7 @@ class KernelFeatures(KernelTransformer):
     def _outputs_of(self, f: Array) -> dict[str, Array]:
         return {"features": f}
 
-    _n_features_out = learned("chosen.map.n_features", "Number of columns of ``transform``.")
+    _n_features_out = getter("chosen.map.n_features", "Number of columns of ``transform``.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -255,7 +255,7 @@ def add_up(
     spec: PcaSpec, chosen: Choices, blocks: Blocks, where: Executor, start: int = 0
 ) -> PcaSums:
     """Return the sums of all rows; row numbers start at ``start``."""
-    moments_of = MomentsOf(chosen.rounded.features, chosen.precision)
+    moments_of = MomentSum(chosen.precision_map.features, chosen.precision)
     samples = () if spec.inverse is None else (sample_of(chosen.seed, start),)
     sums = (moments_of, diagonal_of(chosen.kernel), *samples)
     totals = where.sum(Summands(sums), blocks.with_rows(chosen.block_rows))
@@ -316,7 +316,7 @@ def _has_inverse(model: "KernelPCA") -> bool:
 
 
 @estimator
-class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
+class KernelPCA(FeatureParameters, Unsupervised, KernelTransformer):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
     Components are eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ with z = φ(x) and φ(x)·φ(y) ≈ k(x, y);
@@ -372,7 +372,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     def _spec(self) -> PcaSpec:
         features, count = self._width_spec(), self.n_components
-        alpha = as_alpha(self.alpha, features.who)
+        alpha = as_alpha(self.alpha, features.caller)
         if count is not None:
             count = integer(count, "KernelPCA", "n_components", 1)
         if not self.fit_inverse_transform:
@@ -393,7 +393,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         """
         return self._add_rows(X, None, sample_weight)
 
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> PrincipalComponents:
+    def _update(self, blocks: Blocks, inputs: Inputs) -> PrincipalComponents:
         fit, spec = self.fit_, self._spec()
         more = add_up(spec, fit.chosen, blocks, LOCAL, fit.sums.rows)
         return solve(spec, fit.inputs, fit.chosen, fit.sums.merge(more))
@@ -417,29 +417,29 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         """
         return self.inverse_.predict(X)
 
-    eigenvalues_ = learned(
+    eigenvalues_ = getter(
         "eigenvalues",
         "Eigenvalues of the centred kernel matrix of the features, decreasing, (q,): the sums of "
         "the squared scores of the training rows.",
     )
-    eigenvectors_ = learned(
+    eigenvectors_ = getter(
         "eigenvectors",
         "Eigenvectors v, (D, q). The largest entry of each is positive: signs do not depend on "
         "the order of the rows.",
     )
-    moments_ = learned("sums.moments", "Moments of the features of all rows.")
-    sample_ = learned("sums.sample", "Rows to which the inverse transform was fitted.")
-    rows_seen_ = learned("sums.rows", "Number of rows read.")
-    trace_ = learned("trace", "Trace of the centred kernel matrix, Σ wᵢ (k(xᵢ, xᵢ) − |z̄|²).")
-    _n_features_out = learned("eigenvalues.size", "Number of columns of ``transform``.")
+    moments_ = getter("sums.moments", "Moments of the features of all rows.")
+    sample_ = getter("sums.sample", "Rows to which the inverse transform was fitted.")
+    rows_seen_ = getter("sums.rows", "Number of rows read.")
+    trace_ = getter("trace", "Trace of the centred kernel matrix, Σ wᵢ (k(xᵢ, xᵢ) − |z̄|²).")
+    _n_features_out = getter("eigenvalues.size", "Number of columns of ``transform``.")
 
-    explained_variance_ratio_ = learned(
+    explained_variance_ratio_ = getter(
         "shares",
         "Eigenvalues divided by the trace of the centred exact kernel matrix, (q,): variance that "
         "features miss counts as unexplained.",
     )
 
-    _inverse = learned("inverse", "", "inverse_ requires fit_inverse_transform=True.")
+    _inverse = getter("inverse", "", "inverse_ requires fit_inverse_transform=True.")
 
     @property
     def inverse_(self) -> Any:

@@ -31,7 +31,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bochner._core.arrays import slices
 from bochner._core.blas import factor, symmetric_product
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.losses import BelowZero, EpsilonInsensitive, Hinge, weighted
+from bochner.solvers.convex.losses import EpsilonInsensitive, Hinge, ZeroHinge, weigh
 from bochner.solvers.convex.problem import (
     TINY,
     TOL,
@@ -41,7 +41,7 @@ from bochner.solvers.convex.problem import (
     Problem,
     State,
     System,
-    raised_diagonal,
+    factor_with_jitter,
     solve,
 )
 from bochner.solvers.factorisations import FLOAT32_PENALTY
@@ -62,7 +62,7 @@ def _factor(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a
         return A
 
     size = float(root**2 @ np.diag(K)) + alpha
-    return raised_diagonal(shifted, np.full(len(root), size, K.dtype), 1e-3, 1e2)
+    return factor_with_jitter(shifted, np.full(len(root), size, K.dtype), 1e-3, 1e2)
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
@@ -110,7 +110,7 @@ class KernelMatrix(DualRows):
         The factor is of the rows of ``_curved_rows``; a step of other rows is δc = −r/α.
         """
         loss, K, alpha, (n, t) = problem.loss, self.K, problem.alpha, problem.y.shape
-        curvatures = weighted(problem.w, loss.diagonal(curvature)).mean(axis=1)
+        curvatures = weigh(problem.w, loss.diagonal(curvature)).mean(axis=1)
         rows = _curved_rows(problem, curvatures)
         h, diagonal = np.maximum(curvatures[rows], TINY), K.diagonal()
         last = self.last
@@ -170,7 +170,7 @@ class RidgeRows(DualRows):
 
     def weights(self, problem: Problem, curvature: Float[Array, "n t"]) -> Float[Array, " n"]:
         """Return h, raised to a floor that changes a step by at most 1 %."""
-        h = weighted(problem.w, problem.loss.diagonal(curvature)).mean(axis=1)
+        h = weigh(problem.w, problem.loss.diagonal(curvature)).mean(axis=1)
         size = float(np.sum(self.rows.chosen.kernel.diag(self.rows.X)))
         return np.maximum(h, 0.01 * problem.alpha / size)
 
@@ -237,7 +237,7 @@ def is_machine(problem: Problem) -> bool:
     loss, many = problem.loss, len(problem.w) > SQUARED_HINGE_ROWS or _of_pairs(problem)
     has_box = loss.nonsmooth or (isinstance(loss, Hinge) and many)
     of_kernel = isinstance(problem.rows, KernelMatrix) and problem.fit_intercept
-    return of_kernel and has_box and isinstance(loss, Hinge | EpsilonInsensitive | BelowZero)
+    return of_kernel and has_box and isinstance(loss, Hinge | EpsilonInsensitive | ZeroHinge)
 
 
 def _of_pairs(problem: Problem) -> bool:
@@ -322,8 +322,8 @@ def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float,
     options: dict[str, Any] = {"tol": slopes, "max_iter": moves * len(y), "kernel": "precomputed"}
     if isinstance(K, GaussianRows):
         options |= {"kernel": "rbf", "gamma": 0.5, "cache_size": LARGE_CACHE}
-        K, _ = K.kernel.in_units(K.X, K.X)  # rows, as LIBSVM computes the matrix
-    if isinstance(loss, BelowZero):
+        K, _ = K.kernel.scale_inputs(K.X, K.X)  # rows, as LIBSVM computes the matrix
+    if isinstance(loss, ZeroHinge):
         machine = svm.OneClassSVM(nu=min(1.0, problem.drift / float(w.sum())), **options)
     elif isinstance(loss, EpsilonInsensitive):
         machine = svm.SVR(C=C, epsilon=float(np.ravel(loss.epsilon)[0]), **options)

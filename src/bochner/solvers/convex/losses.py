@@ -104,7 +104,7 @@ class Loss(ABC):
         return None
 
 
-def weighted(w: Array, A: Array) -> Array:
+def weigh(w: Array, A: Array) -> Array:
     """Return w A, with zeros for rows of zero weight, even if A is infinite there."""
     if w.all():
         return w * A
@@ -186,7 +186,7 @@ class Squared(Loss):
         return np.ones_like(f)
 
     def constant(self, y: Array, w: Array) -> Array:
-        return np.asarray(weighted(w, y).sum(axis=0) / np.broadcast_to(w, y.shape).sum(axis=0))
+        return np.asarray(weigh(w, y).sum(axis=0) / np.broadcast_to(w, y.shape).sum(axis=0))
 
 
 class TwoSlopes(MarginLoss):
@@ -286,7 +286,7 @@ class EpsilonInsensitive(MarginLoss):
 
 
 @dataclass(frozen=True)
-class BelowZero(MarginLoss):
+class ZeroHinge(MarginLoss):
     """max(0, −f) for every y: the loss of a one-class support vector machine."""
 
     width: float = 0.0
@@ -431,7 +431,7 @@ def huber_scale(
     return np.sqrt(low * high)
 
 
-def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
+def convex_loss(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
     """Return the loss of this name, or the given loss; "quantile" has one column per level."""
     if isinstance(loss, Loss):
         return loss
@@ -482,7 +482,7 @@ class UserLoss(Loss):
         if result.shape != shape:
             rule = "" if self.joint else "one number for each of y and f, "
             raise InvalidInput(
-                f"{self._who}: {role} must return {rule}shape {shape} for y and f of shape "
+                f"{self._label}: {role} must return {rule}shape {shape} for y and f of shape "
                 f"{f.shape}; got shape {result.shape}."
             )
         return result
@@ -491,7 +491,7 @@ class UserLoss(Loss):
         return self._call(self.slope_of, "slope", y, f, f.shape)
 
     @property
-    def _who(self) -> str:
+    def _label(self) -> str:
         return f"{type(self).__name__} {self.name!r}"
 
     def _check(self, y: Float[Array, "m t"], f: Float[Array, "m t"]) -> None:
@@ -503,7 +503,7 @@ class UserLoss(Loss):
             rows = np.flatnonzero(~np.isfinite(values.reshape(m, -1)).all(axis=1))
             if len(rows):
                 raise InvalidInput(
-                    f"{self._who}: {role} must be finite; got {values[rows[0]].ravel()} at "
+                    f"{self._label}: {role} must be finite; got {values[rows[0]].ravel()} at "
                     f"y={y[rows[0]]}, f={f[rows[0]]}. If it is defined for some targets only, pass "
                     "points=(y, f)."
                 )
@@ -521,7 +521,7 @@ class UserLoss(Loss):
             if wrong.mean() > self.jumps:
                 i = int(np.flatnonzero(wrong.reshape(m, -1).any(axis=1))[0])
                 raise InvalidInput(
-                    f"{self._who}: {above} must be the derivative of {below} in f; at y={y[i]}, "
+                    f"{self._label}: {above} must be the derivative of {below} in f; at y={y[i]}, "
                     f"f={f[i]} it differs from finite differences by {off[i].max():.3g}. Correct "
                     "one of the two, or pass points=(y, f) where both are defined."
                 )
@@ -529,7 +529,7 @@ class UserLoss(Loss):
         i = int(np.argmin(least))
         if least[i] < -1e-8:
             raise InvalidInput(
-                f"{self._who}: the loss must be convex, its {self.second} zero or above; got "
+                f"{self._label}: the loss must be convex, its {self.second} zero or above; got "
                 f"{least[i]:.6g} at y={y[i]}, f={f[i]}. Choose a convex loss."
             )
 

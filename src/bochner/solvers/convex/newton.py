@@ -37,7 +37,7 @@ from bochner._core.blas import add_gram, mirror
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import conjugate_gradients, inner
 from bochner.solvers.convex.kernel import is_machine, run_libsvm, with_gap
-from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.losses import Loss, weigh
 from bochner.solvers.convex.problem import (
     TINY,
     Algorithm,
@@ -45,9 +45,9 @@ from bochner.solvers.convex.problem import (
     DualRows,
     FeatureBlock,
     Gradient,
-    OverRows,
     Problem,
     Rows,
+    RowSum,
     State,
     backward,
     best_constant,
@@ -55,13 +55,13 @@ from bochner.solvers.convex.problem import (
     gradients,
     hessian_factor,
     images,
-    least_length,
+    join_states,
+    line_search,
     places,
     select_rows,
-    side_by_side,
     solve,
 )
-from bochner.solvers.factorisations import FLOAT32_PENALTY, raised_factor
+from bochner.solvers.factorisations import FLOAT32_PENALTY, jittered_cholesky
 
 NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
 EVERY = 4  # A start uses every fourth row, if enough rows remain
@@ -69,7 +69,7 @@ FEWEST, FEWEST_DUAL = 500, 256  # Fewest rows of such a start, on features and o
 FLOOR = 1e-7  # Least curvature of an intercept, as a share of its curvature if all rows were active
 
 
-class LossAtRows(NamedTuple):
+class LossSlopes(NamedTuple):
     """Slope and curvature of the (smoothed) loss at each row, and the duality gap, at one point."""
 
     slope: Float[Array, "n t"]
@@ -77,9 +77,9 @@ class LossAtRows(NamedTuple):
     gap: Float[Array, " t"]  # as a share of the objective
     size: Float[Array, " t"]  # loss plus penalty; of a joint loss the total, repeated
 
-    def at(self, columns: Array) -> "LossAtRows":
+    def at(self, columns: Array) -> "LossSlopes":
         """Return the values for these columns."""
-        return LossAtRows(*(a[..., columns] for a in self))
+        return LossSlopes(*(a[..., columns] for a in self))
 
 
 #: Slope of the objective of each column along its Newton step, the step, and curvatures with
@@ -127,7 +127,7 @@ def minimise(
         if problem.y.shape[1] > 1 and not loss.joint:  # one at a time, as a factor is large
             part = partial(minimise, tol=tol, max_iter=max_iter, algorithm=algorithm)
             columns = np.arange(problem.y.shape[1])[:, None]
-            return side_by_side([part(problem.at(k), start and start.at(k)) for k in columns])
+            return join_states([part(problem.at(k), start and start.at(k)) for k in columns])
         local = loss.has_inactive_rows or loss.nonsmooth
         system, share = conjugate_steps(), 1.0
         algorithm = "cholesky" if local else "conjugate gradients"
@@ -157,10 +157,10 @@ def _descend(
     of_kernel = isinstance(problem.rows, DualRows)
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
     steps = idle = 0
-    local = loss_at_rows(problem, at)
+    local = loss_slopes(problem, at)
     threshold = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and system is not systems_of_rows:
-        threshold = 1e-9 * loss_at_rows(problem, constant(problem, 0.0)).size
+        threshold = 1e-9 * loss_slopes(problem, constant(problem, 0.0)).size
     while True:
         above = local.size > threshold[live]
         if not np.all(above):
@@ -175,13 +175,13 @@ def _descend(
         slope, step, hessians = system(part, here, local, live, tol)
         gain = -0.5 * slope / local.size  # predicted by the quadratic model
         loss, fitted = smooth_loss(part, here)
-        length = least_length(replace(part, loss=loss), fitted, here, step)
+        length = line_search(replace(part, loss=loss), fitted, here, step)
         hessians = hessians if len(live) == len(threshold) else None
         moved = replace(here.at_step(length, step), hessians=hessians)
-        before, local = local.size, loss_at_rows(part, moved)
+        before, local = local.size, loss_slopes(part, moved)
         if of_kernel and not nonsmooth:  # an older Hessian may predict too little
             gain = np.maximum(gain, (before - local.size) / local.size)
-        at = at.put(live, moved)
+        at = at.replace_columns(live, moved)
         done = gain <= share * np.maximum(local.gap, tol)
         all_done = bool(np.all(done))
         steps += 1
@@ -194,7 +194,7 @@ def _descend(
                 break
             if all_done:
                 at = replace(at, multipliers=local.slope, width=at.width / 2)
-                local = loss_at_rows(problem, at)
+                local = loss_slopes(problem, at)
         else:
             live, local = live[~done], local.at(~done)
     return evaluate(problem, replace(at, outcome=outcome, steps=steps))
@@ -204,24 +204,24 @@ def evaluate(problem: Problem, at: State) -> State:
     """Return a point with its value and duality gap."""
     if is_machine(problem):
         return with_gap(problem, at)
-    local = loss_at_rows(problem, at)
+    local = loss_slopes(problem, at)
     with np.errstate(over="ignore"):
         return replace(at, value=local.size, gap=local.gap * local.size)
 
 
-def loss_at_rows(problem: Problem, at: State) -> LossAtRows:
+def loss_slopes(problem: Problem, at: State) -> LossSlopes:
     """Return slopes and curvatures of the (smoothed) loss, the relative gap and the objective."""
     loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
     size = np.maximum(problem.values(at), TINY)
     if not loss.nonsmooth:
         with np.errstate(over="ignore", invalid="ignore"):
-            return LossAtRows(loss.slope(y, f), loss.curvature(y, f), np.zeros_like(size), size)
+            return LossSlopes(loss.slope(y, f), loss.curvature(y, f), np.zeros_like(size), size)
     smooth, c = smooth_loss(problem, at)
     slope = smooth.slope(y, c)
     nearest = c - at.width * slope
     gaps = loss.value(y, f) - loss.value(y, nearest) - slope * (f - nearest)
     gap = (w * np.maximum(gaps, 0.0)).sum(axis=0)
-    return LossAtRows(slope, smooth.curvature(y, c), gap / size, size)
+    return LossSlopes(slope, smooth.curvature(y, c), gap / size, size)
 
 
 def smooth_loss(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
@@ -259,10 +259,10 @@ def constant(problem: Problem, value: float | None = None) -> State:
     best = problem.fit_intercept and value is None
     b = best_constant(problem.loss, y, problem.w) if best else np.full(t, value or 0.0)
     coef, fitted = np.zeros((problem.rows.n_features, t)), np.tile(b, (len(y), 1))
-    return State(coef, b, fitted, np.zeros(y.shape), spread(y - b, problem.w))
+    return State(coef, b, fitted, np.zeros(y.shape), mean_size(y - b, problem.w))
 
 
-def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
+def mean_size(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
     """Return the weighted mean of |r|, or 1 if it is zero: the first width of a smoothed loss."""
     w = np.broadcast_to(w, r.shape)
     return float((w * np.abs(r)).sum() / w.sum()) or 1.0
@@ -279,15 +279,15 @@ def _complete(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Flo
 
 
 def systems_of_rows(
-    problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
+    problem: Problem, at: State, local: LossSlopes, columns: Array, tol: float
 ) -> Direction:
     """Return Newton steps by factors of the Hessians, or by systems of the active rows if few."""
-    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
+    slopes, curvatures = weigh(problem.w, local.slope), weigh(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
     few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # then both take as long
     if few and problem.rows.is_cached and np.all(problem.alpha):
         return hessian_products(apart=True)(problem, at, local, columns, tol)
-    gradient, hessians = sums_at(problem, at, slopes, curvatures)
+    gradient, hessians = derivative_sums(problem, at, slopes, curvatures)
     gradient = _complete(problem, at, gradient)
     # If no row is active, the intercept moves by about this much at most.
     farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
@@ -307,14 +307,14 @@ def _direction(
     return inner(gradient, steps, problem.loss.joint), step, sums
 
 
-def sums_at(
+def derivative_sums(
     problem: Problem, at: State, slopes: Array, curvatures: Array
 ) -> tuple[Float[Array, "t p"], list[Any]]:
     """Return the gradients and the Hessians, those of the last step if curvatures are equal."""
     last = at.hessians
     if last is not None and np.array_equal(last[0], curvatures):
         return gradients(problem.rows, slopes), last[1]
-    part = OverRows(_gradients_and_hessians, (slopes, curvatures), into=True)
+    part = RowSum(_gradients_and_hessians, (slopes, curvatures), into=True)
     gradient, hessians = problem.rows.sum(part)
     return gradient, list(hessians)
 
@@ -371,10 +371,10 @@ def update_hessians(problem: Problem) -> Callable[..., Direction]:
         return last
 
     def steps(
-        problem: Problem, at: State, local: LossAtRows, columns: Array, _tol: float
+        problem: Problem, at: State, local: LossSlopes, columns: Array, _tol: float
     ) -> Direction:
-        gradient = gradients(problem.rows, weighted(problem.w, local.slope))
-        gradient, c = _complete(problem, at, gradient), weighted(problem.w, local.curvature)
+        gradient = gradients(problem.rows, weigh(problem.w, local.slope))
+        gradient, c = _complete(problem, at, gradient), weigh(problem.w, local.curvature)
         triples = zip(columns.tolist(), c.T, gradient, strict=True)
         parts = [-solve(factor(problem, k, h.copy()), g[None]) for k, h, g in triples]
         return _direction(problem, gradient, np.concatenate(parts))
@@ -441,7 +441,7 @@ class Hessian:
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
             state, w = state[:, columns], w[:, columns] if w.shape[1] > 1 else w
-        out += self.rows.sum(OverRows(partial(_hessian_product, loss=self.loss, V=V), (state, w)))
+        out += self.rows.sum(RowSum(partial(_hessian_product, loss=self.loss, V=V), (state, w)))
         if not self.floor:
             out[:, -1] = 0.0
         return out
@@ -474,7 +474,7 @@ def preconditioner(
         add_gram(G, U)
         G = mirror(G).astype(np.float64)
     size = max(float(np.trace(G)) / max(len(G), 1), alpha, 1e-300)
-    factor = raised_factor(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
+    factor = jittered_cholesky(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
 
     def solve(V: Float[Array, "t p"]) -> Float[Array, "t p"]:
         v = V[:, :-1] - np.outer(V[:, -1], mean)
@@ -517,10 +517,10 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
     shared: list[Solve] = []
 
     def steps(
-        problem: Problem, at: State, local: LossAtRows, _columns: Array, tol: float
+        problem: Problem, at: State, local: LossSlopes, _columns: Array, tol: float
     ) -> Direction:
         nonlocal shared
-        gradient = gradients(problem.rows, weighted(problem.w, local.slope))
+        gradient = gradients(problem.rows, weigh(problem.w, local.slope))
         gradient, joint = _complete(problem, at, gradient), problem.loss.joint
         width = at.width if problem.loss.nonsmooth else 1.0
         hessian = Hessian(problem, local.curvature, width)
@@ -565,7 +565,7 @@ def conjugate_steps() -> Callable[..., Direction]:
     since, most = 0, 6  # steps with the system, and their limit, which doubles
 
     def steps(
-        problem: Problem, at: State, local: LossAtRows, _columns: Array, _tol: float
+        problem: Problem, at: State, local: LossSlopes, _columns: Array, _tol: float
     ) -> Direction:
         nonlocal system, before, since, most
         always = problem.loss.has_inactive_rows or problem.loss.nonsmooth
@@ -573,7 +573,7 @@ def conjugate_steps() -> Callable[..., Direction]:
             most *= 1 + (since >= most)
             system, since = problem.rows.system(problem, local.curvature), 0
         since += 1
-        slopes = weighted(problem.w, local.slope)
+        slopes = weigh(problem.w, local.slope)
         gradient = slopes + problem.alpha * at.coef, problem.fit_intercept * slopes.sum(axis=0)
         newton = step = system(gradient)
         slope = _slope_along(gradient, newton)

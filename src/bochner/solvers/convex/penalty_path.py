@@ -15,7 +15,7 @@ import numpy as np
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner.solvers.convex.kernel import KernelMatrix
-from bochner.solvers.convex.newton import spread
+from bochner.solvers.convex.newton import mean_size
 from bochner.solvers.convex.problem import TINY, Convergence, Problem, State, best_constant, places
 from bochner.solvers.ridge.search import downhill
 
@@ -86,7 +86,7 @@ class HeldOutLoss:
     largest: float
     total: Total | None = None  # replaces the problem's loss
     near: State | None = None  # start of the first fits
-    tried: dict[int, float] = field(default_factory=dict)
+    losses: dict[int, float] = field(default_factory=dict)
     ends: dict[tuple[int, int], State] = field(default_factory=dict)  # minimum per (fold, step)
 
     @cached_property
@@ -95,11 +95,11 @@ class HeldOutLoss:
 
     def __call__(self, step: int) -> float:
         """Return the loss divided by the loss of the best constants, averaged over targets."""
-        if step not in self.tried:
+        if step not in self.losses:
             loss = float(np.mean(np.maximum(self._loss(step), TINY) / self.constant_loss))
             progress("Choosing the penalty", f"{self.alpha(step):.3g}, held-out loss {loss:.4g}")
-            self.tried[step] = loss
-        return self.tried[step]
+            self.losses[step] = loss
+        return self.losses[step]
 
     def _loss(self, step: int | None) -> Any:
         """Return the held-out loss (of constants for None); infinite if a later fit fails."""
@@ -115,7 +115,7 @@ class HeldOutLoss:
             near = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
             end = self.fit(here, next(filter(None, near), self.near))
             self.ends[fold, step] = replace(end, width=0.1)
-            if self.tried and end.outcome is Convergence.MOST_STEPS:
+            if self.losses and end.outcome is Convergence.MOST_STEPS:
                 return np.inf
             fitted.append(end.fitted[out])
         rows, f = np.concatenate([np.flatnonzero(o) for o in self.folds]), np.concatenate(fitted)
@@ -152,7 +152,7 @@ class HeldOutLoss:
         Without noise an ε-insensitive loss falls with each smaller penalty: differences up to
         0.001 ε^degree per row are ignored.
         """
-        steps, loss, tie = sorted(self.tried), self.problem.loss, 0.0
+        steps, loss, tie = sorted(self.losses), self.problem.loss, 0.0
         if hasattr(loss, "epsilon"):
             weight = sum(float(self.problem.w[out].sum()) for out in self.folds)
             tie = 1e-3 * float(
@@ -174,7 +174,7 @@ def largest_penalty(problem: Problem) -> float:
     squares = np.einsum("ij,ij->i", block.Z, block.Z, dtype=np.float64)
     squares = float(w[rows, 0] @ squares / max(w[rows, 0].sum(), TINY)) or 1.0
     f = np.tile(best_constant(loss, y, problem.w if loss.joint else w), (len(y), 1))
-    smooth = loss.smooth(spread(y - f, w)) if loss.nonsmooth else loss
+    smooth = loss.smooth(mean_size(y - f, w)) if loss.nonsmooth else loss
     curvature = smooth.curvature(y, f)
     curvature = smooth.diagonal(curvature) if loss.joint else curvature
     curvature = float((w * curvature).sum() / y.shape[1])

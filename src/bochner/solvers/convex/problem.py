@@ -23,7 +23,7 @@ from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
 from bochner._core.text import Sentence
 from bochner.solvers.cg import inner
-from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.convex.losses import Loss, weigh
 from bochner.solvers.factorisations import retry
 
 TINY = 1e-300  # Least divisor, and least entry of a diagonal
@@ -158,7 +158,7 @@ def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t 
 
 
 @dataclass(frozen=True, eq=False)
-class OverRows:
+class RowSum:
     """Sum over blocks of a function of the features and of arrays with one entry per row."""
 
     part: Callable[..., Any]  # part(Z, *arrays); its arrays may be changed by the sum
@@ -178,23 +178,23 @@ class OverRows:
     def merge(self, a: Any, b: Any) -> Any:
         return add(a, b)
 
-    def for_rows(self, rows: slice) -> "OverRows":
+    def for_rows(self, rows: slice) -> "RowSum":
         return replace(self, arrays=tuple(a[rows] for a in self.arrays), first=rows.start)
 
 
 def gradients(rows: Rows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
     """Return Σ sᵢ [zᵢ 1] for each column of the slopes s, by one pass."""
-    return np.asarray(rows.sum(OverRows(backward, (slopes,))))
+    return np.asarray(rows.sum(RowSum(backward, (slopes,))))
 
 
 def images(rows: Rows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
     """Return Z β + b at all rows, by one pass."""
-    return np.concatenate(rows.sum(OverRows(partial(forward, theta=theta), stacked=True)))
+    return np.concatenate(rows.sum(RowSum(partial(forward, theta=theta), stacked=True)))
 
 
 def select_rows(rows: Rows, mask: Bool[Array, " n"]) -> Float[Array, "m D"]:
     """Return the features of the rows in ``mask``, by one pass."""
-    return np.concatenate(rows.sum(OverRows(getitem, (mask,), stacked=True)))
+    return np.concatenate(rows.sum(RowSum(getitem, (mask,), stacked=True)))
 
 
 # --- the problem ---------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Problem:
     def values(self, at: "State") -> Float[Array, " t"]:
         """Return loss plus penalty of each column; of a joint loss the total, repeated."""
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = weighted(self.w, self.loss.value(self.y, at.fitted)).sum(axis=0)
+            sums = weigh(self.w, self.loss.value(self.y, at.fitted)).sum(axis=0)
             values = sums + 0.5 * self.alpha * self.inner(at, at)
         return np.where(np.isnan(values), np.inf, values)
 
@@ -288,7 +288,7 @@ class State:
             hessians=None,
         )
 
-    def put(self, columns: Array, part: "State") -> "State":
+    def replace_columns(self, columns: Array, part: "State") -> "State":
         """Return the point with these columns replaced by ``part``."""
         if len(columns) == len(self.intercept):
             return part
@@ -298,7 +298,7 @@ class State:
         return replace(self, coef=coef, intercept=intercept, fitted=fitted)
 
 
-def side_by_side(ends: Sequence[State]) -> State:
+def join_states(ends: Sequence[State]) -> State:
     """Return one state of all columns from states of one column each."""
     names = "coef", "intercept", "fitted", "multipliers", "value", "gap"
     columns: Any = {n: np.concatenate([getattr(end, n) for end in ends], axis=-1) for n in names}
@@ -320,7 +320,7 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
     )
 
 
-def raised_diagonal(
+def factor_with_jitter(
     factor: Callable[[float], Array], diagonal: Any, least: float, most: float
 ) -> Float[Array, "p p"]:
     """Return ``factor(jitter)`` for the first jitter that succeeds, or the diagonal's factor."""
@@ -348,7 +348,7 @@ def hessian_factor(
         factor(A)
         return A
 
-    return raised_diagonal(shifted, diagonal, 1e-14, 1e-5)
+    return factor_with_jitter(shifted, diagonal, 1e-14, 1e-5)
 
 
 def solve(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
@@ -359,7 +359,7 @@ def solve(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arra
 # --- lines ---------------------------------------------------------------------------------------
 
 
-def least_length(
+def line_search(
     problem: Problem, fitted: Float[Array, "n t"], at: State, step: State
 ) -> Float[Array, " t"]:
     """Return the step length of least objective of each column, without reading features.
@@ -374,7 +374,7 @@ def least_length(
             for start in range(0, len(fitted), 1 << 15):
                 rows = slice(start, start + (1 << 15))
                 slope = problem.loss.slope(problem.y[rows], fitted[rows] + length * image[rows])
-                sums += weighted(problem.w[rows], slope * image[rows]).sum(axis=0)
+                sums += weigh(problem.w[rows], slope * image[rows]).sum(axis=0)
         sums = np.full(len(length), sums.sum()) if problem.loss.joint else sums
         sums = np.where(np.isfinite(sums), sums, np.inf) + problem.drift * step.intercept
         return sums + problem.alpha * (along + length * across)
@@ -383,7 +383,7 @@ def least_length(
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
-ENOUGH = 0.1  # Slopes below this share of the first count as zero
+SLOPE_RATIO = 0.1  # Slopes below this share of the first count as zero
 
 
 def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
@@ -395,13 +395,13 @@ def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
     first, at_high = slope(low), slope(high)
     at_low, falls = first, first < 0
     for _ in range(20):
-        short = falls & (at_high < ENOUGH * first)
+        short = falls & (at_high < SLOPE_RATIO * first)
         if not np.any(short):
             break
         low, at_low = np.where(short, high, low), np.where(short, at_high, at_low)
         high = np.where(short, 2 * high, high)
         at_high = slope(high)
-    enough = np.where(falls & (at_high > 0), ENOUGH * np.abs(first), np.inf)
+    enough = np.where(falls & (at_high > 0), SLOPE_RATIO * np.abs(first), np.inf)
     return np.where(falls, _root(slope, low, high, at_low, at_high, enough), 0.0)
 
 

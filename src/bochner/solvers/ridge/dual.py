@@ -22,8 +22,8 @@ from scipy.linalg import LinAlgError
 from bochner._core.arrays import slices
 from bochner._core.blas import add_gram, factor, mirror, solve_factored, symmetric_product
 from bochner._core.lapack import (
-    add_both_products,
     add_square,
+    add_symmetric_product,
     invert_triangle,
     outer_of_rows,
     solve_by_triangle,
@@ -31,7 +31,7 @@ from bochner._core.lapack import (
 from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.cg import KernelTerms
 from bochner.solvers.ridge.problem import (
-    LEAST_SLACK,
+    MIN_SLACK,
     TINY,
     amplitude_at,
     evidence,
@@ -74,7 +74,7 @@ class KernelRows:
         A = np.zeros((n, n), dtype, order="F")  # Later products also read the lower half
         for here in slices(n, BAND):
             left = slice(here.stop)
-            A[left, here] = both_sides(self.K[here, left], root[here], root[left]).T
+            A[left, here] = scale_both(self.K[here, left], root[here], root[left]).T
         A[np.diag_indices(n)] += alpha
         return A
 
@@ -117,7 +117,7 @@ class KernelRows:
 
     def solve(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
-    ) -> "SolvedRows":
+    ) -> "RowSolution":
         """Solve at one penalty or one per target; keep 1 − leverage of the last rows."""
         t = self.y.shape[1]
         alphas = np.broadcast_to(np.asarray(alpha, np.float64), t)
@@ -129,7 +129,7 @@ class KernelRows:
             factor = part.factor(float(value), within, CONVERGES)
             coef[:, index], intercept[index] = factor.coef, factor.intercept
             left_out[:, index], slack[:, index] = factor.left_out(last)
-        return SolvedRows(coef, intercept, slack, left_out)
+        return RowSolution(coef, intercept, slack, left_out)
 
     def factor(
         self, alpha: float, within: float = REFINED, most: float = 0.01, single: bool = True
@@ -142,7 +142,7 @@ class KernelRows:
         root = self.root[:, None]
         right, pair = np.hstack([root * self.deviations, root]), None
         if single and len(right) > SINGLE_FROM:
-            pair = self._by_single(alpha, right, within, most)
+            pair = self._solve_single(alpha, right, within, most)
         if pair is None:
             A = self.shift(alpha)
             factor(A)
@@ -158,7 +158,7 @@ class KernelRows:
         of_rows = self.root, alpha, self.centred
         return KernelFactor(pair[1], *of_rows, p, u, intercept, form, log_det)
 
-    def _by_single(
+    def _solve_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
         """Return A⁻¹ right and the float32 factor U; None if refinement does not converge.
@@ -198,7 +198,7 @@ class KernelRows:
         return replace(fit, factor=np.empty((0, 0)), inverse=mirror(A) if full else A)
 
 
-class SolvedRows(NamedTuple):
+class RowSolution(NamedTuple):
     """A solution, with slacks 1 − h and leave-one-out errors of the last rows."""
 
     coef: Float[Array, "n t"]
@@ -258,7 +258,7 @@ class KernelFactor:
     def free(self) -> float:
         """Trace of I − H, with ``count`` rows, minus the intercept."""
         copies = self.count - len(self.root)
-        return max(copies + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
+        return max(copies + self.alpha * float(self.diagonal.sum()), MIN_SLACK)
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """Return ∂log p/∂log α of each target."""
@@ -311,9 +311,9 @@ class KernelFactor:
         """Return Var f/a², (b,), from ``k``, k(x, X), and ``prior``, k(x, x); O(b n²)."""
         half = self._half(k)
         result = prior - np.einsum("ij,ij->j", half, half, dtype=np.float64)
-        return np.maximum(result + self._by_intercept(k) ** 2, 0.0)
+        return np.maximum(result + self._intercept_term(k) ** 2, 0.0)
 
-    def between(
+    def cross_covariance(
         self,
         k: tuple[Float[Array, "b n"], Float[Array, "c n"]],
         prior: Float[Array, "b c"],
@@ -325,7 +325,7 @@ class KernelFactor:
         """
         left = self._half(k[0]).astype(np.float64)
         right = left if k[1] is k[0] else self._half(k[1]).astype(np.float64)
-        by_intercept = [self._by_intercept(e, c) for e, c in zip(k, constant, strict=True)]
+        by_intercept = [self._intercept_term(e, c) for e, c in zip(k, constant, strict=True)]
         return prior - left.T @ right + np.outer(*by_intercept)
 
     def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
@@ -333,7 +333,7 @@ class KernelFactor:
         solve_by_triangle(self.factor, half)
         return half
 
-    def _by_intercept(
+    def _intercept_term(
         self, k: Float[Array, "b n"], constant: Float[Array, " b"] | float = 1.0
     ) -> Float[Array, " b"]:
         """Return (1 − kᵀA⁻¹s)/√(sᵀA⁻¹s); zero without an intercept."""
@@ -361,7 +361,7 @@ class KernelFactor:
         return left_out_errors(self.residuals[first:], slack), slack
 
 
-def both_sides(
+def scale_both(
     M: Float[Array, "n m"], left: Float[Array, " n"], right: Float[Array, " m"]
 ) -> Float[Array, "n m"]:
     """Return diag(left) M diag(right)."""
@@ -385,13 +385,13 @@ class KernelScore:
     """A criterion and its gradient."""
 
     value: float
-    below: Float[Array, "m m"]  # ∂value/∂K, valid on and below the diagonal
-    by_log_alpha: float  # ∂value/∂log λ
+    lower: Float[Array, "m m"]  # ∂value/∂K, valid on and below the diagonal
+    alpha_gradient: float  # ∂value/∂log λ
 
     @cached_property
-    def by_kernel(self) -> Float[Array, "m m"]:
+    def gradient(self) -> Float[Array, "m m"]:
         """∂value/∂K, symmetric."""
-        return mirror(self.below.T).T
+        return mirror(self.lower.T).T
 
 
 def kernel_evidence(
@@ -407,7 +407,7 @@ def kernel_evidence(
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count
     M *= 0.5 * len(scale) / n
     add_square(M, np.asfortranarray(dual.u * (0.5 / (n * scale)) ** 0.5, M.dtype), -1.0)
-    return KernelScore(-value / n, both_sides(M.T, rows.root, rows.root), -slope / n)
+    return KernelScore(-value / n, scale_both(M.T, rows.root, rows.root), -slope / n)
 
 
 def kernel_leave_one_out(
@@ -432,11 +432,11 @@ def kernel_leave_one_out(
     inverse = dual.inverse
     outer = np.zeros(inverse.shape, inverse.dtype, order="F")
     add_gram(outer, (inverse * np.sqrt(-by_diagonal)).T)
-    add_both_products(outer, inverse @ by_u, -0.5 * dual.u)
+    add_symmetric_product(outer, inverse @ by_u, -0.5 * dual.u)
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
     by_alpha += float(by_diagonal @ dual.diagonal) / alpha
     outer /= total
-    below = both_sides(outer.T, rows.root, rows.root)
+    below = scale_both(outer.T, rows.root, rows.root)
     return KernelScore(float(np.log(total)), below, alpha * by_alpha / total)
 
 

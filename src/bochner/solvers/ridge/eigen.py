@@ -41,7 +41,7 @@ from bochner.solvers.ridge.solution import (
     Path,
     Solution,
     as_alphas,
-    best_of,
+    best_index,
     choose_alpha,
     pool,
 )
@@ -220,7 +220,7 @@ def solve_ridge(
     name: Any = "gcv" if alpha == "loo" and "loo" not in of_targets else alpha
 
     def best(target: int | None) -> float:
-        place = path.best(name) if target is None else best_of(of_targets[name][:, target], name)
+        place = path.best(name) if target is None else best_index(of_targets[name][:, target], name)
         return float(alphas[place])
 
     chosen, criterion = given, "given"
@@ -372,7 +372,7 @@ def left_out_rows(
         yield residuals, np.where(slack > 0, errors, np.copysign(np.inf, residuals))
 
 
-class LeftOutErrors(NamedTuple):
+class LooErrors(NamedTuple):
     """Leave-one-out errors along a path of penalties."""
 
     mean_squares: Float[Array, "p t"]  # mean squared error of each target
@@ -395,9 +395,7 @@ def deviation_of(
     return np.sqrt((1 - share) * within + share * (v @ (squares - mean) ** 2)) / W
 
 
-def left_out_path(
-    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
-) -> LeftOutErrors:
+def left_out_path(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]) -> LooErrors:
     """Return the leave-one-out errors of all rows of ``eigen``, from a random sample of them.
 
     ``blocks`` has the sampled rows, centred at the means of all rows. Directions whose eigenvalues
@@ -437,7 +435,7 @@ def left_out_path(
         ratio = np.divide(rss / eigen.weight, sampled, out=np.ones_like(sampled), where=clear)
         first = np.maximum(clear.argmax(axis=0), np.arange(len(alphas))[:, None])
         mean_squares *= np.take_along_axis(ratio, first, axis=0)
-    return LeftOutErrors(mean_squares, np.nan_to_num(deviation, nan=np.inf), rows)
+    return LooErrors(mean_squares, np.nan_to_num(deviation, nan=np.inf), rows)
 
 
 # --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
@@ -467,10 +465,10 @@ def extrapolate(
     free = max(eigen.count - eigen.centred, 1.0)
     trace, square_trace = eigen.trace(alphas), eigen.trace(alphas, 2)
     larger = alphas * (trace + (ratio - 1) * free) / trace
-    return of_more_rows(errors, trace, square_trace, free, ratio), larger
+    return extrapolate_errors(errors, trace, square_trace, free, ratio), larger
 
 
-def of_more_rows(
+def extrapolate_errors(
     errors: Float[Array, " p"],
     trace: Float[Array, " p"],  # tr (I − H)
     square_trace: Float[Array, " p"],  # tr (I − H)²

@@ -34,11 +34,11 @@ from scipy.optimize import brentq
 from bochner._core.arrays import slices
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Both, Float
-from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
+from bochner.solvers.ridge.eigen import deviation_of, extrapolate_errors
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.search import settle
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, choose_alpha, pool
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_index, choose_alpha, pool
 
 PROBES = 4  # Number of random vectors for traces
 
@@ -47,11 +47,11 @@ PROBES = 4  # Number of random vectors for traces
 SHARE, ROUGHLY = 0.02, 3.0
 
 FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of the target
-MOST_STEPS = 300  # Largest number of passes
+MAX_STEPS = 300  # Largest number of passes
 
 STEP = 10**0.5  # Factor from one penalty of the path to the next
-MOST_PENALTIES, WORTH = 14, 0.005  # Most steps; share by which each must lower the error
-LEAST, MOST = 1e-10, 1e2  # Range of penalties, relative to the largest eigenvalue of G
+MAX_PENALTIES, WORTH = 14, 0.005  # Most steps; share by which each must lower the error
+MIN_ALPHA, MAX_ALPHA = 1e-10, 1e2  # Range of penalties, relative to the largest eigenvalue of G
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +143,8 @@ def guess(problem: WideProblem) -> tuple[float, float, float]:
     errors = pool(np.stack(squares, axis=1) / sample.w.sum(), power)
     ratio, free = problem.rows / m, max(m - problem.centred, 1.0)
     trace, square_trace = shrink.sum(axis=0), (shrink**2).sum(axis=0)
-    errors = of_more_rows(errors, trace, square_trace, free, ratio)
-    at = best_of(errors, "loo")
+    errors = extrapolate_errors(errors, trace, square_trace, free, ratio)
+    at = best_index(errors, "loo")
     alpha = alphas[at] * (trace[at] + (ratio - 1) * free) / trace[at]
     size = float(power[power > 0].mean())
     tolerance = np.clip(SHARE * np.sqrt(float(errors[at]) / size), FINEST, COARSEST)
@@ -175,7 +175,7 @@ def state_at(
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
     right = np.column_stack([problem.cross, problem.draws])
     systems = ShiftedSystems(right, np.full(t + s, alpha), scale)
-    solution = space.solve(systems, problem.sample.inverse, tol, MOST_STEPS, proven=False)
+    solution = space.solve(systems, problem.sample.inverse, tol, MAX_STEPS, proven=False)
     u, r = solution.u, solution.residual
     gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
@@ -245,7 +245,7 @@ def solve_wide(
         states, chosen, tol = _choose_penalty(problem, space, alpha, per_target)
         alphas = np.array(np.broadcast_to(chosen, t))
         systems = ShiftedSystems(problem.cross, alphas, scale)
-        solution, first = space.exactly(systems, problem.sample.inverse, tol, MOST_STEPS)
+        solution, first = space.exactly(systems, problem.sample.inverse, tol, MAX_STEPS)
         if first <= ROUGHLY * tol:
             break
     coef = solution.u
@@ -300,8 +300,8 @@ def _choose_penalty(
         errors = states[penalty].loo if alpha == "loo" else gcv(problem, states[penalty])
         return float(pool(errors[None], power)[0] if target is None else errors[target])
 
-    start = float(np.clip(first * STEP**4, STEP * LEAST * top, MOST * top / STEP))
-    limits = (np.log(LEAST * top), np.log(MOST * top)), np.log(STEP), MOST_PENALTIES, WORTH
+    start = float(np.clip(first * STEP**4, STEP * MIN_ALPHA * top, MAX_ALPHA * top / STEP))
+    limits = (np.log(MIN_ALPHA * top), np.log(MAX_ALPHA * top)), np.log(STEP), MAX_PENALTIES, WORTH
     best = lambda target: settle(partial(error, target=target), start, *limits)
     options: Any = alpha, per_target, best, start
     chosen, _ = choose_alpha(power, *options)

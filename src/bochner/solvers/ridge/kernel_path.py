@@ -14,10 +14,10 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import REFINED, TINY, KernelFactor, KernelRows, SolvedRows
+from bochner.solvers.ridge.dual import REFINED, TINY, KernelFactor, KernelRows, RowSolution
 from bochner.solvers.ridge.eigen import deviation_of
 from bochner.solvers.ridge.problem import freedom
-from bochner.solvers.ridge.search import least_along, likeliest_alpha, settle
+from bochner.solvers.ridge.search import likeliest_alpha, minimise, settle
 from bochner.solvers.ridge.solution import (
     Alpha,
     EvidenceOutcome,
@@ -35,7 +35,7 @@ PENALTY_ROWS = 1024  # Largest number of rows by which a penalty is first chosen
 
 #: Rows of a second choice, by squared errors and by a loss: denser rows may need a smaller penalty.
 #: Rows of the first choice before it; step of log α in the second choice, and its most steps.
-DENSE_ROWS, DENSE_FOR_LOSS, SETTLED_ROWS, FINER, MOST_STEPS = 2048, 3072, 512, np.log(3.0), 4
+DENSE_ROWS, DENSE_FOR_LOSS, SETTLED_ROWS, FINER, MAX_STEPS = 2048, 3072, 512, np.log(3.0), 4
 
 EVIDENCE_ROWS = 2048  # Largest number of rows for the choice of noise and amplitude
 ALL_ROWS = 8192  # Largest number of rows at which several penalties are tried on all rows
@@ -52,7 +52,7 @@ class Penalties:
     """Regressions at the penalties that were tried; each is factored once."""
 
     rows: KernelRows
-    tried: dict[float, KernelFactor | None] = field(default_factory=dict)
+    fits: dict[float, KernelFactor | None] = field(default_factory=dict)
     level: float = LEVEL
     noise_is_constant: bool = True  # False if a loss chooses the penalty afterwards
 
@@ -63,20 +63,20 @@ class Penalties:
 
     def at(self, alpha: float) -> KernelFactor | None:
         """Return the regression at a penalty; None if the matrix is singular to rounding."""
-        if alpha not in self.tried:
+        if alpha not in self.fits:
             try:
                 fit = self.rows.at(alpha)
                 kept = replace(fit, inverse=None)
                 kept.__dict__.update(criteria=fit.criteria, diagonal=fit.diagonal)
-                self.tried[alpha] = kept
+                self.fits[alpha] = kept
             except LinAlgError:
-                self.tried[alpha] = None
-        return self.tried[alpha]
+                self.fits[alpha] = None
+        return self.fits[alpha]
 
     def best(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the penalty that minimises a criterion, for one target or for all."""
         along = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
-        return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, self.level)))
+        return float(np.exp(minimise(along, float(np.log(start)), *self.bounds, self.level)))
 
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
         """Return the logarithm of a criterion and its slope in log α, for one target or for all.
@@ -185,7 +185,7 @@ def solve_kernel(
     few = dense.first(SETTLED_ROWS if twice else PENALTY_ROWS)
     level = LEVEL if start is None else NEAR
     penalties = Penalties(few, level=level, noise_is_constant=loss is None)
-    tried, before = dict[float, SolvedRows](), None
+    tried, before = dict[float, RowSolution](), None
     first = FIRST * few.trace / len(few.w) if start is None else start
     best = lambda target: penalties.best_in_bounds(str(alpha), first, target)
     constant = float(np.exp(penalties.bounds[1]))
@@ -211,14 +211,14 @@ def solve_kernel(
         has_all_rows = len(dense.w) == len(rows.w)
         if loss is not None or not has_all_rows:
             last = PENALTY_ROWS if loss is None else min(LOSS_ROWS, len(dense.w))
-            at = settle(lambda a: error(dense, a, last), at, penalties.bounds, FINER, MOST_STEPS)
+            at = settle(lambda a: error(dense, a, last), at, penalties.bounds, FINER, MAX_STEPS)
         if (loss is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
             # On all rows only multiples of the penalty are compared, without interpolation
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
             # On all rows, a quarter of the penalty must lower the loss by 0.2 %.
             step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
             bounds = least, np.log(at)
-            limits: Any = bounds, step, MOST_STEPS, worth, False
+            limits: Any = bounds, step, MAX_STEPS, worth, False
             at = settle(lambda a: error(rows, a, known), at, *limits)
         chosen = np.array([at])
         penalties.at(at)
@@ -255,7 +255,7 @@ def _solution(
 
 def _path(penalties: Penalties) -> Path:
     rows, table = penalties.rows, []
-    for alpha, fit in sorted(penalties.tried.items()):
+    for alpha, fit in sorted(penalties.fits.items()):
         if fit is not None:
             squares = pool(fit.left_out()[0] ** 2, rows.power)
             # Divided by the mean, so that squares do not overflow
@@ -278,7 +278,7 @@ def _outcome(
     if not np.any(power > 0):
         return Outcome.CONSTANT_TARGET
     best = {None if shared else i: float(a) for i, a in enumerate(chosen) if shared or power[i] > 0}
-    if any(penalties.tried.get(alpha) is None for alpha in best.values()):
+    if any(penalties.fits.get(alpha) is None for alpha in best.values()):
         return Outcome.SINGULAR
     if criterion == "given":
         return Outcome.SOLVED
@@ -288,9 +288,9 @@ def _outcome(
         falls = -1.0 if min(best.values()) <= 1.001 * low else 1.0
     elif before is not None:
         change = float(np.log(chosen[0] / before))
-        falls = change if abs(change) > (MOST_STEPS - 0.5) * FINER else 0.0
+        falls = change if abs(change) > (MAX_STEPS - 0.5) * FINER else 0.0
     else:
-        tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
+        tried = sorted(alpha for alpha, fit in penalties.fits.items() if fit is not None)
         for target, alpha in best.items():
             _, slope = penalties.slope(criterion, target, alpha)
             if abs(slope) > penalties.level and alpha == tried[-1 if slope < 0 else 0]:

@@ -31,8 +31,8 @@ import numpy as np
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 
-MOST_BYTES = 384 << 20  # Largest memory of directions and products, in bytes
-LEAST_DROP = 1e-4  # Factor by which the residual falls before it is computed in float64
+MAX_BYTES = 384 << 20  # Largest memory of directions and products, in bytes
+MIN_DROP = 1e-4  # Factor by which the residual falls before it is computed in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class GrowingSubspace:
         n_features: int,
         n_sides: int,
         precision: str,
-        room: int = MOST_BYTES,
+        room: int = MAX_BYTES,
     ) -> None:
         self.multiply, self.precision = multiply, precision
         self._most = max(12 * n_sides, room // (16 * n_features))
@@ -123,7 +123,7 @@ class GrowingSubspace:
         """
         end = self.passes + most
         while True:
-            u, r = self._within(systems)
+            u, r = self._project(systems)
             z = None if proven else precondition(r, systems.alphas)
             bound = systems.bound(r, z)
             if np.all(bound <= tol) or self.passes >= end:
@@ -182,7 +182,7 @@ class GrowingSubspace:
                 return final, bounds[0]
             rest = replace(systems, right=r)
 
-    def _within(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
+    def _project(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
         """Return the solutions of least error within the span, and their residuals."""
         values, vectors = np.zeros(0), self._H
         if len(self._H):
@@ -248,8 +248,8 @@ def solve_kernel_systems(
     # float32 is not used if it cannot reduce residuals tenfold. At least 128 directions are stored:
     # 2 KB per row.
     for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
-        space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * 128 * n))
-        least = max(LEAST_DROP, drop) if precision == "float32" else LEAST_DROP
+        space = GrowingSubspace(multiply, n, t, precision, max(MAX_BYTES, 16 * 128 * n))
+        least = max(MIN_DROP, drop) if precision == "float32" else MIN_DROP
         step, _ = space.exactly(systems, precondition, tol, max_iter - passes, not ordered, least)
         passes, history = passes + space.passes, history + list(step.history)
         before = systems.bound(systems.right)

@@ -20,7 +20,7 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 
-LEAST_SLACK = 1e-100  # Floor for 1 − h, for a row that the fit interpolates
+MIN_SLACK = 1e-100  # Floor for 1 − h, for a row that the fit interpolates
 TINY = float(np.finfo(float).tiny)  # Floor for divisors
 
 
@@ -41,7 +41,7 @@ def slack_of_leverage(leverage: Array, w: Array, most: float = 1.0) -> Array:
 def slack_of_inverse(diagonal: Array, w: Array) -> Array:
     """Return 1 − min(w, 1) h without cancellation, from ``diagonal``, α ((K + αI)⁻¹)_ii."""
     above = np.maximum(w, 1.0)
-    return np.maximum((above - 1 + diagonal) / above, LEAST_SLACK)
+    return np.maximum((above - 1 + diagonal) / above, MIN_SLACK)
 
 
 def left_out_errors(residuals: Array, slack: Array) -> Array:

@@ -12,7 +12,7 @@ from bochner.solvers.ridge.problem import TINY, evidence, freedom
 from bochner.solvers.ridge.solution import EvidenceOutcome
 
 
-def least_along(
+def minimise(
     function: Callable[[float], tuple[float, float]],
     start: float,
     low: float,
@@ -102,11 +102,11 @@ def settle(
         near = best - 1, best, best + 1
         alphas, values = (np.array([each(place) for place in near]) for each in (at, value_at))
         if np.all(np.isfinite(values)):
-            return least_of_parabola(alphas, values)
+            return parabola_minimum(alphas, values)
     return at(best)
 
 
-def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
+def parabola_minimum(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
     """Return the minimum of the parabola in log α through the smallest value and its neighbours."""
     at = int(np.argmin(values))
     if not 0 < at < len(alphas) - 1:
@@ -149,7 +149,7 @@ def likeliest_alpha(
         return -float(value[0]) / problem.count, -float(slope[0]) / problem.count
 
     logs = np.log([start, low, high])
-    alpha = find() if find else float(np.exp(least_along(along, logs[0], logs[1], logs[2], level)))
+    alpha = find() if find else float(np.exp(minimise(along, logs[0], logs[1], logs[2], level)))
     if alpha <= 1.001 * low:
         return alpha, EvidenceOutcome.EDGE_LOW
     return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED

@@ -17,8 +17,8 @@ class Outcome(Sentence):
 
     CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
     SOLVED = (
-        "Solved: rounding errors are far below alpha. If alpha was chosen, its criterion is no "
-        "better at smaller and larger values."
+        "Solved: rounding errors are negligible compared with alpha. A chosen alpha is a minimum "
+        "of its criterion."
     )
     REFINED = (
         "Solved in float64: float32 products of the features did not resolve the best alpha, so "
@@ -82,7 +82,7 @@ SAME_ROUNDED, SAME, SAME_FLOAT32 = 1e-6, 1e-4, 1e-3
 LEVEL = 5e-4
 
 
-def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> int:
+def best_index(values: Float[Array, " p"], criterion: str, share: float = SAME) -> int:
     """Return the index of the best value of a criterion; ``values`` are ascending in alpha.
 
     Among errors within ``share`` of the smallest, or 1e-10 of the largest, the largest alpha is
@@ -132,7 +132,7 @@ class Path:
         return "\n".join(lines)
 
     def best(self, criterion: str) -> int:
-        return best_of(getattr(self, criterion), criterion)
+        return best_index(getattr(self, criterion), criterion)
 
     def lowest(self, criterion: str) -> int:
         """Return the index of the smallest alpha at which the criterion is finite."""
@@ -197,24 +197,24 @@ Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
 PENALTY_CRITERIA = ("loo", "gcv", "evidence")  # Ways to choose the penalty
 
 
-def as_alpha(alpha: Any, who: str) -> Alpha:
+def as_alpha(alpha: Any, caller: str) -> Alpha:
     """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
     if isinstance(alpha, str):
         if alpha in PENALTY_CRITERIA:
             return alpha  # type: ignore[return-value]
         raise InvalidInput(
-            f'{who}: alpha must be "loo", "gcv", "evidence", a nonnegative number, or one number '
-            f"per target; got {alpha!r}."
+            f'{caller}: alpha must be "loo", "gcv", "evidence", a nonnegative number, or one '
+            f"number per target; got {alpha!r}."
         )
     if isinstance(alpha, list | tuple) or np.ndim(alpha) == 1:
-        values = tuple(nonnegative(a, who, f"alpha[{i}]") for i, a in enumerate(alpha))
+        values = tuple(nonnegative(a, caller, f"alpha[{i}]") for i, a in enumerate(alpha))
         if not values:
-            raise InvalidInput(f"{who}: alpha must be a number for each target; got none.")
+            raise InvalidInput(f"{caller}: alpha must be a number for each target; got none.")
         return values
-    return nonnegative(alpha, who, "alpha")
+    return nonnegative(alpha, caller, "alpha")
 
 
-def given_alpha(alpha: Alpha) -> float | None:
+def fixed_alpha(alpha: Alpha) -> float | None:
     """Return the smallest given penalty; None if a criterion chooses it."""
     return None if isinstance(alpha, str) else float(np.min(alpha))
 
@@ -260,7 +260,7 @@ class EvidenceOutcome(Sentence):
         "A target is constant, so noise and amplitude cannot be estimated: the model predicts "
         "that constant, with the given noise and amplitude, or with zero."
     )
-    SOLVED = "Solved: the evidence has its maximum inside the range of noise that was searched."
+    SOLVED = "Solved: the evidence has its maximum inside the range of the noise."
     EDGE_LOW = (
         "The evidence is largest at the smallest noise that the precision resolves, for example "
         "because the target has no noise. Set noise=..., or use more features or a smaller "
