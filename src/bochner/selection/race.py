@@ -69,7 +69,7 @@ class Proposal:
     rule: str  # Its name in the ablation (docs/search.md)
     stage: str
     make: Callable[..., Iterator[TunedKernel]]
-    needs: tuple[str, ...] = ()  # Keys of `Race.facts` that it requires
+    needs: tuple[str, ...] = ()  # Conditions that must be among `Race.facts`
     family: Kernel | None = None  # Passed to ``make``
 
 
@@ -141,7 +141,7 @@ class Race:
 
     @cached_property
     def facts(self) -> set[str]:
-        """Conditions of candidates that hold."""
+        """Conditions of proposals that hold for these rows."""
         d, is_dense = self.train.X.shape[1], not is_sparse(self.train.X)
         return {
             "classes" if self.of_classes else "numbers",
