@@ -203,10 +203,9 @@ MOVES_COMPARED = 100  # The same for fits that compare penalties
 FEW_ROWS = 1000  # A final fit of fewer rows may make as many moves; 60 rows need 200 to 1,000 each
 SQUARED_HINGE_ROWS = 2048  # Up to this number of rows squared hinges use factors of K, not LIBSVM
 
-#: LIBSVM ends when slopes of the dual agree to this multiple of ``tol``; the second for final fits
-#: of real targets. With tol = 1e-4 the relative error of a classifier's objective is then 1e-6 to
-#: 2e-4 on tables of 3,000 rows.
-SLOPES, SLOPES_OF_NUMBERS = 10.0, 0.01
+#: LIBSVM ends when slopes of the dual agree to this multiple of ``tol``. With tol = 1e-4 the
+#: relative error of a classifier's objective is then 1e-6 to 2e-4 on tables of 3,000 rows.
+SLOPES = 10.0
 
 NEAR = 0.01  # Relative gap up to which a final fit may use all its moves without a warning
 UNBOUNDED = 1e4  # Factor of weights, so that multipliers of a squared hinge reach no bound
@@ -256,7 +255,7 @@ def run_libsvm(problem: Problem, tol: float, moves: int) -> State:
         middle = np.median(y, axis=0)  # Otherwise rounding of a large offset is fitted
         problem = replace(problem, y=y - middle)
         if tol < TOL:
-            slopes, within = SLOPES_OF_NUMBERS * tol, tol
+            slopes, within = 0.01 * tol, tol
             moves *= max(1, FEW_ROWS // len(y))
     fit_machines = _fit_pairs if _of_pairs(problem) else _fit_columns
     coef, b, machines = fit_machines(problem, partial(_fit_machine, slopes=slopes, moves=moves))

@@ -50,7 +50,7 @@ FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of 
 MAX_STEPS = 300  # Largest number of passes
 
 STEP = 10**0.5  # Factor from one penalty of the path to the next
-MAX_PENALTIES, WORTH = 14, 0.005  # Most steps; share by which each must lower the error
+WORTH = 0.005  # Share by which each step must lower the error
 MIN_ALPHA, MAX_ALPHA = 1e-10, 1e2  # Range of penalties, relative to the largest eigenvalue of G
 
 
@@ -301,7 +301,7 @@ def _choose_penalty(
         return float(pool(errors[None], power)[0] if target is None else errors[target])
 
     start = float(np.clip(first * STEP**4, STEP * MIN_ALPHA * top, MAX_ALPHA * top / STEP))
-    limits = (np.log(MIN_ALPHA * top), np.log(MAX_ALPHA * top)), np.log(STEP), MAX_PENALTIES, WORTH
+    limits = (np.log(MIN_ALPHA * top), np.log(MAX_ALPHA * top)), np.log(STEP), 14, WORTH
     best = lambda target: settle(partial(error, target=target), start, *limits)
     options: Any = alpha, per_target, best, start
     chosen, _ = choose_alpha(power, *options)
