@@ -238,8 +238,8 @@ class Blocks:
         """Shape of one row of y: () or (t,); None without y."""
         schema = self.source.schema
         if schema is None or self.changes:
-            y = next(self.walk()).y
-            return None if y is None else tuple(y.shape[1:])
+            first: Any = next(self.walk() if self.changes else self.source.pieces(self.block_rows))
+            return None if first.y is None else tuple(first.y.shape[1:])
         if schema.target is None:
             return None
         return () if isinstance(schema.target, str) else (len(schema.target),)

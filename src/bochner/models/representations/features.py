@@ -216,8 +216,8 @@ def sum_features(
     if asked == "auto" and fixed_alpha(spec.alpha) == 0:
         asked = "float64"
     phi, method = chosen.map, chosen.choice.method
-    D = phi.n_features
     chosen = replace(chosen, precision=precision or feature_precision(asked, n, phi))
+    D = phi.n_features
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Points)
     automatic = whitens_sums and precision is None and asked == "auto" and random
     few = n is not None and n <= cached_rows(d) and prefers_rows(n, D)
