@@ -863,9 +863,9 @@ def test_a_process_of_three_columns_has_no_map():
 def test_plan_prints_a_table_and_the_reason():
     code, out, _ = run_line(PLAN + " --target y")
     assert code == 0
-    assert out.startswith("Gaussian(lengthscale=1.0), 300 rows of 4 columns; at most ")
-    marked = [line for line in out.splitlines() if line.startswith(">")]
-    assert marked[-1].startswith("> The exact kernel, by")
+    expected = "kernel: Gaussian(lengthscale=1.0)\nrows: 300 of 4 columns\nbudget: at most "
+    assert out.startswith(expected)
+    assert "\nchoice: The exact kernel, by" in out
     result = facts(PLAN + " --target y --seconds 100 --memory 1e9")
     assert (result["rows"], result["columns"]) == (300, 4)
     assert result["choice"] in result["fits"]

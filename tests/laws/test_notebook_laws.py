@@ -52,7 +52,7 @@ RESULTS = {
     "choice": (lambda: ridge().choice_, lambda choice: choice.reason),
     "comparison": (lambda: bo.compare(KERNEL, X, n_features=16, **SEED), "measured"),
     "bounds": (lambda: bo.compare_bounds(KERNEL, X, alpha=1.0, n_draws=2, **SEED), "measured"),
-    "plan": (lambda: bo.plan(X, Y, KERNEL, methods=["nystrom"], widths=[8, 16], **SEED), "seconds"),
+    "plan": (lambda: bo.plan(X, Y, KERNEL, methods=["nystrom"], widths=[8, 16], **SEED), "memory"),
     "width": (lambda: bo.required_features(KERNEL, "nystrom", X, alpha=1.0, **SEED), "ε"),
     "tuning": (lambda: bo.tune(ridge(), X, Y), "Kernel: "),
     "descent": (lambda: bo.double_descent(X, Y, X[40:], Y[40:], alpha=0.1, **SEED), "test error"),

@@ -32,7 +32,7 @@ from bochner.selection.descriptions import describe
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.passes import draw_rows
 
-HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
+HEAD = ("", "method", "features", "solver", "kernel error", "error", "time", "memory", "")
 
 
 @dataclass(frozen=True)
@@ -191,13 +191,14 @@ class Plan(HtmlResult):
 
     def __str__(self) -> str:
         table = columns([HEAD, *map(self._cells, self.fits)], words=(0, 1, 3, 8))
-        return "\n".join([self._title, table, f"> {self.reason}", self._note])
+        return "\n".join([*self._facts, "", table, "", f"choice: {self.reason}"])
 
     def _html_parts(self) -> Iterator[str]:
         rows = [self._cells(fit)[1:] for fit in self.fits]
         highlight = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
-        yield html_table(HEAD[1:], rows, self._title, highlight)
-        yield from map(paragraph, [self.reason, self._note])
+        yield from map(paragraph, self._facts)
+        yield html_table(HEAD[1:], rows, highlight=highlight)
+        yield paragraph(f"choice: {self.reason}")
 
     def _cells(self, fit: FitForecast) -> tuple[str, ...]:
         kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
@@ -215,20 +216,17 @@ class Plan(HtmlResult):
         )
 
     @property
-    def _title(self) -> str:
-        return (
-            f"{describe(self.kernel)}, {self.n_rows:,} rows of {self.n_columns:,} columns; at most "
-            f"{self.budget}; {self.threads} thread{'s' * (self.threads > 1)}"
-        )
-
-    @property
-    def _note(self) -> str:
-        return (
-            f"error: root mean squared leave-one-out error of fits to {self.n_sample:,} rows, "
-            "extrapolated to all rows (~: also to more features). Times marked ~ may be wrong by "
-            "a factor of two. memory: of the fit, without the rows. default: the fit of "
-            "KernelRidge() with this kernel."
-        )
+    def _facts(self) -> list[str]:
+        return [
+            f"kernel: {describe(self.kernel)}",
+            f"rows: {self.n_rows:,} of {self.n_columns:,} columns",
+            f"budget: at most {self.budget}",
+            f"threads: {self.threads}",
+            f"error: root mean squared leave-one-out error, from fits to {self.n_sample:,} rows",
+            "memory: arrays of the fit, without the rows",
+            "default: the fit of KernelRidge() with this kernel",
+            "~: error extrapolated from narrower features, or time within a factor of two",
+        ]
 
 
 @single_thread()
