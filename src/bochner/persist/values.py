@@ -76,13 +76,12 @@ RENAMED: dict[str, str] = {
 }
 RENAMED |= {"Chosen": "Choices", "PrincipalComponents.summed": "sums", "Tried": "WidthTrial"}
 RENAMED |= {"KernelComparison.deviation": "required", "KernelComparison.taken": "chosen"}
-RENAMED |= {"HeldOutPath.none": "tie", "KernelComparison.tuned": "n_tuned"}
-RENAMED |= {"Given": "Points", "Hashed": "Hadamard"}
-RENAMED |= {"Rounded": "PrecisionMap", "KeptRows": "FitRows", "LeftOutRows": "HeldOutRows"}
+RENAMED |= {"KernelComparison.tuned": "n_tuned", "BelowZero": "ZeroHinge", "Given": "Points"}
+RENAMED |= {"Hashed": "Hadamard", "KeptRows": "FitRows", "LeftOutRows": "HeldOutRows"}
 RENAMED |= dict.fromkeys(("FeatureSpec.who", "FeatureSums.who", "GridSums.who"), "caller")
 RENAMED |= {"LeafRows.across": "landmark_coef", "LeafRows.judged": "held_out"}
-RENAMED |= {"BelowZero": "ZeroHinge", "MomentsOf": "MomentSum", "SolvedRows": "RowSolution"}
-RENAMED |= {"FeatureSpec.waves": "modes", "WaveProcess": "ModeProcess", "WaveSums": "ModeSums"}
+RENAMED |= {"HeldOutPath.none": "tie", "FeatureSpec.waves": "modes"}
+RENAMED |= {"WaveProcess": "ModeProcess", "WaveSums": "ModeSums"}
 
 #: Fields of older files that were removed, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")
