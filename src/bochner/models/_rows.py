@@ -161,7 +161,7 @@ N_FOLDS = 5
 def fold_numbers(
     blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
 ) -> Array:
-    """Return the fold of each row, 0 to 4, from one pass; below 5 distinct rows, one fold each."""
+    """Return the fold of each row, 0 to 4, from one pass; 5 or fewer distinct rows are folds."""
     return folds_of(np.concatenate(where.sum(BlockSum(partial(_marks_of, seed=seed)), blocks)), w)
 
 

@@ -104,7 +104,7 @@ class Task:
     results: dict[Any, Any] = field(default_factory=dict)
 
     def cache(self, key: Any, act: Callable[[], Any]) -> Any:
-        """Return ``act()``, called only cache for each key."""
+        """Return ``act()``, called only once for each key."""
         if key not in self.results:
             self.results[key] = act()
         return self.results[key]

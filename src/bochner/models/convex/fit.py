@@ -36,7 +36,7 @@ from bochner.sums.passes import LOCAL, Executor, indicators
 #
 # The classifier of a pair predicts class k if f_kl > 0. LIBSVM (Chang and Lin 2011, section 7)
 # counts the pairs in which a class is predicted. Pairs of unlikely classes then count as much as
-# others, and counts measure no certainty. Here the value of a class is its smallest value,
+# others, and counts measure no certainty. Here the value of a class is its smallest f_kl,
 #
 #     v_k = min_l f_kl, smoothed:  −(1/s) log Σ_{l ≠ k} exp(−s f_kl),    s = 4.
 #

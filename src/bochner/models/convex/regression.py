@@ -116,7 +116,7 @@ HIDDEN = 1e-9  # Floor of 1 − g c: smaller values are rounding errors
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> HeldOutRows | None:
-    """Return leave-one-out predictions, except of landmarks; None if joint or without a cache."""
+    """Return leave-one-out predictions without landmarks; None for joint losses or no cache."""
     if not problem.rows.is_cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)
@@ -258,7 +258,7 @@ def fit_regressor(
         like_ridge = float(np.mean(spec.alpha * rows.per_alpha)) / curvature_of(spec.loss, rows)
     chosen, on, every = rows_of(spec, rows.blocks, like_ridge, where, exact)
     if every is not None:
-        used, merged = rows.w[:, 0] > 0, spec.by_ridge and every.y is not None  # equal rows
+        used, merged = rows.w[:, 0] > 0, spec.by_ridge and every.y is not None  # equal rows are one
         y, w = (every.y, every.w[:, None]) if merged else (rows.y[used], rows.w[used])
         rows = replace(rows, y=y, w=w)
     X = None if every is None else every.X
@@ -375,7 +375,7 @@ def _first_huber(problem: Problem) -> losses.Loss:
 
 
 def minimise_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Return the problem with penalty ‖β‖² that has the minimum of Σ w ℓ + alpha·R(‖β‖), and it.
+    """Return the problem with penalty ‖β‖² of the minimum of Σ w ℓ + alpha·R(‖β‖); the minimum.
 
     R may jump, and the minimum is then at the jump: bisection to 1e-6, not a parabola.
     """

@@ -196,7 +196,7 @@ class ModeProcess(law.ProcessLaw):
     def solve(
         spec: law.GaussianProcessSpec, sums: modes.GridSums, start: float | None = None
     ) -> "ModeProcess":
-        """Return the law from sums over all rows; ``start`` is a penalty near the best one."""
+        """Return the law from sums over all rows; ``start`` is a penalty near the best penalty."""
         sums = replace(sums, fit_intercept=spec.fit_intercept).without_copies(spec)
         options = spec.noise, spec.amplitude
         rows, gram = few_rows(sums), sums.problem.gram

@@ -444,7 +444,7 @@ def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Valu
 #     f(x) = ȳ + (φ(x) − z̄)·β + b',   β ~ N(β̂, a²λ (G + λI)⁻¹),   b' ~ N(0, a²λ/W),
 #     Var f(x) = a² λ (Σ_j A_j²/(w_j + λ) + 1/W),   A = Vᵀ(φ(x) − z̄).
 #
-# To this the variance is added that the features miss, a² e(x) with e(x) = k(x, x) − |φ(x)|².
+# The variance that features miss, a² e(x) with e(x) = k(x, x) − |φ(x)|², is added to Var f(x).
 # Without it the variance is too small far from the data, where features vanish or repeat (variance
 # starvation). If ZZᵀ ⪯ K, e is the prior variance of f outside the span of the features (Rasmussen
 # and Williams 2006, section 8.3.4; Titsias 2009). For other maps, such as Fourier maps, e is the
