@@ -232,7 +232,7 @@ class GaussianRows:
 
 
 def is_machine(problem: Problem) -> bool:
-    """Whether LIBSVM minimises the problem; it requires an intercept."""
+    """Return whether LIBSVM minimises the problem; it requires an intercept."""
     loss, many = problem.loss, len(problem.w) > SQUARED_HINGE_ROWS or _of_pairs(problem)
     has_box = loss.nonsmooth or (isinstance(loss, Hinge) and many)
     of_kernel = isinstance(problem.rows, KernelMatrix) and problem.fit_intercept
@@ -240,7 +240,7 @@ def is_machine(problem: Problem) -> bool:
 
 
 def _of_pairs(problem: Problem) -> bool:
-    """Whether columns are pairs of classes, in which y = 0 for rows of other classes."""
+    """Return whether columns are pairs of classes, in which y = 0 for rows of other classes."""
     return isinstance(problem.loss, Hinge) and not np.all(problem.y)
 
 

@@ -309,7 +309,7 @@ def _choose_penalty(
 
 
 def falling(errors: Float[Array, " p"]) -> bool:
-    """Whether the smallest error is at the smallest penalty, far enough below the next error."""
+    """Return whether the smallest error is at the smallest penalty, and well below the next."""
     return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
 
 

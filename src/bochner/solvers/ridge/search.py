@@ -100,7 +100,7 @@ def settle(
     best = downhill(value_at, 0, (low, high), sizes, worth)
     if between and low <= best - 1 and best + 1 <= high:
         near = best - 1, best, best + 1
-        alphas, values = (np.array([each(place) for place in near]) for each in (at, value_at))
+        alphas, values = (np.array([f(place) for place in near]) for f in (at, value_at))
         if np.all(np.isfinite(values)):
             return parabola_minimum(alphas, values)
     return at(best)
