@@ -149,9 +149,9 @@ def test_classes_of_an_additive_function_get_a_sum_over_columns():
     """600 rows determine no product over six waves and six binary columns."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 2, (800, 6)), rng.uniform(-2, 2, (800, 6))])
-    f = X[:, :6] @ rng.standard_normal(6) + np.sin(3 * X[:, 6:]).sum(axis=1)
+    f = X[:, :6] @ rng.standard_normal(6) + np.sin(2 * X[:, 6:]).sum(axis=1)
     y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
-    result = best_of(X, y, of_classes=True)
+    result = best_of(X, y, of_classes=True, effort=EFFORTS["medium"])
     assert "sum over columns" in next(c for c in result.compared if c.chosen).name
     assert 0 < result.error < 0.8 * min(c.error for c in result.compared if c.n_tuned <= 1)
     assert "Linear, a metric with lengthscales along" in str(result)

@@ -103,11 +103,11 @@ class ProcessRows:
 
     @cached_property
     def shares(self) -> tuple[float, ...]:
-        """Log penalties per row of the starts: one if the user gave the penalty, else four."""
+        """Log penalties per row of the starts: one if the user gave the penalty, else five."""
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
             return (float(np.log(max(self.noise / self.amplitude, MIN_ALPHA) / weight)),)
-        return tuple(np.log(np.array([1.0, 1e-1, 1e-2, 1e-3]) / weight).tolist())
+        return tuple(np.log(np.array([10.0, 1.0, 1e-1, 1e-2, 1e-3]) / weight).tolist())
 
     def first(self, m: int) -> "ProcessRows":
         """Return the first m rows, with the targets that vary on them."""
@@ -343,10 +343,10 @@ class MatrixSearch:
         starts = [np.append(np.repeat(point.x[:-1], d), point.x[-1]) for point in points]
         if len(shares := fun.rows.shares) > 1:
             # With one lengthscale, a function of few columns looks like noise.
-            starts.append(np.append(starts[0][:-1], shares[2]))
+            starts.append(np.append(starts[0][:-1], shares[3]))
             scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
             if scales is not None:
-                starts.append(np.append(np.log(scales / start.lengthscale), shares[2]))
+                starts.append(np.append(np.log(scales / start.lengthscale), shares[3]))
         best = sorted([descend(fun, x, 1) for x in starts], key=attrgetter("value"))
         return lowest([descend(fun, point.x, 6) for point in best[:3]])
 

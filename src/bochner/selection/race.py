@@ -29,7 +29,7 @@ from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection import held_out
-from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, cap_scales, lowest
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, cap_scales, lowest
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, metric_rounds
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
@@ -121,7 +121,9 @@ class Race:
 
         Candidates are evaluated on the first rows, finalists and later candidates on more rows.
         """
-        trials, rows, more = list[Trial](), self.first_rows, self.train.lowest(2 * self.effort.rows)
+        trials, rows = list[Trial](), self.first_rows
+        # On letter, few rows prefer rough kernels to the metric that is best with all rows
+        more = self.train.lowest((4 if self.of_classes else 2) * self.effort.rows)
         evaluate = self._tune_penalty if self.share is None else self._evaluate_at
         finalists = trials
         for stage, candidates in groupby(CANDIDATES, attrgetter("stage")):
@@ -194,8 +196,8 @@ class Race:
             if trial.candidate.n_tuned <= 1:
                 simple.append(trial)
         last = [*sorted(tied, key=self._preference), *worse][: self.effort.finalists]
-        if simple[0] not in last:
-            last.append(simple[0])
+        metrics = [t for t in tied + worse if isinstance(t.candidate.kernel, Mahalanobis)]
+        last += [t for t in (simple[0], *_rank(metrics)[: self.of_classes]) if t not in last]
         if not self.of_classes and len(self.first_rows) == len(rows):
             return last  # classes try smaller penalties
         return self._run_all([iter([t.candidate]) for t in last], rows, self._lower_penalty)
@@ -227,21 +229,29 @@ class Race:
 
     # --- candidates ------------------------------------------------------------------------------
 
-    def _single_scale(self, *_: Any) -> Iterator[TunedKernel]:
-        """Yield a kernel with one tuned lengthscale for all columns, original or scaled."""
-        search, starts = self.search(LOO), list[Evaluation]()
-        rows = search.rows
+    @cached_property
+    def _median_kernels(self) -> list[Kernel]:
+        """Kernels whose lengthscale is the median distance: of original and of scaled columns."""
+        rows = self._first_search.rows
         scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, max_pairs=4096)]
         if np.ptp(rows.spread) > 0.05 * rows.spread.max():
             scales.append(tuple((rows.median(rows.spread) * rows.spread).tolist()))
-        for scale in map(rounded, scales):
-            kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
-            if kernel is not None:
-                starts.append(lowest(search.first_points(kernel, (1.0, 0.25))))
+        of_scale = ((Gaussian(scale), Matern(1.5, scale)) for scale in map(rounded, scales))
+        kernels = (next(filter(self.serves, families), None) for families in of_scale)
+        return [kernel for kernel in kernels if kernel is not None]
+
+    def _at_median(self, *_: Any) -> Iterator[TunedKernel]:
+        """Yield kernels whose lengthscale is the median distance."""
+        for kernel in self._median_kernels:
+            yield TunedKernel(_isotropic(kernel, "median distance"), kernel, 0.03, 0)
+
+    def _single_scale(self, *_: Any) -> Iterator[TunedKernel]:
+        """Yield a kernel with one tuned lengthscale for all columns, original or scaled."""
+        search = self.search(LOO)
+        starts = [lowest(search.first_points(k, (1.0, 0.25))) for k in self._median_kernels]
         if starts:
             end = search.finish(lowest(starts), 4, 0)
-            scaled = ", scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
-            yield self.candidate(f"isotropic{scaled} (leave-one-out)", end, 1)
+            yield self.candidate(_isotropic(end.kernel, "leave-one-out"), end, 1)
 
     def _per_column(self, *_: Any) -> Iterator[TunedKernel]:
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
@@ -265,7 +275,7 @@ class Race:
     def _tune_ard(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
         search, start = self.search(LOO), trials[-1].base
-        end = search.rescale(start.kernel, start.alpha, 7 if self.of_classes else 3, ard=True)
+        end = search.rescale(start.kernel, start.alpha, 7, ard=True)
         yield self.candidate("ARD (leave-one-out)", end, search.rows.X.shape[1])
 
     def _additive(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
@@ -294,8 +304,13 @@ class Race:
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
     def _metrics(self, trials: Trials, *_: Any) -> Iterator[TunedKernel]:
-        """Yield kernels in metrics learned from the gradients of fits with the best kernel."""
-        start = next(t.candidate for t in _rank(trials) if isinstance(t.candidate.kernel, Radial))
+        """Yield kernels in metrics learned from the gradients of fits with the best kernel.
+
+        For classes it is the best with one lengthscale: on letter the metric learned from
+        lengthscales per column has 1.2 times its error.
+        """
+        radial = [t.candidate for t in _rank(trials) if isinstance(t.candidate.kernel, Radial)]
+        start = next(c for c in radial if c.n_tuned <= 1 or not self.of_classes)
         search, rounds = self.search(LOO), self.effort.rounds
         yield from metric_rounds(start.kernel, start.alpha, search, rounds, self._is_brief)
 
@@ -371,7 +386,7 @@ class Race:
         if isinstance(family, Laplace):
             scales, n_tuned = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
-        evaluations = 4 - 2 * self._is_brief if d > 1 else 16
+        evaluations = 4 if d > 1 else 16
         end = search.rescale(first, start.alpha, evaluations, brief=self._is_brief)
         name = f"{type(family).__name__}, lengthscales of {start.name}"
         return self.candidate(name, end, n_tuned)
@@ -487,6 +502,7 @@ class Race:
 
 #: The candidates, in the order of their stages.
 CANDIDATES = (
+    Proposal("median distance", "starts", Race._at_median, ("classes",)),
     Proposal("one lengthscale", "starts", Race._single_scale),
     Proposal("lengthscales per column", "starts", Race._per_column, ("columns",)),
     Proposal("sum over columns", "families", Race._additive, ("columns", "several", "classes")),
@@ -532,6 +548,10 @@ def _deviance(rows: KernelRows, fit: Any) -> float:
     """Return minus twice the log evidence of all targets, times n/ν."""
     each = -2 * evidence(rows, fit) / max(freedom(rows), 1.0)
     return rows.count * float(each[rows.power > 0].sum())
+
+
+def _isotropic(kernel: Any, how: str) -> str:
+    return f"isotropic{', scaled columns' * (np.ndim(kernel.lengthscale) > 0)} ({how})"
 
 
 def _rank(trials: Trials) -> list[Trial]:
