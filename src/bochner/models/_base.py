@@ -83,7 +83,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         X : (n, d)
             Array, sparse matrix or table; columns of a table may have text, dates and missing
             values. With a kernel of sequences also (n, steps, channels), or a list of arrays.
-            The workers of dask, ray.data and pyspark read the partitions of their own tables. A
+            The workers of dask, ray.data and pyspark read the partitions of their tables. A
             polars LazyFrame, pyarrow dataset, DuckDB relation or ibis table is read in batches,
             once per pass.
         y : (n,) or (n, t)
@@ -254,7 +254,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return all predictions for rows as a dict of arrays, from one pass.
 
-        The names are those of the outputs of :func:`bochner.export.to_onnx`.
+        Names are the same as for the outputs of :func:`bochner.export.to_onnx`.
         """
         values = self._fitted.predictions(self._rows_to_predict(X))
         return self._outputs_of(np.concatenate([arrays.to_numpy(f) for _, f in values]))
@@ -273,7 +273,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     ) -> tuple[Blocks, Inputs]:
         """Return the rows as blocks, and their inputs; with ``classes``, y holds class codes."""
         # ``rows`` are X, y and sample_weight, or Blocks. With ``first`` the schema that encodes
-        # tables, and arrays with NaN, is learned from these rows; otherwise it is that of the fit.
+        # tables, and arrays with NaN, is learned from these rows; later calls use it.
         caller, known = type(self).__name__, None if first else self._inputs
         X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
@@ -408,7 +408,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__lengthscale=2.0`` replaces a hyperparameter of the kernel.
 
-        The kernel that was passed in is not changed. A kernel name stands for that kernel with
+        The kernel that was passed in is not changed. A kernel name becomes this kernel with
         lengthscale 1. If one parameter is invalid, no parameter is changed.
         """
         inner = {k.removeprefix("kernel__"): v for k, v in params.items() if k[:8] == "kernel__"}

@@ -225,7 +225,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
         """Return blocks and inputs; y has class codes, and weights include ``class_weight``."""
-        # The classes are those of the fit, or for ``first`` rows ``classes``, else the labels of y.
+        # Classes: of the fit, or for ``first`` rows the argument ``classes``, else the labels of y.
         caller, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
         text: tuple[str, ...] = ()
         if isinstance(X, Blocks):

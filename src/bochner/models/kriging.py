@@ -64,8 +64,8 @@ def cell_averages(
         Number of nodes of Gauss-Legendre quadrature along each column of a cell; nodes^d is at most
         4,096. Increase it if cells are several lengthscales wide.
     return_std : bool, default False
-        Also return the standard deviation of the average, which is mostly smaller than that of f
-        at a single place.
+        Also return the standard deviation of the average, which is mostly smaller than the standard
+        deviation of f at a place.
 
     Returns
     -------
@@ -350,8 +350,8 @@ class TrendedProcess:
     Attributes
     ----------
     process : GaussianProcessRegressor
-        Fit with y and the columns of the trend as targets; its kernel, noise and amplitude are
-        those of the process without the trend.
+        Fit with y and the columns of the trend as targets; its kernel, noise and amplitude
+        describe the process without the trend.
     columns : TrendColumns
     coef : (p,)
         β̂, the coefficients of the standardised columns.
@@ -433,7 +433,7 @@ def universal_kriging(
     Notes
     -----
     Kernel, noise and amplitude, if not given, are chosen on least-squares residuals of y. Trend
-    and predictions are then those of generalised least squares, by one fit with p + 1 targets.
+    and predictions are then generalised least squares, by one fit with p + 1 targets.
     Source: Cressie (1993), *Statistics for spatial data*, section 3.4.
 
     Examples

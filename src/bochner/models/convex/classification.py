@@ -5,7 +5,7 @@ Fits use features, or for few rows the exact kernel.
 The penalty is chosen by cross-validation of the loss of the estimator on a sample of m rows, which
 has more rows of rare classes. The search goes downhill on a grid of half decades; each fit starts
 from the solution at the neighbouring penalty. A row represents r rows of its class, so that the
-variance of the noise in the sample is that of all rows times
+variance of the noise in the sample is the variance in all rows times
 
     r̄ = Σ r² w g² / Σ r w g²,      with the slopes g of the loss at the best constant.
 
@@ -121,7 +121,7 @@ def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
 
 # --- Fits -----------------------------------------------------------------------------------------
 
-SUPPORT_SAMPLES = 2048, 4096  # Numbers of rows from which that of support vectors is extrapolated
+SUPPORT_SAMPLES = 2048, 4096  # Rows on which support vectors are counted, to extrapolate
 
 #: From this number of rows LIBSVM computes kernel values itself, if at most an eighth of the rows
 #: of a sample have multipliers at their bounds: pendigits (5,148 rows): 0.04 s instead of 0.10 s.
@@ -512,7 +512,7 @@ class SVC(ConvexClassifier):
         Whether to calibrate ``predict_proba`` on held-out rows. This takes one more fit for each of
         the first folds, out of five, with 1000 rows in total. With the exact kernel these fits are
         made when probabilities are first used or the model is saved. With ``class_weight``
-        probabilities are those of weighted classes.
+        probabilities refer to weighted classes.
     tol : float, default 1e-4
         Relative tolerance: the last Newton step lowers the objective by less than this share; the
         objective of the hinge is at most this share above its minimum.
@@ -651,8 +651,8 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, Unsupervised,
     tol : float, default 1e-6
         Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² plus the loss.
     max_iter : int, default 200
-        Largest number of Newton steps; with the exact kernel, of LIBSVM steps per row (for fewer
-        than 1,000 rows that of 1,000 rows).
+        Largest number of Newton steps; with the exact kernel, of LIBSVM steps per row (below
+        1,000 rows as many steps as for 1,000 rows).
 
     See Also
     --------

@@ -1,8 +1,8 @@
 """Support vector regression, and regression by any convex loss, at any number of rows.
 
-Let β(α) minimise Σ w ℓ + (α/2)‖β‖². As α falls, ‖β(α)‖ increases through all norms up to that of
-the unpenalised minimum, and β(α) has the least loss among all β with at most its norm. Therefore,
-for any nondecreasing R, one of the β(α) minimises Σ w ℓ + R(‖β‖), and a search over α is enough.
+Let β(α) minimise Σ w ℓ + (α/2)‖β‖². As α falls, ‖β(α)‖ increases through all norms up to the norm
+of the unpenalised minimum, and β(α) has the least loss among all β with at most its norm. So for
+any nondecreasing R, one of the β(α) minimises Σ w ℓ + R(‖β‖), and a search over α is enough.
 Both minima are sums Σ uᵢ φ(xᵢ) over rows (Schölkopf, Herbrich and Smola 2001, theorem 1).
 """
 
@@ -463,8 +463,8 @@ class SVR(KernelParameters, ConvexRegressor):
         Largest relative distance of the objective from its minimum. With the exact kernel LIBSVM
         mostly reaches 1e-4; see ``solution_.gap``.
     max_iter : int, default 200
-        Largest number of Newton steps; with the exact kernel, of LIBSVM steps per row (for fewer
-        than 1,000 rows that of 1,000 rows).
+        Largest number of Newton steps; with the exact kernel, of LIBSVM steps per row (below
+        1,000 rows as many steps as for 1,000 rows).
 
     See Also
     --------

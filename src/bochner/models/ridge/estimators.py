@@ -221,7 +221,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     Each class is a target, +1 on its rows and −1 on other rows (two classes: one target). All
     targets are fitted as by :class:`KernelRidge`, with one factorisation, and the class of the
-    largest value is predicted. The accuracy is about that of a support vector machine.
+    largest value is predicted. It errs about as often as an SVM.
     Probabilities are calibrated on leave-one-out decision values of some thousand rows.
 
     Parameters
@@ -243,7 +243,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     Notes
     -----
-    Time and memory are those of :class:`KernelRidge`, for any K. With "balanced", ``partial_fit``
+    Time and memory are as for :class:`KernelRidge`, for any K. With "balanced", ``partial_fit``
     computes the class weights from the rows of each call.
 
     Examples

@@ -216,7 +216,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         return count, None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
-        # The map of X is drawn from X only, that of Y from Y only.
+        # The map of X is drawn from X only, the map of Y from Y only.
         options, features, partners = self._options(), self._width_spec(), _partners(blocks)
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         features_y = replace(features, kernel=kernel_y)
