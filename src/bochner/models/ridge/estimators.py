@@ -221,7 +221,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
 
     Each class is a target, +1 on its rows and −1 on other rows (two classes: one target). All
     targets are fitted as by :class:`KernelRidge`, with one factorisation, and the class of the
-    largest value is predicted. It errs about as often as an SVM.
+    largest value is predicted. The error rate is similar to :class:`SVC`.
     Probabilities are calibrated on leave-one-out decision values of some thousand rows.
 
     Parameters
