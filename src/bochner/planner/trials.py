@@ -379,7 +379,7 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
     }
     per_row = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + leaves.landmarks_of(n)
     size = OVERHEAD + 12.0 * leaf_rows**2 + 8.0 * n * per_row
-    loo, path = large.model.fit_.loo(), large.path
+    loo, path = large.model.fit_.left_out(), large.path
     error = float(np.average((loo.errors**2).mean(axis=1), weights=loo.w)) ** 0.5
     rows = path.loo_rows
     error *= expected_error(path, rows, rows * n / (2 * m)) / expected_error(path, rows, rows)
