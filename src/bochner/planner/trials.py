@@ -45,7 +45,7 @@ WIDEST = 256  # largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # default methods
 MIN_PART = 0.1  # smallest share of a trial's time that is attributed to its rows
 #: Steps of the path per doubling of the rows, by which the best penalty may be below the
-#: extrapolated penalty: with 3.1 to 3.2 the precision of 11 fits of 1,024 Fourier features to 4,500
+#: extrapolated penalty: with 3.1 to 3.2 the precision of 10 fits of 1,024 Fourier features to 4,500
 #: to 7,000 rows (kin8nm, power_plant, bike_clean, california_housing, protein, elevation) is right.
 LOWER = 3.1
 OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays of a fit
