@@ -168,13 +168,14 @@ class FailingReader:
         self.pieces = [
             (X[i : i + 8], *(() if y is None else (y[i : i + 8],))) for i in range(0, len(X), 8)
         ]
-        self.at, self.passes = at, 0
+        self.at, self.counts = at, []  # of pieces that each pass read
 
     def __call__(self):
-        self.passes += 1
+        self.counts.append(0)
         for k, piece in enumerate(self.pieces, 1):
-            if (self.passes, k) == self.at:
+            if (len(self.counts), k) == self.at:
                 raise ReaderError
+            self.counts[-1] = k
             yield piece
 
 
@@ -204,8 +205,8 @@ def test_a_reader_that_fails_in_any_pass_changes_nothing(name):
     X, y = arguments(name, "fit_blocks")
     complete = FailingReader(X, codes(y))
     clone(model).fit_blocks(bo.Blocks.from_iterable(complete))
-    for s in range(2, complete.passes + 1):  # the first pass may read only one piece
-        for k in (1, 3):
+    for s, count in list(enumerate(complete.counts, 1))[1:]:
+        for k in (1, 3)[: 1 + (count > 1)]:  # a pass for the shape of y reads only one piece
             failing = bo.Blocks.from_iterable(FailingReader(X, codes(y), (s, k)))
             with unchanged(model), pytest.raises(ReaderError):
                 model.fit_blocks(failing)

@@ -214,7 +214,7 @@ def test_errors_of_a_rough_kernel_are_not_underestimated(scale):
 @pytest.mark.filterwarnings("ignore:float32 products")
 def test_predicted_memory_is_that_of_the_arrays(method, precision, D):
     """Within a fifth of NumPy's allocations; 30 % above 512 features, which are not tried."""
-    X, y = table(9000, 4, noise=0.3)
+    X, y = table(9000, 4, noise=1.0)
     options = {"method": method, "n_features": D, "precision": precision}
     model = bo.KernelRidge(Gaussian(1.0), random_state=0, **options)
     clone(model).fit(X[:50], y[:50])

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
-from types import MethodType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -259,18 +258,18 @@ def accept_partitions(method: Callable[..., Any]) -> Callable[..., Any]:
             return np.concatenate(parts)
         if not library_of(X, "engine", "lazy"):
             return method(self, X, *args, **kwargs)
-        call = partial(_call, MethodType(of_rows, self), args, kwargs)
+        call = partial(_call, self, method.__name__, args, kwargs)
         return MAPPED[library_of(X, "engine")](X, call, name)
 
     return of_rows
 
 
-def _call(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
-    """Return the result of a method for the rows of one partition, a single array."""
-    values = method(rows, *args, **kwargs)
+def _call(model: Any, name: str, args: Any, kwargs: dict[str, Any], rows: Any) -> Any:
+    """Return the result of a method, by name, for the rows of one partition, a single array."""
+    values = getattr(model, name)(rows, *args, **kwargs)
     if isinstance(values, tuple):
         raise InvalidInput(
-            f"{method.__name__}: tables of dask, Ray and Spark return one array; got several. "
+            f"{name}: tables of dask, Ray and Spark return one array; got several. "
             "Leave out return_std, return_cov and y."
         )
     return values
