@@ -264,9 +264,9 @@ def accept_partitions(method: Callable[..., Any]) -> Callable[..., Any]:
     return of_rows
 
 
-def _call(model: Any, name: str, args: Any, kwargs: dict[str, Any], rows: Any) -> Any:
+def _call(learner: Any, name: str, args: Any, kwargs: dict[str, Any], rows: Any) -> Any:
     """Return the result of a method, by name, for the rows of one partition, a single array."""
-    values = getattr(model, name)(rows, *args, **kwargs)
+    values = getattr(learner, name)(rows, *args, **kwargs)
     if isinstance(values, tuple):
         raise InvalidInput(
             f"{name}: tables of dask, Ray and Spark return one array; got several. "
