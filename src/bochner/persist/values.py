@@ -59,29 +59,22 @@ RENAMED: dict[str, str] = {
     "ConstantMap": "LinearMap",
     "DotProduct.series": "terms",
     "FeatureSums.moments": "sums",
-    "FourierPhaseMap": "FourierMap",
     "LeftOut": "ResidualVariance",
-    "LeverageFourierMap": "FourierMap",
-    "ModulatedMap": "DerivedMap",
-    "MonomialFunctions": "IndexedFunctions",
     "MonomialMap.weights": "amplitudes",
-    "OnInputs": "DerivedMap",
-    "ScaledMap": "DerivedMap",
-    "SignMap": "ReLUMap",
     "SineMap": "EigenfunctionMap",
     "SquaredEpsilonInsensitive": "EpsilonInsensitive",
-    "SquaredHinge": "Hinge",
-    "UserFunctions": "IndexedFunctions",
-    "WindowsMap": "DerivedMap",
 }
+RENAMED |= dict.fromkeys(("ModulatedMap", "OnInputs", "ScaledMap", "WindowsMap"), "DerivedMap")
+RENAMED |= dict.fromkeys(("FourierPhaseMap", "LeverageFourierMap"), "FourierMap")
+RENAMED |= dict.fromkeys(("MonomialFunctions", "UserFunctions"), "IndexedFunctions")
 RENAMED |= {"Chosen": "Choices", "PrincipalComponents.summed": "sums", "Tried": "WidthTrial"}
 RENAMED |= {"KernelComparison.deviation": "required", "KernelComparison.taken": "chosen"}
 RENAMED |= {"KernelComparison.tuned": "n_tuned", "BelowZero": "ZeroHinge", "Given": "Points"}
 RENAMED |= {"Hashed": "Hadamard", "KeptRows": "FitRows", "LeftOutRows": "HeldOutRows"}
 RENAMED |= dict.fromkeys(("FeatureSpec.who", "FeatureSums.who", "GridSums.who"), "caller")
 RENAMED |= {"LeafRows.across": "landmark_coef", "LeafRows.judged": "held_out"}
-RENAMED |= {"HeldOutPath.none": "tie", "FeatureSpec.waves": "modes"}
-RENAMED |= {"WaveProcess": "ModeProcess", "WaveSums": "ModeSums"}
+RENAMED |= {"HeldOutPath.none": "tie", "FeatureSpec.waves": "modes", "SquaredHinge": "Hinge"}
+RENAMED |= {"WaveProcess": "ModeProcess", "WaveSums": "ModeSums", "SignMap": "ReLUMap"}
 
 #: Fields of older files that were removed, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")

@@ -52,8 +52,7 @@ def modes_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
 
 
 def max_modes(n_rows: int) -> int:
-    """Return the largest number of modes that replaces features."""
-    # 2047 have a Cholesky factor
+    """Return the largest number of modes that replaces features; 2047 have a Cholesky factor."""
     return 2047 if n_rows < 1 << 17 else min(1 << 18, n_rows // 4)
 
 
