@@ -16,8 +16,9 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected
-from bochner.kernels import Gaussian, Monotone
+from bochner.kernels import Gaussian, Matern, Monotone
 from bochner.selection.choose import choose_curves, choose_kernel
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 
@@ -156,6 +157,18 @@ def test_classes_of_an_additive_function_get_a_sum_over_columns():
     assert 0 < result.error < 0.8 * min(c.error for c in result.compared if c.n_tuned <= 1)
     assert "Linear, a metric with lengthscales along" in str(result)
     assert len(str(result).splitlines()[-1]) < 2000
+
+
+def test_classes_compare_a_metric_learned_from_one_lengthscale_with_more_rows():
+    X, y = table("all columns", 900)
+    result = best_of(X, np.sign(y), of_classes=True)
+    metrics = [c for c in result.compared if c.name.startswith("Gaussian, learned metric")]
+    assert max(c.rows for c in metrics) == 4 * QUICK.rows
+
+
+def test_descents_of_noise_start_at_a_penalty_above_one():
+    search = MatrixSearch.of(sample_of(*table("noise")), EVIDENCE, True)
+    assert search.first_points(Matern(1.5, 2.0))[0].alpha == pytest.approx(10.0)
 
 
 # ---- the learned metric
