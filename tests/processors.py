@@ -35,7 +35,7 @@ TESTS = (
     "tests/promises/test_sklearn.py",
 )
 ONLY = (
-    "(not test_map_laws or array_library or far_away)"
+    "(not test_map_laws or array_libraries or far_away)"
     " and (not test_nystrom_laws or exact_on_landmarks)"
     " and (not test_sklearn or sample_weight_equivalence)"
     # tests of copies, tables, names and errors do not depend on rounding
