@@ -166,7 +166,7 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """An fun, a point, and the value, kernel and penalty there."""
+    """An objective, a point, and the value, kernel and penalty there."""
 
     fun: Any
     x: Float[Array, " q"]
@@ -190,7 +190,7 @@ class Evaluation:
         return self.share * float(self.fun.rows.w.sum())
 
     def on_rows(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
-        """Return the fun on other rows, and this point with the same kernel and alpha."""
+        """Return the objective on other rows, and this point with the same kernel and alpha."""
         share = self.x[-1] + np.log(self.fun.rows.w.sum() / rows.w.sum())
         return replace(self.fun, rows=rows), np.append(self.x[:-1], share)
 
@@ -342,7 +342,7 @@ class MatrixSearch:
         fun = ScaleLoss(start, self._first_rows, self.criterion, d)
         starts = [np.append(np.repeat(point.x[:-1], d), point.x[-1]) for point in points]
         if len(shares := fun.rows.shares) > 1:
-            # With one lengthscale, a function of few columns looks like noise.
+            # With one lengthscale, a function of few columns looks like noise: alpha is 0.01 here.
             starts.append(np.append(starts[0][:-1], shares[3]))
             scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
             if scales is not None:
