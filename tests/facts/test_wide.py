@@ -180,10 +180,23 @@ def test_each_target_gets_the_penalty_of_its_smallest_error():
     X, y, w = table(noise=1.0)
     wide, means, Zc = problem(X, y, w)
     solution = solve_wide(wide, "loo", True, means)
+    assert solution.outcome is Outcome.SOLVED
     grid = [dense_errors(wide, Zc, y, w, alpha) for alpha in np.geomspace(0.03, 30, 13)]
     errors = [dense_errors(wide, Zc, y, w, alpha)[k] for k, alpha in enumerate(solution.alpha)]
     # the path ends before a step that gains less than 0.5 %
     assert np.all(errors < 1.007 * np.min(grid, axis=0))
+
+
+def test_a_penalty_at_an_edge_is_an_outcome():
+    """A feature has errors that fall with the penalty; what features do not explain is a mean."""
+    X, y, w = table()
+    Z = np.column_stack([PHI(X), np.ones(N)])
+    rest = y[:, :1] - Z @ np.linalg.solve(Z.T @ (w[:, None] * Z), Z.T @ (w[:, None] * y[:, :1]))
+    for target, edge in ((Z[:, :1], Outcome.EDGE_LOW), (rest, Outcome.EDGE_HIGH)):
+        wide, means, _ = problem(X, target, w)
+        assert solve_wide(wide, "gcv", False, means).outcome is edge
+    errors = np.array([[1.0, 1.006, 2.0], [1.0, 1.004, 2.0], [1.0, 1.006, 0.9]])
+    assert [iterative.falling(row) for row in errors] == [True, False, False]
 
 
 def test_the_guess_from_a_sample_has_the_order_of_the_best_penalty():

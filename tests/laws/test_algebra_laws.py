@@ -259,7 +259,7 @@ TRACED = [
     2.0 * Gaussian((1.0, 2.0)) * Periodic(1.3, 0.7),
     PlusConstant(Periodic((1.3, 2.0), (0.7, 1.1)), 0.5),
     Exp(0.1 * bo.kernels.RationalQuadratic(0.7, 1.2)),
-    (Matern(1.2, 0.8) + 0.4) ** 2,
+    (Matern(1.2, 0.8) + 0.4 * bo.kernels.Exponential((0.7, 2.0))) ** 2,
     Columns(Periodic(2.0, 1.0) * Laplace(1.0), (1,)) + Matern(2.5),
     bo.kernels.Polynomial(2, 1.0, 0.5) * bo.kernels.DotExponential(0.3)
     + bo.kernels.ExponentialPower(1.3, 0.9),

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, clone
 
 import bochner as bo
 from bochner.errors import BochnerError, SolutionWarning
+from bochner.kernels import Linear
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -257,6 +258,8 @@ FREE = ("alpha_per_target", "fit_intercept", "fit_inverse_transform", "shuffle",
         ("svc of two", {"max_iter": 1}),
         ("svr", {"max_iter": 1}),
         ("absolute loss", {"max_iter": 1}),
+        ("one class", {"max_iter": 1}),
+        ("one class", {"max_iter": 1, "tol": 1e-13, "method": "exact", "kernel": Linear()}),
         ("sgd", {"max_iter": 1, "tol": 0.0}),
         ("sgd classifier", {"max_iter": 1, "tol": 0.0}),
         ("exact ridge", {"method": bo.ExactKernel("nystrom", max_iter=1), "alpha": 1e-9}),
