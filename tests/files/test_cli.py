@@ -316,30 +316,6 @@ def test_compare_chooses_the_lengthscale_by_the_target():
     assert without["kernel"] != with_target["kernel"]
 
 
-def test_demo_prints_the_results_of_its_report(monkeypatch):
-    def run_demo(out, *, quick, seed, show):
-        assert (quick, seed) == (True, 4)
-        if show is not None:
-            show("Fitting")
-        numbers = {"n_features": 64, "rmse": 512.25, "r_squared": 0.95, "seconds": 1.5}
-        best = {"name": "Nyström", **numbers, "epsilon": 0.25, "epsilon_interval": (0.2, 0.3)}
-        worse = {"rmse": 900.0, "r_squared": 0.8, "epsilon": None, "loo": float("nan")}
-        other = {**best, "name": "Other", **worse}
-        words = {"kernel": "Gaussian(0.1)", "certificate_words": "in words", "alpha": 0.1}
-        more = {"methods": [best, other], "best": best, "maps": {}, "seconds": 1.0}
-        return {**words, **more, "page": str(Path(out) / "earth.html")}
-
-    monkeypatch.setattr("bochner.report.demo.run_demo", run_demo)
-    out, err = cli("demo --out . --quick --seed 4")
-    for words in ("best Nyström, 64 features: RMSE 512.2 m, R² 0.9500", "in words", "earth.html "):
-        assert words in out
-    assert err == "Fitting "
-    methods = facts("demo --out . --quick --seed 4")["methods"]
-    assert methods[0]["epsilon_interval"] == [0.2, 0.3]
-    assert methods[1]["loo"] is None
-    assert cli("demo --out . --quick --seed 4 --quiet") == ("", "")
-
-
 def test_help_lists_all_commands_and_options():
     out, _ = cli("--help")
     for command in bochner.commands.values():

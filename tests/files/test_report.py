@@ -526,13 +526,22 @@ def test_text_of_the_demo_is_escaped(demo):
     assert reader.cells[1][0] == row["name"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
-def test_a_seed_determines_the_numbers_of_the_demo(demo, tmp_path):
-    again = run_demo(tmp_path / "relief.html", quick=True, seed=3)
-    assert again["methods"][0]["rmse"] == pytest.approx(demo[0]["methods"][0]["rmse"], rel=1e-9)
-    np.testing.assert_array_equal(again["maps"]["held_out"], demo[0]["maps"]["held_out"])
-    assert again["page"] == str(tmp_path / "relief.html")
+def test_the_command_line_prints_the_numbers_of_the_demo_with_its_seed(demo, tmp_path, capsys):
+    page = str(tmp_path / "relief.html")
+    line = ["demo", "--out", page, "--quick", "--seed", "3"]
+    assert run([*line, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    best, (first, other) = result["best"], result["methods"]
+    assert first["rmse"] == best["rmse"] == pytest.approx(demo[0]["methods"][0]["rmse"], rel=1e-9)
+    assert (result["page"], other["loo"]) == (page, None)
+    assert run(line) == 0
+    out, err = capsys.readouterr()
+    assert f"{best['name']}, 256 features: RMSE {number(best['rmse'])} m, R² 0." in out
+    assert f"certificate  {result['certificate_words']}\n" in out
+    assert err.endswith(f"Wrote {page}\n")
+    assert run([*line, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 def test_an_invalid_folder_raises_before_the_computation(tmp_path, monkeypatch):
