@@ -418,7 +418,7 @@ def _kill_processes(options: Options, n_kills: int) -> Row:
         while counts["kills"] < n_kills:
             pid = os.fork()
             if pid == 0:
-                where = bo.engines.Local(folder / "run.ckpt", every=seconds / 30)
+                where = bo.engines.Local(folder / "run.ckpt", interval=seconds / 30)
                 np.save(folder / "coef.npy", _model().fit_blocks(blocks, where=where).coef_)
                 os._exit(0)
             timer = _kill(pid, moments.uniform(0, 2 * seconds))
@@ -480,7 +480,7 @@ def _overhead(options: Options) -> Iterator[Row]:
         core = lambda: time.process_time() + sum(client.run(time.process_time).values())
         engines = {
             "plain": bo.engines.Local(memory=0),
-            "recorded": bo.engines.Local(Path(folder) / "run.ckpt", every=2, memory=0),
+            "recorded": bo.engines.Local(Path(folder) / "run.ckpt", interval=2, memory=0),
             "two workers": bo.engines.Dask(client),
         }
         for _ in options.seeds(3):

@@ -28,7 +28,7 @@ def fits(X: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float,
 
 def passes(path: str) -> list[tuple[int, ...]]:
     blocks = bo.Blocks.from_files(path, target="y")
-    where = bo.engines.Local(checkpoint="run.ckpt", every=30)
+    where = bo.engines.Local(checkpoint="run.ckpt", interval=30)
     assert_type(bo.KernelRidge().fit_blocks(blocks, where=where), bo.KernelRidge)
     return [values.shape for values in bo.KernelRidge().predict_blocks(blocks)]
 

@@ -73,9 +73,9 @@ class SolutionWarning(BochnerWarning):
 __all__ = [k for k, v in globals().items() if isinstance(v, type) and v.__module__ == __name__]
 
 
-def attempt(make: Callable[..., T], *given: Any, **named: Any) -> T | InvalidInput:
+def attempt(make: Callable[..., T], *args: Any, **kwargs: Any) -> T | InvalidInput:
     """Return a result, or the reason why the arguments are refused: for callers with a choice."""
     try:
-        return make(*given, **named)
+        return make(*args, **kwargs)
     except InvalidInput as reason:
         return reason

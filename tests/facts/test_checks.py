@@ -218,7 +218,7 @@ def test_compare_agrees_with_measurements_on_new_rows():
     assert errors == sorted(errors)
     assert table.best == table.rows[0].method == MercerHarmonic()
     assert table.rows[-1].method == Sign()
-    assert "Sign" in table.rows[-1].refused
+    assert "Sign" in table.rows[-1].refusal
     fresh = points(800, 3, seed=9)
     K = Gaussian(2.0)(fresh)
     for row in table.rows[:3]:

@@ -667,7 +667,7 @@ CASES = [
         for words in [f"Local: device must name devices of .* with float64; got{got}"]
     ),
     (lambda: Local("run.ckpt", device="cpu"), InvalidInput, "sums of this process.*Leave out one"),
-    (lambda: Local(every=0), InvalidInput, "Local.*every must be"),
+    (lambda: Local(interval=0), InvalidInput, "Local.*interval must be"),
     (lambda: Local(memory=-1), InvalidInput, "Local.*memory must be"),
     (lambda: model().fit_blocks(BLOCKS, "dask"), InvalidType, "Ridge: where must be an.*got str"),
     (lambda: model().fit_blocks(BLOCKS, Local), InvalidType, "where must be.*got the class Local"),

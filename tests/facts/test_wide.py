@@ -265,7 +265,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(model, rows, tmp_path):
             raise Killed
         return piece
 
-    where = bo.engines.Local(checkpoint=tmp_path / "run", every=1.0)
+    where = bo.engines.Local(checkpoint=tmp_path / "run", interval=1.0)
     with pytest.raises(Killed):
         learner().fit_blocks(blocks.map(stopping), where=where)
     done = learner().fit_blocks(blocks.map(stopping), where=where)

@@ -54,7 +54,7 @@ def folder(tmp_path):
 @pytest.fixture
 def where(folder):
     """Return an engine that records as often as possible."""
-    return bo.engines.Local(folder, every=1e-9)
+    return bo.engines.Local(folder, interval=1e-9)
 
 
 def ridge(**options):
@@ -92,7 +92,7 @@ SMALL = blocks()
 @pytest.mark.parametrize("at", [30, 70])
 def test_a_killed_fit_continues_with_the_same_bits(folder, name, at):
     make, bits = LEARNERS[name]
-    where = bo.engines.Local(folder, every=0.01, memory=0)
+    where = bo.engines.Local(folder, interval=0.01, memory=0)
     whole = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
     model = make()
     try:
@@ -112,7 +112,7 @@ def test_a_fit_killed_in_the_pass_over_cells_continues_with_the_same_bits(folder
     table = pd.DataFrame({"a": X[:, 0], "name": names, "y": Y + np.arange(N) % 60})
     table.loc[::7, "a"] = np.nan
     rows = bo.Blocks.from_table(table, target="y", block_rows=16)
-    where = bo.engines.Local(folder, every=1e-9, memory=0)
+    where = bo.engines.Local(folder, interval=1e-9, memory=0)
     whole = ridge().fit_blocks(rows, where=bo.engines.Local(memory=0))
     model = ridge()
     with pytest.raises(Killed):
@@ -171,7 +171,7 @@ if __name__ == "__main__":
     blocks = bo.Blocks.from_arrays(X, y)
     print("started", flush=True)
     model = bo.KernelRidge(Gaussian(1.0), method="orthogonal", n_features=32, random_state=0)
-    model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], every=0.02))
+    model.fit_blocks(blocks, where=bo.engines.Local(sys.argv[1], interval=0.02))
     np.save(sys.argv[2], model.coef_)
 """
 
@@ -206,7 +206,7 @@ def test_a_killed_process_continues_with_the_same_bits(tmp_path):
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_for_the_end_of_a_block_and_keeps_a_checkpoint(folder, caplog):
     """Within a block the sum would be incomplete; the next fit continues after the block."""
-    where = bo.engines.Local(folder, every=1e9)
+    where = bo.engines.Local(folder, interval=1e9)
     counts, handler = [], signal.getsignal(signal.SIGINT)  # of Python or Spark
 
     def interrupted(rows):
@@ -232,7 +232,7 @@ def test_a_second_ctrl_c_stops_at_once(folder):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    where = bo.engines.Local(folder, every=1e9)
+    where = bo.engines.Local(folder, interval=1e9)
     with pytest.raises(KeyboardInterrupt):
         ridge().fit_blocks(bo.Blocks.from_arrays(X, Y).watch(interrupted), where=where)
     assert not list(folder.glob("*.npz"))

@@ -305,8 +305,8 @@ def test_compare_prints_the_same_table_as_python():
     assert "<svg" in Path("c.svg").read_text()
     summary = facts(f"compare in/train.parquet {options}")
     assert summary["best"] == repr(comparison.best)
-    errors = [row.error for row in comparison.rows if not row.refused]
-    assert [m["error"] for m in summary["methods"] if not m["refused"]] == pytest.approx(errors)
+    errors = [row.error for row in comparison.rows if not row.refusal]
+    assert [m["error"] for m in summary["methods"] if not m["refusal"]] == pytest.approx(errors)
 
 
 def test_compare_chooses_the_lengthscale_by_the_target():

@@ -216,9 +216,9 @@ def test_the_plan_prints_six_strategies_with_operations_and_bytes(rows):
         model = KernelSGDClassifier(kernel, n_features=30, **FIXED)
         plan = model.plan(X, y)
         assert [row.name for row in plan.rows] == list(STRATEGIES)
-        supported = [row for row in plan.rows if not row.refused]
+        supported = [row for row in plan.rows if not row.refusal]
         assert all(0 < row.operations < 1e10 and 0 < row.bytes < 1e8 for row in supported)
-        assert [bool(r.refused) for r in plan.rows[:3]] == [kernel == Gaussian(0.7)] * 2 + [False]
+        assert [bool(r.refusal) for r in plan.rows[:3]] == [kernel == Gaussian(0.7)] * 2 + [False]
         assert f"{plan.best} *" in str(plan)
         assert model.fit(X, y).strategy_ == model.plan_.best == plan.best
         stream = KernelSGDClassifier(kernel, n_features=64, random_state=0).partial_fit(X, y)

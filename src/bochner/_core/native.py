@@ -228,9 +228,9 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
     """Return the inner products of rows and frequencies, in turns, for arrays of any library."""
     xp = array_namespace(X)
     n, blocks, p = X.shape[0], chains.diagonals.shape[0], chains.diagonals.shape[2]
-    first, *rest = (from_numpy(D, like=X) for D in np.moveaxis(chains.diagonals, 1, 0))
+    first, *diagonals = (from_numpy(D, like=X) for D in np.moveaxis(chains.diagonals, 1, 0))
     Z = xp.reshape(_pad(X, p, xp)[:, None, :] * first[None, :, :], (n, blocks * p))
-    for step, diagonal in enumerate(rest):
+    for step, diagonal in enumerate(diagonals):
         Z = xp.reshape(Z, (n * blocks, p))
         Z = xp.reshape(hadamard(Z), (n, blocks * p))
         if step == 0 and len(chains.orders):

@@ -58,7 +58,7 @@ class Bar:
     blocks: Any = None  # None: only steps are shown
     rows: int = 0  # in this pass
     number: int = 1  # of this pass
-    began: float = field(default_factory=monotonic)
+    start: float = field(default_factory=monotonic)
     step: str = ""
     last_time: float = 0.0
     has_display: bool = False  # in a notebook

@@ -113,9 +113,9 @@ def html_table(
         f'<th scope="col"{_WORDS * (j in words)}>{escape(name)}</th>' for j, name in enumerate(head)
     )
     lines = []
-    for i, (first, *rest) in enumerate(rows):
+    for i, (first, *values) in enumerate(rows):
         cells = "".join(
-            f"<td{_WORDS * (j in words)}>{escape(cell)}</td>" for j, cell in enumerate(rest, 1)
+            f"<td{_WORDS * (j in words)}>{escape(cell)}</td>" for j, cell in enumerate(values, 1)
         )
         best = ' class="best"' if i == highlight else ""
         lines.append(f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>')

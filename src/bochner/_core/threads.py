@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 _chosen_threads: list[int] = []
 
 #: Of one Python thread: the threads that it may use, and whether it has limited BLAS to one.
-_most: ContextVar[int | None] = ContextVar("most", default=None)
+_limit: ContextVar[int | None] = ContextVar("most", default=None)
 _limited: ContextVar[bool] = ContextVar("limited", default=False)
 
 
@@ -47,7 +47,7 @@ def get_num_threads() -> int:
     The first of: 1 in a task of :func:`run_parallel`, `n_jobs` of the fit, `set_num_threads`,
     ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS`` of the environment, the number of processors.
     """
-    if (limit := _most.get()) is not None:
+    if (limit := _limit.get()) is not None:
         return limit
     if _chosen_threads:
         return _chosen_threads[0]
@@ -67,7 +67,7 @@ def limit_jobs(method: Call) -> Call:
     @wraps(method)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         n_jobs: int | None = getattr(self, "n_jobs", None)
-        limit = _most.get()
+        limit = _limit.get()
         if limit is None:
             if n_jobs is None:
                 from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
@@ -80,12 +80,12 @@ def limit_jobs(method: Call) -> Call:
                 )
             if n_jobs is not None:  # −1 means all processors, −2 all but one
                 limit = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
-        token = _most.set(limit)
+        token = _limit.set(limit)
         try:
             with single_thread():
                 return method(self, *args, **kwargs)
         finally:
-            _most.reset(token)
+            _limit.reset(token)
 
     return wrapper  # type: ignore[return-value]
 
@@ -164,7 +164,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]], limit: int = 4) -> list[
             return [task() for task in tasks]
         with ThreadPoolExecutor(workers) as pool:
             context = copy_context()
-            context.run(_most.set, 1)
+            context.run(_limit.set, 1)
             futures = [pool.submit(context.copy().run, task) for task in tasks]
             try:
                 return [future.result() for future in futures]

@@ -225,10 +225,10 @@ def fourier_bound(
             scale = (4 - per_draw) * size / 3
         logs = math.log(2 * pairs)
         return Bound("largest entry", logs, variance, scale, per_draw=per_draw)
-    values, twice = values_of(kernel, rows, caller), 3.0 - per_draw
+    values, multiple = values_of(kernel, rows, caller), 3.0 - per_draw
     if theorem == "operator_norm":
-        return _norm_tail(values, twice, per_draw)
-    trace = twice * size * n
+        return _norm_tail(values, multiple, per_draw)
+    trace = multiple * size * n
     if theorem == "spectral":
         alpha = positive(alpha, caller, "alpha")
         return leverage_bound(trace / alpha, effective(caller, values, alpha), per_draw)
@@ -466,20 +466,20 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     """
     caller = "zonal_bound"
     rows, alpha = dense_rows(X, caller), positive(alpha, caller, "alpha")
-    squares, rests, functions = _energies(kernel, rows)
+    squares, tails, functions = _energies(kernel, rows)
     d = effective(caller, values_of(kernel, rows, caller), alpha, 2.0)  # also for the cut kernel
-    usable, exact = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= 1e-6 * alpha)
+    usable, exact = np.flatnonzero(tails < alpha), np.flatnonzero(tails <= 1e-6 * alpha)
     if not len(usable):
         raise InvalidInput(
-            f"{caller}: alpha must be above {rests[-1]:.3g}, the part of the trace beyond "
-            f"{len(rests) - 1} degrees; got {alpha!r}. Centre or rescale X, or raise alpha."
+            f"{caller}: alpha must be above {tails[-1]:.3g}, the part of the trace beyond "
+            f"{len(tails) - 1} degrees; got {alpha!r}. Centre or rescale X, or raise alpha."
         )
     cuts = []
-    for N in range(usable[0], 1 + (exact[0] if len(exact) else len(rests) - 1)):
+    for N in range(usable[0], 1 + (exact[0] if len(exact) else len(tails) - 1)):
         order = squares.shape[1] if functions else min(N // 2 + 1, squares.shape[1])
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = leverage_bound(tau, min(d, tau), order)
-        bias = float(rests[N]) / alpha
+        bias = float(tails[N]) / alpha
         cuts.append(replace(directions, degree=int(N), order=order, rest=bias))
     return Bound("spectral distance", cuts=tuple(cuts))
 
@@ -598,7 +598,7 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     logs = series.log_derivative(n) + xlogy(2 * n, radii[None, :]) - gammaln(n + 1.0)
     terms = np.exp(logs - radial.decay * radii[None, :] ** 2).sum(axis=1)
     remainder = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
-    rests = np.cumsum(terms[::-1])[::-1] - terms + (remainder if remainder > 1e-12 * trace else 0.0)
-    last = int(np.argmax(rests <= rests[-1] + 1e-15 * trace))
+    tails = np.cumsum(terms[::-1])[::-1] - terms + (remainder if remainder > 1e-12 * trace else 0.0)
+    last = int(np.argmax(tails <= tails[-1] + 1e-15 * trace))
     squares = np.square(monomials(radial, last, last // 2 + 1, radii)).sum(axis=2)
-    return squares, rests[: last + 1], False
+    return squares, tails[: last + 1], False

@@ -175,8 +175,8 @@ def _finite(phi: Any, kernel: Any, X: Array) -> Verdict:
 
 
 def _repeats(phi: Any, kernel: Any, X: Array) -> Verdict:
-    twice = zip(_values(phi, kernel, X), _values(phi, kernel, X), strict=True)
-    return _outcome(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice), 0)
+    pairs = zip(_values(phi, kernel, X), _values(phi, kernel, X), strict=True)
+    return _outcome(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in pairs), 0)
 
 
 def _arguments(phi: Any, kernel: Any, X: Array) -> Verdict:
@@ -211,9 +211,6 @@ COMMON_LAWS: Laws = {
     "deterministic": ("a second call must return the same values: largest difference", _repeats),
     "arguments": ("the rows passed must not be changed", _arguments),
 }
-
-
-# --- Kernels -------------------------------------------------------------------------------------
 
 
 def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 0) -> Check:
@@ -299,9 +296,6 @@ KERNEL_LAWS: Laws = COMMON_LAWS | {
     ),
     "positive": ("K must be positive semi-definite", _positive),
 }
-
-
-# --- Feature maps --------------------------------------------------------------------------------
 
 
 def check_features(

@@ -60,7 +60,7 @@ class Comparison(TableResult):
         * ``entrywise``: max |ZZᵀ − K| on the same rows;
         * ``draw_seconds``, ``seconds``: time to draw the map, and to make the features of 1000
           rows;
-        * ``refused``: the error if the method does not support the kernel, else empty.
+        * ``refusal``: the error if the method does not support the kernel, else empty.
     """
 
     kernel: Kernel
@@ -78,16 +78,16 @@ class Comparison(TableResult):
         head = ("method", "D", "predicted", "measured", "max error", "draw s", "s/1000 rows")
         lines: list[tuple[str, ...]] = [head]
         for row in self.rows:
-            if not row.refused:
+            if not row.refusal:
                 numbers = [f"{row[name]:.3g}" for name in NUMBERS]
                 lines.append((str(row.method), str(row.n_features), *numbers))
-        unsupported = ", ".join(str(row.method) for row in self.rows if row.refused)
+        unsupported = ", ".join(str(row.method) for row in self.rows if row.refusal)
         return title, lines, unsupported and f"Unsupported for this kernel: {unsupported}."
 
     def plot(self, ax: Any = None) -> Any:
         """Draw measured errors as bars and predictions as marks, best on top; return the axes."""
         ax = axes_for("Comparison", ax, size=(7, 4))
-        rows = [row for row in self.rows if not row.refused][::-1]
+        rows = [row for row in self.rows if not row.refusal][::-1]
         heights = np.arange(len(rows))
         ax.barh(heights, [row.error for row in rows], height=0.6, label="measured")
         ax.plot([row.predicted for row in rows], heights, "k|", ms=12, label="predicted")
@@ -156,9 +156,9 @@ def compare(
     ask = Request(X.shape[1], width, seed, X=train)
     K = to_numpy(kernel(test, test))
     rows = [_row(option, kernel, ask, test, K) for option in options]
-    if all(row.refused for row in rows):
-        raise InvalidInput(f"compare: no method supports {kernel!r}: {rows[0].refused}")
-    rows.sort(key=lambda row: (bool(row.refused), row.error))
+    if all(row.refusal for row in rows):
+        raise InvalidInput(f"compare: no method supports {kernel!r}: {rows[0].refusal}")
+    rows.sort(key=lambda row: (bool(row.refusal), row.error))
     return Comparison(kernel, width, test.shape[0], tuple(rows))
 
 
@@ -178,7 +178,7 @@ def _row(method: Method, kernel: Kernel, ask: Request, X: Array, K: Array) -> Bu
     phi = attempt(draw_map, method, kernel, ask)
     if isinstance(phi, InvalidInput):
         numbers = dict.fromkeys(NUMBERS, np.nan)
-        return Bunch(method=method, n_features=0, **numbers, refused=str(phi))
+        return Bunch(method=method, n_features=0, **numbers, refusal=str(phi))
     draw_seconds = time.perf_counter() - start
     times: list[float] = []  # the least of up to three: other processes only add time
     while len(times) < 3 and sum(times) < 1:
@@ -194,7 +194,7 @@ def _row(method: Method, kernel: Kernel, ask: Request, X: Array, K: Array) -> Bu
         entrywise=float(np.abs(Z @ Z.T - K).max()),
         draw_seconds=draw_seconds,
         seconds=min(times) * 1000 / X.shape[0],
-        refused="",
+        refusal="",
     )
 
 

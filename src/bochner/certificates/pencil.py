@@ -197,11 +197,11 @@ def distance(
 # --- The sample of a certificate: K and E = Z Zᵀ − K of m rows, in float64 ------------------------
 
 
-def require_rows(caller: str, X: Any, fewest: int = 2) -> Rows:
-    """Return X, checked; raise an error if it has fewer than ``fewest`` rows."""
+def require_rows(caller: str, X: Any, minimum: int = 2) -> Rows:
+    """Return X, checked; raise an error if it has fewer than ``minimum`` rows."""
     X = as_matrix(X, caller)
-    if X.shape[0] < fewest:
-        rows = "one row" if fewest == 1 else f"{fewest} rows"
+    if X.shape[0] < minimum:
+        rows = "one row" if minimum == 1 else f"{minimum} rows"
         raise InvalidInput(f"{caller}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
     return X
 

@@ -38,7 +38,7 @@ class Terminal:
     @contextmanager
     def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
         """Time a phase; show its name ``doing``, or count the rows read from ``blocks``."""
-        began, has_display = perf_counter(), not self.quiet and sys.stderr.isatty()
+        start, has_display = perf_counter(), not self.quiet and sys.stderr.isatty()
         if has_display and (doing or blocks is not None):
             bar = Bar(blocks)
             if doing:
@@ -49,7 +49,7 @@ class Terminal:
                 bar.at("")
         else:
             yield blocks
-        self.seconds[name] = round(perf_counter() - began, 4)
+        self.seconds[name] = round(perf_counter() - start, 4)
 
     def say(self, text: str, err: bool = False) -> None:
         """Print text for people, with ``err`` to stderr."""
@@ -538,8 +538,8 @@ def report(terminal: Terminal, args: Any) -> None:
 
     require("bochner report")
     file = args.model
-    (first, *others), model, blocks = _open(terminal, args, True)
-    suffix = f" and {len(others)} more" if others else ""
+    (first, *files), model, blocks = _open(terminal, args, True)
+    suffix = f" and {len(files)} more" if files else ""
     with terminal.phase("measure", blocks=blocks) as monitored:
         document = bo.report_model(
             model,

@@ -344,8 +344,8 @@ class Blocks:
         targets = sources.check_values(rows, range(n))
 
         def replace_targets(block: Block) -> Block:
-            here = sources.part(targets, slice(block.start, block.start + block.X.shape[0]))
-            return block._replace(y=here.y, w=here.w)
+            part = sources.part(targets, slice(block.start, block.start + block.X.shape[0]))
+            return block._replace(y=part.y, w=part.w)
 
         return self.map(replace_targets)
 

@@ -28,10 +28,10 @@ _KINDS = {
 }
 
 
-def library_of(table: Any, *how: str) -> str:
+def library_of(table: Any, *kinds: str) -> str:
     """Return the package of a table or array if it is read in one of these ways, else ""."""
     library, kind = _package_and_kind(table.__class__)
-    return library if kind in how else ""
+    return library if kind in kinds else ""
 
 
 @cache
@@ -248,7 +248,7 @@ def _open_stream(table: Any, label: str) -> Reader:
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got no rows or different ones. Read it into a table first."
         )
-    return Reader(label, columns, lambda _reader, names, *_how: _stream(table, names))
+    return Reader(label, columns, lambda _reader, names, *_options: _stream(table, names))
 
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:

@@ -40,9 +40,9 @@ def naming_errors(label: str) -> AbstractContextManager[None]:
 
 def message_of(error: Exception) -> str:
     """Return the message of an error; for engines the last line of the worker's traceback."""
-    first, *rest = str(error).splitlines() or [""]
+    first, *lines = str(error).splitlines() or [""]
     pattern = r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)"
-    last = next((line for line in reversed(rest) if re.match(pattern, line)), "")
+    last = next((line for line in reversed(lines) if re.match(pattern, line)), "")
     return last[:200] or f"{type(error).__name__}: {first[:200]}"
 
 

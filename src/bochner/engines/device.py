@@ -68,7 +68,7 @@ class DevicePasses:
         self.label = label
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
-        began = time.monotonic()
+        start = time.monotonic()
         if not _makes_features(summand):
             return sum_blocks(summand, blocks, blocks.block_rows)
         # large blocks keep a device busy
@@ -77,7 +77,7 @@ class DevicePasses:
             total = self._sum_on_devices(summand, blocks)
         else:
             total = sum_blocks(summand, move_blocks(blocks, self._devices[0]), blocks.block_rows)
-        LOG.info("%s: a pass over %r, %.2f s", self.label, blocks, time.monotonic() - began)
+        LOG.info("%s: a pass over %r, %.2f s", self.label, blocks, time.monotonic() - start)
         return total
 
     def _sum_on_devices(self, summand: Any, blocks: Blocks) -> Any:
@@ -105,9 +105,6 @@ def _makes_features(summand: Any) -> bool:
     if isinstance(summand, Summands):
         return any(map(_makes_features, summand.summands))
     return hasattr(summand, "features")
-
-
-# --- moving --------------------------------------------------------------------------------------
 
 
 def move_blocks(blocks: Iterable[Block], device: Any) -> Iterator[Block]:

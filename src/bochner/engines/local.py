@@ -54,7 +54,7 @@ class Local(NamedArguments):
     checkpoint : path, optional
         Folder for checkpoints, created by the fit and removed at its end. If it exists, the same
         fit to the same rows resumes from it. Default: no checkpoints.
-    every : float, default 60
+    interval : float, default 60
         Seconds between checkpoints; more if writing takes over 2 % of the time.
     memory : int, optional
         Bytes of features that a learner may keep from pass to pass; 0 keeps none, as engines of
@@ -66,8 +66,8 @@ class Local(NamedArguments):
     Raises
     ------
     InvalidInput
-        ``every`` is not above zero, ``memory`` is negative, or the ``random_state`` of a fit with
-        a checkpoint is not an integer. The device does not exist, or is combined with a
+        ``interval`` is not above zero, ``memory`` is negative, or the ``random_state`` of a fit
+        with a checkpoint is not an integer. The device does not exist, or is combined with a
         checkpoint.
     MissingDependency
         ``device`` is given, and torch is not installed.
@@ -102,7 +102,7 @@ class Local(NamedArguments):
     """
 
     checkpoint: str | PathLike[str] | None = None
-    every: Positive = 60.0
+    interval: Positive = 60.0
     memory: Annotated[int | None, optional(integer)] = None
     device: Any = None
 
@@ -125,8 +125,8 @@ class Local(NamedArguments):
             yield LOCAL if self.memory is None else Serial(self.memory)
             return
         seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
-        if unknown := re.search(rf"\({seed}|\({start}", description):
-            name, _, value = (unknown[1] or unknown[2]).partition(", ")
+        if match := re.search(rf"\({seed}|\({start}", description):
+            name, _, value = (match[1] or match[2]).partition(", ")
             raise InvalidInput(
                 f"Local: a fit with a checkpoint must be the same each time it is made; got "
                 f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
@@ -170,11 +170,11 @@ class PassCache:
     in_order = True
 
     def __init__(self, folder: Path, fit: str, memory: int, engine: Local) -> None:
-        self._folder, self._every, self.label = folder, engine.every, repr(engine)
+        self._folder, self._interval, self.label = folder, engine.interval, repr(engine)
         self.memory = self._open({"fit": fit, "version": __version__}, memory)
         self._number = 0
         self._unwritten: dict[str, dict[str, Any]] = {}  # records by file
-        self._next = time.monotonic() + self._every
+        self._deadline = time.monotonic() + self._interval
 
     def _open(self, description: dict[str, str], memory: int) -> int:
         """Create the folder, or check that it is of this fit; return the memory of the fit."""
@@ -218,17 +218,17 @@ class PassCache:
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         number, self._number = self._number, self._number + 1
-        name, began = RECORDS.replace("*", f"{number:05}"), time.monotonic()
+        name, start = RECORDS.replace("*", f"{number:05}"), time.monotonic()
         digest: str = _Digest("md5").hash((summand, blocks.block_rows))
         record = self._read(name, number, digest) or {"digest": digest}
         if "total" not in record:
             record["total"] = self._compute(name, record, with_count(summand), blocks)
             record.pop("state", None)
             self._unwritten[name] = deepcopy(record)  # the caller may change the sum
-            if time.monotonic() >= self._next:
+            if time.monotonic() >= self._deadline:
                 self._write()
         total, (rows, weighty) = record["total"] or NO_ROWS
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         LOG.info("%s: pass %d, %d rows, %.2f s", self.label, number + 1, rows, seconds)
         blocks.check_pass(rows, weighty)
         return total
@@ -259,7 +259,7 @@ class PassCache:
 
             def watch(block: Any, state: list[Any]) -> None:
                 blocks.report_rows(block.X.shape[0])
-                if time.monotonic() >= self._next or pending:
+                if time.monotonic() >= self._deadline or pending:
                     self._unwritten[name] = {"digest": record["digest"], "state": state}
                     self._write()
                 if pending:
@@ -270,7 +270,7 @@ class PassCache:
 
     def _write(self) -> None:
         """Write the records; warn if they cannot be written."""
-        began = time.monotonic()
+        start = time.monotonic()
         try:
             for name in list(self._unwritten):
                 record, arrays = encode(self._unwritten[name])
@@ -285,12 +285,12 @@ class PassCache:
         except DataFileError as error:
             warn_user(
                 "Local: the checkpoint of an interrupted fit cannot be written: "
-                f"{error} The fit continues, and writes again in {self._every:g} seconds.",
+                f"{error} The fit continues, and writes again in {self._interval:g} seconds.",
                 BochnerWarning,
             )
         end = time.monotonic()
-        LOG.debug("%s: recorded in %.2f s", self.label, end - began)
-        self._next = end + max(self._every, (end - began) / SHARE)
+        LOG.debug("%s: recorded in %.2f s", self.label, end - start)
+        self._deadline = end + max(self._interval, (end - start) / SHARE)
 
 
 # --- The fingerprint of a sum, by which its record is recognised ----------------------------------

@@ -49,7 +49,7 @@ class ClusterPasses:
             lambda a, b: self.submit("merge", merge_sums, merging, a, b)
         )
         pending: deque[tuple[Handle, int]] = deque()
-        began, count = time.monotonic(), self.count()
+        start, count = time.monotonic(), self.count()
         for rows, part in _parts(blocks, count):
             inner = narrow(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
             shell, partitions, unread = part, (), 0
@@ -66,7 +66,7 @@ class ClusterPasses:
         while pending:
             self._wait(*pending.popleft(), blocks)
         total, (n, weighty) = self.result(root) or passes.NO_ROWS
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
         blocks.check_pass(n, weighty)
         return total

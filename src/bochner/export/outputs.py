@@ -245,10 +245,10 @@ def _process_outputs(fit: ProcessFit, X: Symbol) -> Outputs:
             prior, parts = law.chosen.kernel.diagonal(X)[:, None], []
             for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
                 inverse, constant, total = factor.quadratic
-                rest = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
+                posterior = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
                 if law.spec.fit_intercept:
-                    rest = rest + xp.square(k @ constant[:, None] - 1.0) / total
-                parts.append(a2 * xp.maximum(rest, 0.0))
+                    posterior = posterior + xp.square(k @ constant[:, None] - 1.0) / total
+                parts.append(a2 * xp.maximum(posterior, 0.0))
             mean, variance = k @ law.coef + law.intercept, xp.concat(parts, axis=1)
         case law:
             raise Unwritable(f"predictions of a {type(law).__name__}")

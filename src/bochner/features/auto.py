@@ -236,10 +236,10 @@ def best_candidate(
                 "that of the exact kernel."
             )
             return Choice(NystromMap(kernel, distinct), Nystrom(), (), reason)
-    fewest = max(512, int(ROWS_A_FEATURE * NARROWED * D))
-    evaluated = None if targets is None or n // 2 < fewest else targets
+    floor = max(512, int(ROWS_A_FEATURE * NARROWED * D))
+    evaluated = None if targets is None or n // 2 < floor else targets
     options = method.candidates or (usual if evaluated is None else (*usual, CENTRES))
-    m = max(2, min(method.sample, n // 4)) if evaluated is None else min(n // 2, max(LIMIT, fewest))
+    m = max(2, min(method.sample, n // 4)) if evaluated is None else min(n // 2, max(LIMIT, floor))
     # Errors are measured on rows that are not landmarks, where Nyström features would be exact.
     order = ask.stream("auto").permutation(n)
     test, pool = np.sort(order[:m]), np.sort(order[m:])
@@ -291,9 +291,6 @@ def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
     return next(row for error, row in close if error <= limit)
 
 
-# --- by the kernel matrix ------------------------------------------------------------------------
-
-
 def _pick_by_kernel(rows: list[Row], budget: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
     """Return the cheapest candidate of nearly the smallest kernel error, and the reason."""
     affordable = [c for c, _ in rows if c.multiplications <= budget]
@@ -305,19 +302,16 @@ def _pick_by_kernel(rows: list[Row], budget: float, X: Array, kernel: Kernel) ->
     errors = [(max(row[0].error, ROUNDING), row) for row in rows if row[0].error is not None]
     best = _cheapest(errors, 1.1)
     text = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
-    against = ", ".join(f"{c.method} {text(c)}" for c, _ in rows if c is not best[0])
+    summary = ", ".join(f"{c.method} {text(c)}" for c, _ in rows if c is not best[0])
     return best, (
         f"{best[0].method}: relative error {best[0].error:.2g} of the kernel matrix of "
-        f"{X.shape[0]} rows" + (f", against {against}." if against else ".")
+        f"{X.shape[0]} rows" + (f", against {summary}." if summary else ".")
     )
 
 
 def width_of(method: Method, n_features: int) -> int:
     """Return the largest valid width up to n_features; n_features itself if there is none."""
     return n_features - n_features % method.granularity or n_features
-
-
-# --- by targets ----------------------------------------------------------------------------------
 
 
 def _pick_by_targets(rows: list[Row], budget: float, X: Array, targets: Targets) -> tuple[Row, str]:
@@ -330,12 +324,12 @@ def _pick_by_targets(rows: list[Row], budget: float, X: Array, targets: Targets)
     errors = [(row[0].extrapolated, row) for row in rows if row[0].extrapolated is not None]
     best = _cheapest(errors, 1.02)
     alternatives = [c for _, (c, _) in errors if c is not best[0]]
-    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in alternatives)
+    summary = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in alternatives)
     skipped = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
     return best, (
         f"{best[0].method}: mean squared error {best[0].extrapolated:.3g} of a fit to "
         f"{targets.n_rows:,} rows, extrapolated from leave-one-out errors of {X.shape[0]:,}"
-        + (f", against {against}; the cheapest within 2 % of the smallest" if against else "")
+        + (f", against {summary}; the cheapest within 2 % of the smallest" if summary else "")
         + (f". Not compared because of cost or kernel error: {skipped}." if skipped else ".")
     )
 
@@ -347,8 +341,8 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     )
     nearest = next((c for c in order if not isinstance(c.method, Nystrom)), order[0])
     cheapest = min(candidates, key=lambda c: (c.multiplications, max(c.predicted, ROUNDING)))
-    worse = cheapest.predicted > PROMISING * nearest.predicted
-    if worse and cheapest.multiplications > 0.9 * nearest.multiplications:
+    is_poor = cheapest.predicted > PROMISING * nearest.predicted
+    if is_poor and cheapest.multiplications > 0.9 * nearest.multiplications:
         return order[:3]
     return list(dict.fromkeys([cheapest, *order]))[:4]
 

@@ -194,7 +194,7 @@ def shares(
     widths = [width or 0 for width in exact.values()]
     open_parts = [i for i, width in exact.items() if width is None]
     remaining = ask.n_features - sum(widths)
-    minima = [_least(parts[i], ask.n_inputs, method) for i in open_parts]
+    minima = [_smallest_width(parts[i], ask.n_inputs, method) for i in open_parts]
     ask.require_width(sum(widths + minima), type(method).__name__, "for all terms of {!r}", kernel)
     sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in open_parts], method.granularity
     for place, i in enumerate(open_parts):
@@ -206,7 +206,7 @@ def shares(
     return tuple(widths)
 
 
-def _least(kernel: Kernel, d: int, method: Method) -> int:
+def _smallest_width(kernel: Kernel, d: int, method: Method) -> int:
     """Return the smallest width of a part: the sum of the smallest widths of its terms."""
     wrappers = Sum, Scaled, Columns, algebra.Mahalanobis, algebra.Modulated, algebra.Normalised
     return sum(

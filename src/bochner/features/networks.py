@@ -387,8 +387,8 @@ def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Requ
         scales, half = np.full(ask.n_inputs, kernel.scale**0.5), 0.5
     else:
         scales, half = np.asarray(kernel.spectral(ask.n_inputs).scales), 1.0
-    two = method.form == "hyperbolic"
-    m = ask.n_features // 2 if two else ask.n_features
+    is_pair = method.form == "hyperbolic"
+    m = ask.n_features // 2 if is_pair else ask.n_features
     normal = Gaussian().spectral(ask.n_inputs)
     W = method.placement.place(normal, m, ask.stream("frequencies"))
     return PositiveMap(kernel, scales[:, None] * W, scales, half, method.form)

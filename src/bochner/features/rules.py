@@ -118,8 +118,8 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
         root = int(max(total, 1) ** (1 / max(count, 1)) + 1e-9)
-        even = max(root - root % method.granularity, method.granularity)
-        narrow = attempt(draw_factors, even)  # fails if exact parts of a factor are wider
+        even_width = max(root - root % method.granularity, method.granularity)
+        narrow = attempt(draw_factors, even_width)  # fails if exact parts of a factor are wider
         if isinstance(narrow, tuple) and prod(phi.n_features for phi in narrow) <= ask.n_features:
             return _tensor(kernel, narrow)
     return _draw_sketch(kernel, maps, ask)

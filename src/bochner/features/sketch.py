@@ -132,10 +132,10 @@ def allocate_exact(
     remaining = D - bool(energy[0])
     # The linear term is exact if this reduces the error of the other terms: their variance is about
     # (Σ wₙ)²/D over the remaining n, with features in proportion to the weights.
-    linear, rest = float(energy[1:2].sum()), float(energy[2:].sum())
-    pays = linear > 0 and remaining >= d + (rest > 0)
-    if pays and rest > 0:
-        pays = remaining > d and rest**2 / (remaining - d) < (linear + rest) ** 2 / remaining
+    linear, power = float(energy[1:2].sum()), float(energy[2:].sum())
+    pays = linear > 0 and remaining >= d + (power > 0)
+    if pays and power > 0:
+        pays = remaining > d and power**2 / (remaining - d) < (linear + power) ** 2 / remaining
     exact = np.flatnonzero([energy[0] > 0, pays])
     remaining -= d * pays
     energy[exact] = 0.0

@@ -202,8 +202,8 @@ class Mahalanobis(Transformed):
         return super().evaluate(X, Y)
 
     def spectral(self, d: int) -> Frequencies | None:
-        draw, unknown = lambda _m, _rng, draw_inner: self.root @ draw_inner(), lambda _: math.nan
-        return spectral.composite(draw, unknown, self.kernel.spectral(d))
+        draw, density = lambda _m, _rng, draw_inner: self.root @ draw_inner(), lambda _: math.nan
+        return spectral.composite(draw, density, self.kernel.spectral(d))
 
     exact = inner_exact
 

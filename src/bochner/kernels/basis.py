@@ -205,13 +205,13 @@ def into_unit(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]
 
 
 def waves(
-    m: int, u: Float[Array, " n"], length: float, how: tuple[str, float], slope: bool = False
+    m: int, u: Float[Array, " n"], length: float, boundary: tuple[str, float], slope: bool = False
 ) -> Float[Array, "m n"]:
     """Return m eigenfunctions on [0, length] at length · u, or their derivatives.
 
-    ``how`` has the boundary conditions and a shift: ½ for Brownian motion, 0 otherwise.
+    ``boundary`` has the boundary conditions and a shift: ½ for Brownian motion, 0 otherwise.
     """
-    (conditions, shift), xp, i = how, array_namespace(u), np.arange(1, m + 1)
+    (conditions, shift), xp, i = boundary, array_namespace(u), np.arange(1, m + 1)
     sines = conditions == "dirichlet"
     column = lambda values: adapt(np.ascontiguousarray(values)[:, None], like=u)
     # Neumann and periodic functions are cosines; a sine is a cosine shifted by π/2.

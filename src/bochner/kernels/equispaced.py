@@ -92,8 +92,8 @@ def equispaced_weights(
         weights[place] = values.transpose(np.argsort(axes))
         return weights
 
-    how = operator.add, _convolve, operator.mul, tuple(range(len(extent)))
-    weights = _plain(kernel, len(extent)).reduce(leaf, *how)
+    operations = operator.add, _convolve, operator.mul, tuple(range(len(extent)))
+    weights = _plain(kernel, len(extent)).reduce(leaf, *operations)
     assert weights is not None
     return weights
 
@@ -152,14 +152,14 @@ def has_axes(kernel: Kernel, d: int) -> bool:
 
 def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
     """Return the Fourier weights of a periodic kernel, each at the nearest frequency."""
-    along = []
+    rows = []
     for p, length, h, m in zip(*kernel.per_axis(len(spacing)), spacing, extent, strict=True):
         steps = steps_of(p, h)
         weights = harmonics(1 / length**2)[: m // steps + 1]
         row, places = np.zeros(2 * m + 1), steps * np.arange(len(weights))
         row[m + places] = row[m - places] = weights
-        along.append(row)
-    return reduce(np.multiply.outer, along)
+        rows.append(row)
+    return reduce(np.multiply.outer, rows)
 
 
 def _density(
@@ -244,8 +244,8 @@ def common_period(
     periods, lengths = np.array([season[:2] for season in terms]).T[:, :, None]
     longest = float(periods.max())
     limit = 4096
-    many = longest * np.arange(1, limit + 1)
-    rates = np.abs(1 / periods - np.maximum(np.rint(many / periods), 1) / many)
+    multiples = longest * np.arange(1, limit + 1)
+    rates = np.abs(1 / periods - np.maximum(np.rint(multiples / periods), 1) / multiples)
     errors = (2 * math.pi * length * rates / lengths).sum(axis=0)
     good = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
     if len(good) == 0:
@@ -255,7 +255,7 @@ def common_period(
             f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
             "larger tolerance, or multiply all but one with a long Gaussian kernel."
         )
-    common = float(many[good[0]])
+    common = float(multiples[good[0]])
     steps = math.ceil(shortest / common) + any(steady for *_, steady in terms)
     return common * steps, float(errors[good[0]])
 

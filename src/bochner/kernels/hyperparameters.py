@@ -45,15 +45,15 @@ class Value(NamedArguments):
         params, nested = self.get_params(deep=False), dict[str, dict[str, Any]]()
         direct = {path: new for path, new in changes.items() if "__" not in path}
         for path, new in changes.items():
-            name, _, rest = path.partition("__")
+            name, _, subpath = path.partition("__")
             part = direct.get(name, params.get(name))
-            if name not in params or (rest and not isinstance(part, Value)):
+            if name not in params or (subpath and not isinstance(part, Value)):
                 names = ", ".join(self.get_params()) or "none: it has no parameters"
                 right = replacement(type(self).__name__, name, tuple(params))
                 advice = f"; its parameters are: {names}." if right is None else f": give {right}."
                 raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
-            if rest:
-                nested.setdefault(name, {})[rest] = new
+            if subpath:
+                nested.setdefault(name, {})[subpath] = new
         result: Any = replace(self, **direct) if direct else self  # type: ignore[type-var]
         for name, values in nested.items():
             result = replace(result, **{name: getattr(result, name).replace(**values)})

@@ -390,9 +390,9 @@ class Algebra(Combined):
         return self.to_text()
 
 
-def _bracket(part: Kernel, how: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
+def _bracket(part: Kernel, style: tuple[Callable[[Any], str], str], *looser: type[Kernel]) -> str:
     """Return a part as text, in brackets if its operator is one of ``looser``."""
-    return f"({part.to_text(*how)})" if isinstance(part, looser) else part.to_text(*how)
+    return f"({part.to_text(*style)})" if isinstance(part, looser) else part.to_text(*style)
 
 
 @dataclass(frozen=True, repr=False)
@@ -413,8 +413,8 @@ class Sum(Algebra):
     left: Part
     right: Part
 
-    def to_text(self, *how: Any) -> str:
-        return f"{self.left.to_text(*how)} + {_bracket(self.right, how, Sum)}"
+    def to_text(self, *style: Any) -> str:
+        return f"{self.left.to_text(*style)} + {_bracket(self.right, style, Sum)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         parts = self.left, self.right
@@ -457,8 +457,8 @@ class Product(Algebra):
     right: Part
 
     def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        left, how = _bracket(self.left, (word, times), Sum), (word, times)
-        return f"{left} {times} {_bracket(self.right, how, Sum, Product, Scaled)}"
+        left, style = _bracket(self.left, (word, times), Sum), (word, times)
+        return f"{left} {times} {_bracket(self.right, style, Sum, Product, Scaled)}"
 
     def spectral(self, d: int) -> Frequencies | None:
         # Frequencies of an orthogonal block are dependent; the permutation makes pairs independent.
@@ -538,8 +538,8 @@ class Power(Algebra):
     kernel: Part
     exponent: Counted
 
-    def to_text(self, *how: Any) -> str:
-        return f"{_bracket(self.kernel, how, Sum, Product, Scaled, Power)}**{self.exponent}"
+    def to_text(self, *style: Any) -> str:
+        return f"{_bracket(self.kernel, style, Sum, Product, Scaled, Power)}**{self.exponent}"
 
     def spectral(self, d: int) -> Frequencies | None:
         p, part = self.exponent, self.kernel.spectral(d)

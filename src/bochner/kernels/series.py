@@ -176,9 +176,6 @@ def horner(values: tuple[float, ...], t: Array) -> Array:
     return total
 
 
-# --- Gegenbauer polynomials ----------------------------------------------------------------------
-
-
 def alpha(l: int, d: int) -> int:
     """Return α_l, the exact number of independent spherical harmonics of degree l in R^d."""
     if l < 2:

@@ -142,8 +142,8 @@ class Radial(Compilable):
         return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), role="factor")
 
     def zonal(self, d: int) -> RadialKernels | None:
-        scale, *rest_ = {*np.atleast_1d(self.lengthscale).tolist()}
-        return None if rest_ else series.of_distance(self.profile, scale, d)
+        scale, *others_ = {*np.atleast_1d(self.lengthscale).tolist()}
+        return None if others_ else series.of_distance(self.profile, scale, d)
 
     def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared_distances(X, Y))

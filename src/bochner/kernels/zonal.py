@@ -470,8 +470,8 @@ class GeneralizedZonal(Kernel):
         return h * (t > 0)[:, None] if degree else h
 
     def zonal(self, d: int) -> RadialKernels:
-        h, most = self.radial, 1 if d == 1 else math.inf
-        radial = lambda l, r, s: float(l <= most) * h(l, r) @ h(l, s).T
+        h, limit = self.radial, 1 if d == 1 else math.inf
+        radial = lambda l, r, s: float(l <= limit) * h(l, r) @ h(l, s).T
         return RadialKernels(
             d, lambda degree, *radii: np.stack([radial(l, *radii) for l in range(degree + 1)])
         )

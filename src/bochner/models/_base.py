@@ -51,14 +51,14 @@ from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, draw_rows, e
 _WRITTEN = "bochner version"
 
 
-def getter(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
-    """Return a property that reads ``path`` of the fit, or raises ``otherwise`` if it is None."""
+def getter(path: str, doc: str, message: str = "", by_target: bool = False) -> Any:
+    """Return a property that reads ``path`` of the fit, or raises ``message`` if it is None."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
         result = read(model._fitted)
-        if result is None and otherwise:
-            raise AttributeError(otherwise)
+        if result is None and message:
+            raise AttributeError(message)
         return model._squeeze(result) if by_target else result  # one number for a single target
 
     return property(value, doc=doc)
@@ -141,10 +141,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _run(self, fit: Callable[..., Any], blocks: Blocks, *arguments: Any) -> Any:
         """Return ``fit(blocks, *arguments)``; its steps are logged, and printed if ``verbose``."""
-        began = time.monotonic()
+        start = time.monotonic()
         with listening(print_step) if self.verbose else nullcontext():
             result = fit(blocks, *arguments)
-            progress(f"{type(self).__name__} fitted in {time.monotonic() - began:.2f} s", blocks)
+            progress(f"{type(self).__name__} fitted in {time.monotonic() - start:.2f} s", blocks)
         return result
 
     @abstractmethod
@@ -274,22 +274,22 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return the rows as blocks, and their inputs; with ``classes``, y holds class codes."""
         # ``rows`` are X, y and sample_weight, or Blocks. With ``first`` the schema that encodes
         # tables, and arrays with NaN, is learned from these rows; later calls use it.
-        caller, known = type(self).__name__, None if first else self._inputs
+        caller, fitted = type(self).__name__, None if first else self._inputs
         X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
             options = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
             blocks = _tables.encode(caller, X, *options) if first else self._encode_as_fit(X)
             return blocks, self._inputs_of(blocks, first)
-        kind, schema = "numbers", None if known is None else known.schema
+        kind, schema = "numbers", None if fitted is None else fitted.schema
         is_plain = arrays.are_numbers(X, y, sample_weight) and np.ndim(X) == 2
         if not is_plain:
-            columns = None if known is None else known.n_features_in
+            columns = None if fitted is None else fitted.n_features_in
             X, kind = read_as(caller, X, y, sample_weight, self.kernel, columns)
-        encoded = bool(known and known.names is None and schema and schema.encoders)  # of arrays
+        encoded = bool(fitted and fitted.names is None and schema and schema.encoders)  # of arrays
         is_table = kind == "text" if first else schema is not None and _tables.is_table(X)
         if is_table and not encoded:
-            return self._table_blocks(X, y, sample_weight, known, classes)
+            return self._table_blocks(X, y, sample_weight, fitted, classes)
         if schema is not None and not encoded and (schema.categories or schema.encoders):
             raise InvalidInput(
                 f"{caller}: X must be a table with the columns {', '.join(schema.columns)}, "
@@ -300,7 +300,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             return blocks, self._inputs_of(blocks, first)
         if not is_plain:
             arrays.refuse_dates(X, caller)
-        X, y, inputs = self._check(X, y, known)
+        X, y, inputs = self._check(X, y, fitted)
         gaps = np.isnan(X.data if arrays.is_sparse(X) else X).any()
         if gaps and not encoded:
             _tables.refuse_gaps(caller, X, first, vars(self).get("method"))
@@ -311,7 +311,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if encoded or gaps:
             pyarrow = package("pyarrow", f"{caller}: filling missing values of an array")
             table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
-            blocks, inputs = self._table_blocks(table, y, sample_weight, known, classes)
+            blocks, inputs = self._table_blocks(table, y, sample_weight, fitted, classes)
             return blocks, replace(inputs, names=None)
         if sample_weight is not None:
             sample_weight = validation._check_sample_weight(
@@ -322,9 +322,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             blocks = blocks.map(lambda block: block._replace(X=arrays.dense(block.X)))
         return blocks, inputs
 
-    def _check(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:
+    def _check(self, X: Any, y: Any, fitted: Inputs | None) -> tuple[Any, Any, Inputs]:
         """Return X and y, checked by scikit-learn (NaN is allowed in X), and the inputs."""
-        takes_sparse = known is not None or not arrays.is_sparse(X) or accepts_sparse(self.kernel)
+        takes_sparse = fitted is not None or not arrays.is_sparse(X) or accepts_sparse(self.kernel)
         options: Any = {
             "accept_sparse": takes_sparse and "csr",
             "dtype": ["float64", "float32"],
@@ -332,26 +332,26 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         }
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
         try:
-            if known is not None:
+            if fitted is not None:
                 checked = validation.validate_data(self, X, reset=False, **targets, **options)
             else:
                 check = validation.check_array if y is None else validation.check_X_y
                 checked = check(X, estimator=self, **targets, **options)
         except ValueError as error:
             _tables.raise_in_one_sentence(type(self).__name__, X, error)
-        names = validation._get_feature_names(X) if known is None else None
+        names = validation._get_feature_names(X) if fitted is None else None
         X, y = (checked, None) if y is None else checked
-        return X, y, known or Inputs(X.shape[1], None if names is None else tuple(names.tolist()))
+        return X, y, fitted or Inputs(X.shape[1], names if names is None else tuple(names.tolist()))
 
     def _table_blocks(
-        self, X: Any, y: Any, sample_weight: Any, known: Inputs | None, classes: Any
+        self, X: Any, y: Any, sample_weight: Any, fitted: Inputs | None, classes: Any
     ) -> tuple[Blocks, Inputs]:
-        schema = None if known is None or known.schema is None else known.schema.features_only()
+        schema = None if fitted is None or fitted.schema is None else fitted.schema.features_only()
         table = Blocks.from_table(X, schema=schema)
-        if known is not None and y is None and sample_weight is None:
-            return table, known
+        if fitted is not None and y is None and sample_weight is None:
+            return table, fitted
         table, inputs = KernelEstimator._read(
-            self, table.with_targets(y, sample_weight), first=known is None, classes=classes
+            self, table.with_targets(y, sample_weight), first=fitted is None, classes=classes
         )
         # Encode once, because a fit reads the rows several times
         rows = join([*table])
@@ -369,32 +369,32 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return the inputs of the blocks; unless ``first``, they must match the fit."""
         caller, schema = type(self).__name__, blocks.schema
-        known = None if first else self._inputs
+        inputs = None if first else self._inputs
         if schema is not None and schema.classes and not isinstance(self, ClassifierMixin):
             raise InvalidInput(
                 f"{caller}: target {schema.target!r} must hold numbers; got text "
                 f"({quote(schema.classes)}). Code it as numbers first, or use a classifier."
             )
         columns = len(schema.columns) if schema is not None else blocks.n_columns
-        if known is None:
+        if inputs is None:
             names = None if schema is None else tuple(schema.columns)
             return Inputs(columns, names, schema)
-        if columns != known.n_features_in:
+        if columns != inputs.n_features_in:
             raise InvalidInput(
                 f"X has {columns} features, but {caller} is expecting "
-                f"{known.n_features_in} features as input."
+                f"{inputs.n_features_in} features as input."
             )
-        return known
+        return inputs
 
     def _rows_to_predict(self, X: Any) -> Blocks:
         """Return checked rows to predict as blocks, encoded as the training data were."""
         if not isinstance(X, Blocks):
             return KernelEstimator._read(self, X, first=False)[0]
-        X, known = self._encode_as_fit(X), self._inputs
-        if X.n_columns != known.n_columns:
+        X, inputs = self._encode_as_fit(X), self._inputs
+        if X.n_columns != inputs.n_columns:
             raise InvalidInput(
                 f"X has {X.n_columns} columns, but {type(self).__name__} is expecting "
-                f"{known.n_columns}. Read files and tables with schema=model.schema_."
+                f"{inputs.n_columns}. Read files and tables with schema=model.schema_."
             )
         return X
 
@@ -549,8 +549,8 @@ def read_as(
 
 def is_foreign(X: Any) -> bool:
     """Whether X is an array of another library than NumPy (torch, array-api-strict, ...)."""
-    known = isinstance(X, np.ndarray) or arrays.is_sparse(X) or _tables.is_table(X)
-    if known or not hasattr(X, "shape"):
+    is_supported = isinstance(X, np.ndarray) or arrays.is_sparse(X) or _tables.is_table(X)
+    if is_supported or not hasattr(X, "shape"):
         return False
     try:
         return "numpy" not in arrays.array_namespace(X).__name__.split(".")
@@ -627,7 +627,7 @@ class FitSummary(HtmlResult):
             "names": list(names or ()),
             "targets": list((schema and schema.target_names) or ()),
             "classes": None if inputs.classes is None else inputs.classes.tolist(),
-            "left_out": [f"{', '.join(names)} ({why})" for why, names in dropped.items()],
+            "left_out": [f"{', '.join(names)} ({reason})" for reason, names in dropped.items()],
             "kernel": repr(self.chosen.kernel),
             "kernel_words": kernel_words(self, names),
             "kernel_chosen": bool(search.compared),

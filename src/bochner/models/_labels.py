@@ -82,12 +82,12 @@ def refuse_quantity(caller: str, labels: Array, rows: int | None) -> None:
     classes = np.unique(labels)  # more than 100 classes need 20 rows each, on average
     if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(100, rows / 20))):
         return
-    others = [label for label in classes.tolist() if not is_number(label)]
-    if len(others) <= 0.05 * len(classes):  # such as "?" in a column of numbers
-        but = f", but for {quote(others)}" if others else ""
+    texts = [label for label in classes.tolist() if not is_number(label)]
+    if len(texts) <= 0.05 * len(classes):  # such as "?" in a column of numbers
+        exception = f", but for {quote(texts)}" if texts else ""
         raise InvalidInput(
             f"{caller}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
-            f"rows{but}. {_remedy(caller)}."
+            f"rows{exception}. {_remedy(caller)}."
         )
 
 
@@ -124,9 +124,9 @@ def warn_of_rare(caller: str, codes: Array, classes: Array) -> None:
     if len(codes) < max(100, 20 * len(classes)) or not len(rare):
         return
     named = quote([f"{classes[k]} ({counts[k]})" for k in rare])
-    have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
+    words = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
     warn_user(
-        f"{caller}: {have} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
+        f"{caller}: {words} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
         "are used, but such a small class is rarely predicted and its probability is unreliable. "
         'Add rows, merge classes, or set class_weight="balanced".',
         DataWarning,
@@ -281,31 +281,31 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 
     def _weigh(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
         """Return blocks with weights times ``class_weight``; "balanced" keeps the mean weight."""
-        caller, given, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
-        if given is None:
+        caller, value, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
+        if value is None:
             return blocks
-        if given == "balanced":
+        if value == "balanced":
             weights = BlockSum(partial(weights_of_classes, n_classes=len(classes)))
             sizes = where.sum(weights, blocks)
             factors = np.zeros_like(sizes)
             np.divide(sizes.sum(), len(classes) * sizes, out=factors, where=sizes > 0)
-        elif isinstance(given, Mapping):
+        elif isinstance(value, Mapping):
             labels = classes.tolist()
-            if unknown := [label for label in given if label not in labels]:
+            if unknown := [label for label in value if label not in labels]:
                 raise InvalidInput(
                     f"{caller}: class_weight must name classes among {quote(labels)}; got "
                     f"{quote(unknown)}."
                 )
-            factors = np.array([float(given.get(label, 1.0)) for label in labels])
+            factors = np.array([float(value.get(label, 1.0)) for label in labels])
             if not np.all((factors >= 0) & np.isfinite(factors)):
                 raise InvalidInput(
                     f"{caller}: the weights in class_weight must be finite and not negative; got "
-                    f"{given}."
+                    f"{value}."
                 )
         else:
             raise InvalidInput(
                 f'{caller}: class_weight must be None, "balanced" or a dict of class: weight; got '
-                f"{given!r}."
+                f"{value!r}."
             )
         return blocks.reweigh(lambda y: factors[to_numpy(y).astype(np.int64)])
 
@@ -354,8 +354,8 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
     """Return the calibration of maximum likelihood for held-out decision values f."""
     # Platt's targets keep slopes finite; the prior determines the slope of a piece without rows.
-    every = slice(None, None, -(-f.size // (1 << 20)))  # at most a million values
-    f, codes, w = f[every], codes[every], w[every]
+    sample = slice(None, None, -(-f.size // (1 << 20)))  # at most a million values
+    f, codes, w = f[sample], codes[sample], w[sample]
     member = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
     targets, total, b = platt_targets(member, w), float(w.sum()), _pieces(f)
     j = b.shape[2]

@@ -73,43 +73,43 @@ class Features:
         self._where = where
         limits = free_bytes() // 4, most_bytes, where.memory
         self._room = min(limit for limit in limits if limit is not None)
-        self._kept: list[FeatureBlock] | None = None
+        self._pass: list[FeatureBlock] | None = None
         self.n_features = phi.n_features
 
     n_rows = property(attrgetter("_blocks.n_rows"))
 
     @property
     def is_cached(self) -> bool:
-        return self._kept is not None
+        return self._pass is not None
 
     def __iter__(self) -> Iterator[FeatureBlock]:
-        if self._kept is not None:
-            yield from self._kept
+        if self._pass is not None:
+            yield from self._pass
             return
-        keeping = self._fits(self.n_rows or 0)
+        stores = self._fits(self.n_rows or 0)
         pass_: list[FeatureBlock] = []
         rows = 0
         for block in (_block_of(self._map, rows_of_block) for rows_of_block in self._blocks):
             rows += len(block.Z)
-            if keeping and not self._fits(rows):
-                keeping, pass_ = False, []
-            if keeping:
+            if stores and not self._fits(rows):
+                stores, pass_ = False, []
+            if stores:
                 pass_.append(replace(block, X=None))
             yield block
-        self._kept = pass_ if keeping else None
+        self._pass = pass_ if stores else None
 
     def keep(self) -> None:
         """Cache the features in one pass, if they can fit in memory."""
-        if self._kept is None and self._fits(self.n_rows or 0):
+        if self._pass is None and self._fits(self.n_rows or 0):
             for _ in self:
                 pass
 
     def sum(self, summand: Any) -> Any:
         """Return the sum over all rows; by the executor unless the features fit in memory."""
-        if self._kept is not None or self._fits(self.n_rows or 0):
+        if self._pass is not None or self._fits(self.n_rows or 0):
             return sum_blocks(summand, self, self._blocks.block_rows)
-        over = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
-        return self._where.sum(over, self._blocks)
+        on_features = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
+        return self._where.sum(on_features, self._blocks)
 
     def _fits(self, rows: int) -> bool:
         return 0 < self._room >= rows * self._row_bytes
@@ -136,16 +136,16 @@ class KernelSum:
             return K @ self.coef + self.intercept
         (kernel, S), X = self.transformed_rows, self.kernel.unwrap(numpy_rows(X))[1]
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
-        for here in slices(len(self.coef), TILE):
-            total += kernel(X, S[here]) @ self.coef[here]
+        for part in slices(len(self.coef), TILE):
+            total += kernel(X, S[part]) @ self.coef[part]
         return total
 
     def slopes(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:
         """Return the gradients of f at rows in float64, by tiles."""
         total = np.zeros((*X.shape, self.coef.shape[1]))
-        for here in slices(len(self.coef), TILE):
-            S = to_numpy(self.X[here])
-            for t, c in enumerate(self.coef[here].T):
+        for part in slices(len(self.coef), TILE):
+            S = to_numpy(self.X[part])
+            for t, c in enumerate(self.coef[part].T):
                 total[:, :, t] += self.kernel.pullback(X, S, np.broadcast_to(c, (len(X), len(S))))
         return total
 

@@ -102,21 +102,21 @@ def pop_targets(caller: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any,
     names = [name for name in (y, w) if isinstance(name, str)]
     if not names or not library_of(X, "memory"):
         return X, y, w
-    known = names_in(X)
+    columns = names_in(X)
     for name in names:
-        if name not in known:
+        if name not in columns:
             raise InvalidInput(
-                f"{caller}: the table must have a column {name!r}{did_you_mean(name, known)}; "
-                f"its columns are {quote(known)}."
+                f"{caller}: the table must have a column {name!r}{did_you_mean(name, columns)}; "
+                f"its columns are {quote(columns)}."
             )
     if isinstance(y, str):
         missing = rows_without_target([y], X)
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
             warn_without_target(caller, [y], len(missing), len(X), first)
-            others = np.setdiff1d(np.arange(len(X)), missing)
-            w = w if w is None or isinstance(w, str) else _safe_indexing(w, others)
-            X = _safe_indexing(X, others)
+            rows = np.setdiff1d(np.arange(len(X)), missing)
+            w = w if w is None or isinstance(w, str) else _safe_indexing(w, rows)
+            X = _safe_indexing(X, rows)
     y, w = (X[v] if isinstance(v, str) else v for v in (y, w))
     if is_pandas(X):
         return X.drop(columns=names), y, w
@@ -231,7 +231,7 @@ def lazy_blocks(caller: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     return Blocks.from_table(table, target=target, weight=weight)
 
 
-def _names_of(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
+def _names_of(column: Any, default: str) -> tuple[Any, dict[str, Any]]:
     """Return the name or names of a column, and the columns that are not in X, by name."""
     if column is None or isinstance(column, str):
         return column, {}
@@ -240,7 +240,7 @@ def _names_of(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
     if getattr(column, "ndim", 1) == 2:
         return list(column.columns), {name: column[name] for name in column.columns}
     name = getattr(column, "name", None)
-    name = name if isinstance(name, str) else otherwise
+    name = name if isinstance(name, str) else default
     return name, {name: column}
 
 

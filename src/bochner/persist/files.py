@@ -159,9 +159,6 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     return model
 
 
-# --- Header --------------------------------------------------------------------------------------
-
-
 def seal(header: Mapping[str, Any]) -> str:
     """Return a header as JSON text, with a checksum of its other entries."""
     text = partial(json.dumps, sort_keys=True, separators=(",", ":"), allow_nan=False)

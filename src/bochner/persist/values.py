@@ -126,9 +126,6 @@ def stored_classes() -> Iterator[type]:
                     yield cls
 
 
-# --- Encoding ------------------------------------------------------------------------------------
-
-
 def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
     """Return ``value`` as JSON, and its arrays by path; equal objects are stored once."""
     arrays: dict[str, np.ndarray] = {}
@@ -204,9 +201,6 @@ def _as_json(value: Any, path: str, add: Callable[[Any, str], str]) -> Json:  # 
         return {"enum": [name, value.name]}
     state = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
     return {"class": [name, fields(state)]}
-
-
-# --- Decoding ------------------------------------------------------------------------------------
 
 
 def decode(  # noqa: PLR0911, PLR0912  one per kind

@@ -53,20 +53,38 @@ OVERHEAD = 4 << 20  # bytes of code and small objects, in addition to the arrays
 
 @dataclass(frozen=True, eq=False)
 class FitForecast:
-    """Predicted error, time and memory of one fit: a row of a plan."""
+    """Predicted error, time and memory of one fit: a row of a plan.
 
-    method: Method  # of the features; or bochner.ExactKernel, or bochner.LocalKernel
-    n_features: int  # D; for an exact or local fit the number of rows
-    #: "moments float32" or "moments float64" for features; "exact"; "local"; "modes".
+    Attributes
+    ----------
+    method : Method
+        Method of the features, bochner.ExactKernel or bochner.LocalKernel.
+    n_features : int
+        D; for an exact or local fit the number of rows.
+    solver : {"moments float32", "moments float64", "exact", "local", "modes"}
+    error : float
+        Predicted root mean squared leave-one-out error of a fit to all rows.
+    kernel_error : float
+        Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
+    seconds, bytes : float
+    steps : mapping of str to float
+        Seconds of each step.
+    error_from : {"sample", "widths"}
+        "widths" if the error is extrapolated from smaller widths as well as from the sample.
+    default : bool
+        Whether this is the fit of ``KernelRidge(kernel)``.
+    """
+
+    method: Method
+    n_features: int
     solver: str
-    error: float  # predicted root mean squared leave-one-out error of a fit to all rows
-    #: Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
+    error: float
     kernel_error: float
     seconds: float
     bytes: float
-    steps: Mapping[str, float]  # seconds of each step
-    error_from: str = "sample"  # or "widths": the error is also extrapolated from smaller widths
-    default: bool = False  # whether this is the fit of ``KernelRidge(kernel)``
+    steps: Mapping[str, float]
+    error_from: str = "sample"
+    default: bool = False
 
     @property
     def name(self) -> str:
@@ -250,9 +268,6 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     order = sorted(errors, key=errors.__getitem__)
     best = [m for m in order if errors[m] <= 2 * errors[order[0]]][:2]
     return [*best, *(m for m in USUAL if m in errors and m not in best)]
-
-
-# --- features ------------------------------------------------------------------------------------
 
 
 def _precision(task: Task, trial: FitTrial, width: int) -> Precision:

@@ -264,9 +264,6 @@ def relief_around(
     return np.hstack([around / size[:, None], scales]), size
 
 
-# --- The page ------------------------------------------------------------------------------------
-
-
 def earth_page(r: Numbers) -> str:
     """Return the HTML of the demo's page."""
     truth, prediction, held_out = r["maps"].values()
@@ -309,9 +306,6 @@ def earth_page(r: Numbers) -> str:
         source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
     return re.sub(r"(?<=\d) (?=m\b|%)", "\u00a0", text)  # no line breaks before a unit
-
-
-# --- Pictures ------------------------------------------------------------------------------------
 
 
 def colours(stops: tuple[str, ...]) -> Any:

@@ -207,9 +207,6 @@ def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precisi
     return "float64" if small or phi.unwhitened()[1] is not None else "float32"
 
 
-# --- Moments -------------------------------------------------------------------------------------
-
-
 def summand_of(choices: Choices, precision: Precision) -> MomentSum:
     """Return the summand of moments; whiten kernel values after summation if jitter τ is large."""
     plain, landmarks = choices.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ

@@ -359,9 +359,6 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
     return error
 
 
-# --- Shapes of curves ----------------------------------------------------------------------------
-
-
 def _quantile_columns(
     X: Float[Array, "n d"], columns: tuple[int, ...]
 ) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:

@@ -232,9 +232,6 @@ def lowest(points: Iterable[Evaluation]) -> Evaluation:
     return min(points, key=attrgetter("value"))
 
 
-# --- lengthscales --------------------------------------------------------------------------------
-
-
 def require_lengthscale(kernel: Kernel) -> None:
     """Raise UnsupportedKernel if the kernel has no lengthscale to tune."""
     if not (isinstance(kernel, Stationary) and "lengthscale" in kernel.get_params(deep=False)):

@@ -56,9 +56,6 @@ def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Arra
     return np.where(constant, largest, spread)
 
 
-# --- The median distance -------------------------------------------------------------------------
-
-
 def median_distance(
     X: Array,
     w: Float[Array, " n"],

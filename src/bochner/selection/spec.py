@@ -65,9 +65,6 @@ SEARCHED = 512  # Number of features for tuning if the number itself is to be ch
 DEFAULT_PENALTY = 1e-3
 
 
-# --- effort -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Effort:
     """Numbers of rows, candidates and rounds in the choice of a kernel."""

@@ -70,9 +70,6 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
     return small
 
 
-# --- Products ------------------------------------------------------------------------------------
-
-
 class ModeGram(ABC):
     """G of Fourier modes, centred at their mean if there is an intercept."""
 
@@ -147,9 +144,6 @@ class ModeGram(ABC):
         if self.centred:
             result -= np.outer(c @ self.sums / self.weight, self.sums)
         return result
-
-
-# --- The preconditioner --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

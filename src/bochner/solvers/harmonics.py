@@ -134,9 +134,6 @@ def _signs(degree: int) -> Float[Array, "m 1"]:
     return (-1.0) ** np.arange(degree + 1)[:, None]
 
 
-# --- Products ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class HarmonicGram(ModeGram):
     """G of spherical harmonics; modes of colatitude and longitude, with variances a_l."""

@@ -86,9 +86,6 @@ def step(
     return centres + moves / np.where(weights > 0, weights, 1.0)[:, None], weights
 
 
-# --- Lloyd's algorithm ---------------------------------------------------------------------------
-
-
 def assign(features: Any, centres: Float[Array, "k D"], power: float | None = None) -> Clusters:
     """Return the clusters of all rows assigned to ``centres``, by one pass.
 

@@ -179,9 +179,6 @@ class ModeState:
         return 0.5 * (squares / a2 - volume)
 
 
-# --- Penalties -----------------------------------------------------------------------------------
-
-
 def maximise_mode_evidence(
     problem: ModeProblem, noise: float | None, amplitude: float | None, start: float | None = None
 ) -> tuple[Evidence, list[ModeState]]:

@@ -55,9 +55,6 @@ def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
     return dict(zip((*CLASS_LOSSES, *NUMBER_LOSSES), losses, strict=True))[name]
 
 
-# --- Rates ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Schedule:
     """Learning rates η of steps s = 0, 1, ...."""
@@ -102,9 +99,6 @@ class Schedule:
         if self.kind == "invscaling":
             return self.eta0 / (step + 1) ** self.power
         return now
-
-
-# --- Steps ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

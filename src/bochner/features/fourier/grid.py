@@ -245,8 +245,8 @@ def grid_of(
             period[a], change = equispaced.common_period(terms, a, length, smallest, share)
             images += change
     spacing = 2 * math.pi / period
-    far = np.any(period > TAPERED_FROM * lengths)
-    short = _taper(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
+    is_far = np.any(period > TAPERED_FROM * lengths)
+    short = _taper(kernel, lengths, tolerance) if is_far and tolerance >= equispaced.LEAKS else None
     # For every kernel, a period 8 times as long as with the taper needs more modes.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
@@ -296,11 +296,11 @@ def _modes_by_taper(
     # Axes without a width yet have the largest spacing, and so the largest weights.
     spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []
     steady, falling = equispaced.split_periodic(kernel) if d == 1 else (None, kernel)
-    rest = kernel if falling is None else falling
+    part = kernel if falling is None else falling
     terms = () if steady is None else equispaced.seasons(steady, 0, d)
 
     def profile(a: int, t: Array) -> Array:
-        values = _profile(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
+        values = _profile(part, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
         if steady is None:
             return values
         return values + _profile(equispaced.snap_periods(steady, spacing), a, d)(t)
@@ -362,7 +362,7 @@ def _extent(
     variance = kernel.at_zero(d)
     has_axes = d > 1 and equispaced.has_axes(kernel, d)
     tail = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # sums over |j_a| > m
-    lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
+    tail_limit, loss_limit = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # Enough samples to separate all harmonics along the axis.
     highest = sum(
         2 * math.pi / (period * spacing[a]) * equispaced.highest_harmonic(lengthscale)
@@ -378,14 +378,14 @@ def _extent(
             extent = tuple((len(weights) - 1) * (a == b) for b in range(d))
             axis_weights = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
             largest = np.minimum(axis_weights[len(axis_weights) // 2 :], largest)
-        worth = WORTH * largest / variance
-        losses = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # drop rounding
-        sufficient = (tail(weights) <= lacking) & (tail(losses) <= missing)
+        signal = WORTH * largest / variance
+        losses = np.where(weights > 1e-16, weights * signal / (1 + signal), 0.0)  # drop rounding
+        sufficient = (tail(weights) <= tail_limit) & (tail(losses) <= loss_limit)
         extents = np.flatnonzero(sufficient)
         if len(extents) and 4 * extents[0] <= samples // 2:
             m = int(extents[0])
             negative = np.maximum(-coefficients[: m + 1], 0.0)
-            wrong = 4 * negative.sum() > lacking or 2 * WORTH * (negative**2).sum() > missing
+            wrong = 4 * negative.sum() > tail_limit or 2 * WORTH * (negative**2).sum() > loss_limit
             return m, bool(wrong)
         samples *= 4
     return limit, False

@@ -213,9 +213,9 @@ class RadialFunctions:
         if bool(xp.all(in_ball)):
             return G
         radii = to_numpy(r).astype(np.float64)
-        outside = np.flatnonzero(radii > self.limit)
+        rows = np.flatnonzero(radii > self.limit)
         values = np.zeros((len(radii), len(self.degrees)))
-        values[outside] = self.exact(radii[outside])
+        values[rows] = self.exact(radii[rows])
         return xp.where(in_ball[:, None], G, adapt(values, like=r))
 
     def exact(self, r: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n B"]:

@@ -58,21 +58,43 @@ EXACT, DUAL, CACHED = STRATEGIES[:2], STRATEGIES[2:4], STRATEGIES[1::2]
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """Cost of a strategy; memory excludes X."""
+    """Predicted operations and memory of one strategy.
+
+    Attributes
+    ----------
+    name : str
+        Strategy, as in the parameter ``strategy``.
+    width : int
+        Number of values that a step computes per row: D features, or n kernel values.
+    operations : float
+    bytes : float
+        Memory of the fit without X.
+    refusal : str
+        Reason why the strategy cannot be used; "" if it can.
+    """
 
     name: str
-    width: int = 0  # Number of features D, or n kernel values, per row of a step
+    width: int = 0
     operations: float = np.nan
     bytes: float = np.nan
-    refused: str = ""  # Reason why it cannot be run; "" if it can
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
 class StrategyPlan(TableResult):
-    """Cost of the six strategies for a kernel and a table; prints as a table."""
+    """Cost of the six strategies for a kernel and a table; prints as a table.
 
-    task: str  # Number of rows, columns, outputs and epochs, in words
-    memory: int  # Largest memory of a strategy in bytes: half of the free memory
+    Attributes
+    ----------
+    task : str
+        Number of rows, columns, outputs and epochs, in words.
+    memory : int
+        Largest memory of a strategy in bytes: half of the free memory.
+    rows : tuple of StrategyCost
+    """
+
+    task: str
+    memory: int
     rows: tuple[StrategyCost, ...]
 
     @property
@@ -82,7 +104,7 @@ class StrategyPlan(TableResult):
         A strategy with the exact kernel is preferred if it takes at most 1.5 times the fewest
         operations, or at most 10⁹ (0.25 s) more.
         """
-        valid = [row for row in self.rows if not row.refused]
+        valid = [row for row in self.rows if not row.refusal]
         fit = [row for row in valid if row.bytes <= self.memory]
         if not fit:
             return min(valid, key=lambda row: row.bytes).name
@@ -96,11 +118,11 @@ class StrategyPlan(TableResult):
         for row in self.rows:
             mark = " *" * (row.name == self.best)
             cells = f"{row.width:,}", f"{row.operations:.3g}", checks.bytes_in_words(row.bytes)
-            lines.append((row.name + mark, *(("-",) * 3 if row.refused else cells)))
+            lines.append((row.name + mark, *(("-",) * 3 if row.refusal else cells)))
         most = checks.bytes_in_words(self.memory)
-        refused = (f"{row.name}: {row.refused}" for row in self.rows if row.refused)
+        reasons = (f"{row.name}: {row.refusal}" for row in self.rows if row.refusal)
         title = f"{self.task}; memory in addition to the rows, at most {most}"
-        return title, lines, "\n".join(refused)
+        return title, lines, "\n".join(reasons)
 
 
 def block_rows(width: int, batch_size: int) -> int:
@@ -487,14 +509,14 @@ def _initial_fit(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
     if name in EXACT:
         try:
             phi = exact_map(chosen.kernel, n_inputs)
-        except UnsupportedKernel as refused:
+        except UnsupportedKernel as error:
             if fit.spec.strategy == "auto":
                 raise
             raise UnsupportedKernel(
                 f"{fit.spec.caller}: strategy={name!r} requires a kernel with finitely many exact "
-                f"features: {refused} Use strategy='gram_cached' or 'kernel_on_the_fly' for the "
+                f"features: {error} Use strategy='gram_cached' or 'kernel_on_the_fly' for the "
                 "exact kernel, 'approximate_cached' for approximate features."
-            ) from refused
+            ) from error
         choice = Choice(phi, Explicit(), (), "The exact features of the kernel.")
         chosen = replace(chosen, choice=choice)
     elif name not in DUAL:
@@ -515,8 +537,8 @@ def _plan(
     for name, cached in zip(STRATEGIES[::2], CACHED, strict=True):
         try:
             option = _initial_fit(fit, name, sample)
-        except UnsupportedKernel as refused:
-            costs += [StrategyCost(strategy, refused=str(refused)) for strategy in (name, cached)]
+        except UnsupportedKernel as error:
+            costs += [StrategyCost(strategy, refusal=str(error)) for strategy in (name, cached)]
             continue
         options |= {name: option, cached: replace(option, strategy=cached)}
         width = n if option.is_dual else option.chosen.map.n_features

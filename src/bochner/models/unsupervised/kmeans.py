@@ -43,18 +43,33 @@ class KernelCost(HtmlResult):
     |tr PE| ≤ √k ‖E‖_F for all clusterings into k clusters (projection-cost preservation: Cohen et
     al. (2015)). Costs are weighted sums over all rows. :func:`bochner.certify_costs` bounds the
     costs of all clusterings of a sample.
+
+    Attributes
+    ----------
+    features : float
+        Cost in features, Σ w |φ(x) − mean|².
+    low, high : float
+        Bounds of the cost with the exact kernel.
+    hidden : float
+        Bound of the excess cost, with the exact kernel, of the best clustering in features.
+    confidence : float
+        Confidence of low, high and hidden; 1 if they are certain.
+    weight : float
+        Σ w. Costs divided by it are mean squared distances.
+    n_clusters, n_features : int
+    below_kernel : bool
+        Whether Z Zᵀ ⪯ K.
     """
 
-    features: float  # Cost in features, Σ w |φ(x) − mean|²
-    # Bounds of the cost with the exact kernel
+    features: float
     low: float
     high: float
-    hidden: float  # Bound of the excess cost, with the exact kernel, of the best clustering in Z
-    confidence: float  # Of low, high and hidden; 1 if they are certain
-    weight: float  # Σ w; costs divided by it are mean squared distances
+    hidden: float
+    confidence: float
+    weight: float
     n_clusters: int
     n_features: int
-    below_kernel: bool  # Whether Z Zᵀ ⪯ K
+    below_kernel: bool
 
     def __str__(self) -> str:
         """Return the costs per row in three sentences."""

@@ -232,9 +232,6 @@ def smooth_loss(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
     return loss.smooth(at.width), at.fitted + at.width * at.multipliers
 
 
-# --- starts --------------------------------------------------------------------------------------
-
-
 def _minimise_few(problem: Problem, least: int, tol: float, max_iter: int) -> State | None:
     """Return the minimum for every fourth row of positive weight; None for fewer than ``least``."""
     rows, mask = problem.rows, np.zeros(len(problem.w), bool)

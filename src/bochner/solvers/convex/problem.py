@@ -197,9 +197,6 @@ def select_rows(rows: Rows, mask: Bool[Array, " n"]) -> Float[Array, "m D"]:
     return np.concatenate(rows.sum(RowSum(getitem, (mask,), stacked=True)))
 
 
-# --- the problem ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """The objective: rows, targets, weights, loss and penalty."""
@@ -354,9 +351,6 @@ def hessian_factor(
 def solve(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
     """Return the solutions, one row per row of ``right``."""
     return solve_factored(factor, right.T).T.astype(np.float64)
-
-
-# --- lines ---------------------------------------------------------------------------------------
 
 
 def line_search(

@@ -151,9 +151,6 @@ def guess(problem: WideProblem) -> tuple[float, float, float]:
     return float(alpha), float(m - trace[at]) + 1.0, float(tolerance)
 
 
-# --- Solutions at several penalties --------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class WideState:
     """Errors and degrees of freedom of the solution at one penalty."""
@@ -223,9 +220,6 @@ def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float
             log_c = brentq(excess, -7.0, 7.0, xtol=1e-6)
     h = leverages(log_c) / rows.w + problem.centred / problem.weight
     return np.maximum(slack_of_leverage(h, rows.w), 1e-6)
-
-
-# --- The best penalty ----------------------------------------------------------------------------
 
 
 def solve_wide(
