@@ -380,7 +380,7 @@ class CalibrationDisplay(Display):
         ax = self._axes(ax)
         ax.axline((self.expected[0],) * 2, slope=1, color="gray", linestyle=":")
         room = [np.inf, np.inf] if self.kind == "prediction" else [self.observed, 1 - self.observed]
-        whiskers = [np.minimum(self.spread, most) for most in room]
+        whiskers = [np.minimum(self.spread, limit) for limit in room]
         ax.errorbar(self.expected, self.observed, whiskers, fmt="o-", capsize=3)
         ax.set(**dict(zip(("xlabel", "ylabel"), CALIBRATIONS[self.kind], strict=True)))
         return self

@@ -121,8 +121,8 @@ class Distribution:
         """Return F⁻¹(level) of each row."""
         right = np.clip((level > F).sum(axis=1), 1, len(self.knots) - 1)
         row = np.arange(len(F))
-        before, after = F[row, right - 1], F[row, right]
-        share = np.clip((level - before) / np.maximum(after - before, 1e-300), 0.0, 1.0)
+        lower, upper = F[row, right - 1], F[row, right]
+        share = np.clip((level - lower) / np.maximum(upper - lower, 1e-300), 0.0, 1.0)
         inside = self.knots[right - 1] * (1 - share) + self.knots[right] * share
         low = np.interp(level / F[:, 0], _shares(self.below), self.below)
         upper_level = 1 - (1 - level) / (1 - F[:, -1])
@@ -320,8 +320,8 @@ def learn_errors(rows: HeldOutRows, seed: int) -> ErrorLaw:
     """Return the simplest law of errors with interval scores within 1 % of the best."""
     if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
-    most = max(float(rows.w.max(initial=0)), 1.0)
-    rows = replace(rows, w=rows.w / most)  # no weight above 1
+    unit = max(float(rows.w.max(initial=0)), 1.0)
+    rows = replace(rows, w=rows.w / unit)  # no weight above 1
     order = np.random.default_rng(seed).permutation(len(rows.w))
     learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"
@@ -344,8 +344,8 @@ def _learn(
         return plain
     rows = learning.take(finite[:LEFT_OUT_ROWS])
     shared_rows = finite[:LEFT_OUT_ROWS] if shared else finite[:0]
-    others = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
-    other_rows, candidates = scored.take(others), []
+    indices = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
+    other_rows, candidates = scored.take(indices), []
     many_columns = is_sparse(rows.X) or rows.X.shape[1] > 128
     for by_columns in (False,) if many_columns else (True, False):
         inputs = ErrorInputs.of(rows.X, rows.predicted[:, j], by_columns)
@@ -353,7 +353,7 @@ def _learn(
         scale, log_scale, error = _scale(rows.errors[:, j], rows.w, z, seed)
         candidates.append((error * (1 - MIN_GAIN * by_columns), inputs, z, scale, log_scale))
     _, inputs, z, scale, log_scale = min(candidates, key=lambda candidate: candidate[0])
-    m, order = len(rows.w), np.concatenate([shared_rows, others])
+    m, order = len(rows.w), np.concatenate([shared_rows, indices])
     reach = float(log_scale[:m].min()), float(log_scale[:m].max())
     log_scale = np.clip(log_scale, *reach)
     s, first, e = np.exp(log_scale[:m]), 0 if shared else m, rows.errors[:, j]
@@ -371,8 +371,8 @@ def _learn(
         for coverage in (0.5, 0.8, 0.9, 0.95):
             ends = law.errors(1.0 if law.scale is None else s, F, coverage)
             costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, rows.w)
-    least = min(costs)  # the simplest law near the least cost
-    return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - MIN_GAIN) <= least)
+    lowest = min(costs)  # the simplest law near the least cost
+    return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - MIN_GAIN) <= lowest)
 
 
 #: Inputs z of the rows from which the law is learned, and of the other rows with scores.
@@ -420,8 +420,8 @@ def _shape(
     machine, left_out = fit_smoother(kernel, z[0], indicators, w, seed)
     pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
     ordered = np.sort(u)
-    below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
-    shape = Distribution(knots, machine, pooled, below, above)
+    low_tail, high_tail = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
+    shape = Distribution(knots, machine, pooled, low_tail, high_tail)
     return shape, shape.sort_values(np.concatenate([left_out, machine(z[1])]))
 
 
@@ -433,14 +433,14 @@ def fit_smoother(
     phi = draw_nystrom(Nystrom(), kernel, ask)
     Z = phi(z)
     moments = Moments.of(Z, y, w)
-    mean, about = moments.feature_mean, moments.target_mean
+    mean, target_mean = moments.feature_mean, moments.target_mean
     Z -= mean
     eigen = decompose(moments)
     thinned = slice(None, None, -(-len(w) // 1024))  # rows on which the penalty is chosen
-    tuning = Z[thinned], y[thinned] - about, w[thinned]
-    solution = solve_ridge(eigen, (mean, about), "loo", [tuning])
+    tuning = Z[thinned], y[thinned] - target_mean, w[thinned]
+    solution = solve_ridge(eigen, (mean, target_mean), "loo", [tuning])
     coef = phi.root(np.dtype(np.float64)) @ solution.coef
     alpha = np.full(y.shape[1], float(solution.alpha))
-    (residuals, errors), *_ = left_out_rows(eigen, [(Z, y - about, w)], alpha)
+    (residuals, errors), *_ = left_out_rows(eigen, [(Z, y - target_mean, w)], alpha)
     left_out = y - np.where(np.isfinite(errors), errors, residuals)
     return KernelSum(kernel, phi.landmarks, coef, solution.intercept), left_out

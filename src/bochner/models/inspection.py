@@ -163,8 +163,8 @@ class ImportanceDisplay(Display):
 
     def table(self, top: int = COLUMNS) -> tuple[list[str], list[list[str]], str]:
         """Return the header, the lines of the ``top`` columns, and a note on the other columns."""
-        several = len(self.outputs) > 1
-        header = ["share", *self.outputs] if several else ["importance", "error", "share"]
+        is_joint = len(self.outputs) > 1
+        header = ["share", *self.outputs] if is_joint else ["importance", "error", "share"]
         shares = [
             f"{100 * share:.3g} %" if share >= 0.001 or share == 0 else "< 0.1 %"
             for share in self.share
@@ -173,11 +173,11 @@ class ImportanceDisplay(Display):
         for j in self.order[:top]:
             values = [f"{v:.3g}" for v in self.importance[j]]
             cells = [shares[j], *values]
-            if not several:
+            if not is_joint:
                 cells = [*values, f"± {self.error[j, 0]:.1g}", shares[j]]
             lines.append([self.columns[j], *cells])
-        rest = self.order[top:]
-        tail = f"{len(rest)} others, {shares[rest[0]]} at most" if len(rest) else ""
+        indices = self.order[top:]
+        tail = f"{len(indices)} others, {shares[indices[0]]} at most" if len(indices) else ""
         return ["column", *header], lines, tail
 
     def __str__(self) -> str:
@@ -283,8 +283,8 @@ def column_importance(
     importance = np.sqrt(np.maximum(mean, 0.0))
     error = np.divide(deviation, 2 * importance, out=0 * importance, where=importance > 0)
     spread = inspection.predict(inspection.X).std(axis=0)
-    rest = spread, inspection.outputs, by, inspection.unit, n
-    return ImportanceDisplay(inspection.names, importance, error, *rest)
+    options = spread, inspection.outputs, by, inspection.unit, n
+    return ImportanceDisplay(inspection.names, importance, error, *options)
 
 
 def _permutations(inspection: Inspection, seed: int) -> Iterator[tuple[Array, Array]]:
@@ -372,11 +372,11 @@ class ContributionDisplay(Display):
     def _lines(self, row: int, output: int, top: int) -> list[list[str]]:
         values, error = self.contributions[row, :, output], self.error[row, :, output]
         order = np.argsort(-np.abs(values), kind="stable")
-        rest = values[order[top:]]
+        tail = values[order[top:]]
         return [
             ["mean of the background", f"{self.base[output]:.4g}", ""],
             *([self.columns[j], f"{values[j]:+.3g}", f"± {error[j]:.1g}"] for j in order[:top]),
-            *([[f"{len(rest)} others", f"{rest.sum():+.3g}", ""]] if len(rest) else []),
+            *([[f"{len(tail)} others", f"{tail.sum():+.3g}", ""]] if len(tail) else []),
             [self.unit, f"{self.predictions[row, output]:.4g}", ""],
         ]
 

@@ -787,10 +787,10 @@ def variogram(
         gaps = np.linalg.norm(steps, axis=2)
         gaps = np.degrees(2 * np.arcsin(np.minimum(gaps / 2, 1.0))) if globe else gaps
         upper = np.arange(start, len(places)) > np.arange(start, start + len(gaps))[:, None]
-        near = upper & (gaps <= longest)
+        mask = upper & (gaps <= longest)
         if unit is not None:
-            near &= (np.abs(steps @ unit) >= cosine * gaps) & (gaps > 0)
-        h, change = gaps[near], np.abs(y[part, None] - y[None, start:])[near]
+            mask &= (np.abs(steps @ unit) >= cosine * gaps) & (gaps > 0)
+        h, change = gaps[mask], np.abs(y[part, None] - y[None, start:])[mask]
         lag = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
         for i, values in enumerate((None, h, change**2, np.sqrt(change))):
             sums[i] += np.bincount(lag, values, n_lags)

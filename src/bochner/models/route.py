@@ -114,15 +114,15 @@ def process(  # noqa: PLR0911  a case for each representation
     """Return the law of f given the rows, after all open choices."""
     # ``precision`` is None, or the precision of all sums if rows cannot be read again.
     # ``any_features``: width and precision are open, so that "auto" may use Fourier modes.
-    features, n, few = spec.features, blocks.n_rows, False
+    features, n, is_small = spec.features, blocks.n_rows, False
     is_open = any_features and precision is None
     if method is None and is_open and n is not None:
         windows = n * windows_of(features.kernel, blocks.n_columns)
-        few = windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
+        is_small = windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
     match method or features.method:
         case ExactKernel():
             return law.ExactProcess.fit(spec, blocks, where)
-        case _ if few:
+        case _ if is_small:
             return law.ExactProcess.fit(spec, blocks)  # few rows are sent to this process
         case _ if isinstance(features.method, ModeMethod):
             return ModeProcess.fit(spec, blocks, where)

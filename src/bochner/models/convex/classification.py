@@ -80,36 +80,36 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRow
     rows, weights = draw_rows(blocks, seed, where=where).lowest(4096), None
     pieces = [rows]
     if count_rows(blocks) > 4096:
-        most = 4096 // (2 * n_classes)
-        many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
-        rare, many = np.flatnonzero(many < most), np.maximum(many, 1)
-        part_of = partial(_weights_and_rare_rows, seed=seed, many=many, most=most)
-        weights, more = where.sum(BlockSum(part_of), blocks)
+        limit = 4096 // (2 * n_classes)
+        counts = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
+        rare, counts = np.flatnonzero(counts < limit), np.maximum(counts, 1)
+        part_of = partial(_weights_and_rare_rows, seed=seed, counts=counts, limit=limit)
+        weights, sample = where.sum(BlockSum(part_of), blocks)
         pieces = [rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))]
-        pieces += [more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most) for k in rare]
+        pieces += [sample.take(np.flatnonzero(sample.y[:, 0] == k)).lowest(limit) for k in rare]
     X, y, w = join(pieces)
     return ClassRows(spec, y[:, 0], w, X).with_folds(weights)
 
 
 def _weights_and_rare_rows(
-    block: Block, seed: int, many: Int[Array, " K"], most: int
+    block: Block, seed: int, counts: Int[Array, " K"], limit: int
 ) -> tuple[Array, RowSample]:
     """Return the weight of each class, and a sample of the rows of rare classes."""
     piece = piece_of(block)
     codes = piece.y[:, 0].astype(np.int64)
-    rows = np.flatnonzero((many[codes] < most) & (piece.w > 0))
-    priority = row_priorities(seed, block.start, len(codes)) * many[codes]
-    few = RowSample(*part(piece, rows), priority[rows]).lowest(cached_rows(piece.X.shape[1]))
-    return _labels.weights_of_classes(block, len(many)), few
+    rows = np.flatnonzero((counts[codes] < limit) & (piece.w > 0))
+    priority = row_priorities(seed, block.start, len(codes)) * counts[codes]
+    sample = RowSample(*part(piece, rows), priority[rows]).lowest(cached_rows(piece.X.shape[1]))
+    return _labels.weights_of_classes(block, len(counts)), sample
 
 
 def serving(
     fold_of: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
     """Return the masks of folds that are not empty and whose complement has all classes."""
-    inside = np.zeros((N_FOLDS, n_classes), np.int64)
-    np.add.at(inside, (fold_of, codes), counts)
-    serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
+    members = np.zeros((N_FOLDS, n_classes), np.int64)
+    np.add.at(members, (fold_of, codes), counts)
+    serves = members.any(axis=1) & (members < members.sum(axis=0)).all(axis=1)
     return [fold_of == fold for fold in np.flatnonzero(serves)]
 
 
@@ -140,9 +140,9 @@ def fit_classifier(
     """Return the fit on a kernel matrix, on features, or by ridge regressions."""
     alpha, path, start, calibration = spec.alpha, None, None, cast(Any, None)
     # A squared hinge has twice the curvature of ridge's loss: ridge has alpha/2.
-    chosen, design, every = rows_of(spec, blocks, alpha / 2 if alpha else None, where, exact)
+    chosen, design, data = rows_of(spec, blocks, alpha / 2 if alpha else None, where, exact)
     if exact:
-        rows = ClassRows(spec, every.y[:, 0], every.w, every.X)
+        rows = ClassRows(spec, data.y[:, 0], data.w, data.X)
         calibration = rows.calibrate_held_out if spec.probability else None
         rows = replace(rows, design=KernelMatrix(rows.matrix(chosen.kernel)))
     if alpha is None:
@@ -162,10 +162,10 @@ def fit_classifier(
     if spec.probability and not exact:
         # Without rows of all classes the intercept is not determined
         folds = enough_folds(serving(fold_of, codes.astype(np.int64), w > 0, spec.n_classes))
-        near = replace(at, multipliers=None)
-        calibration = rows.calibrate(folds, alpha, near, spec.tol)
+        state = replace(at, multipliers=None)
+        calibration = rows.calibrate(folds, alpha, state, spec.tol)
     parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
-    fit = ConvexFit(*parts, pairs=spec.pairs, X=every.X if exact else None).warn()
+    fit = ConvexFit(*parts, pairs=spec.pairs, X=data.X if exact else None).warn()
     return fit.by_ridge(problem, at) if spec.by_ridge else fit
 
 
@@ -177,19 +177,19 @@ def _is_machine(spec: ConvexSpec, kernel: Any, X: Any) -> bool:
 
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
     """Return LIBSVM's fit to many rows; None if two samples predict many support vectors."""
-    ask, n, few = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
-    most = 1 << 28  # kernel values between support vectors and rows; above, features are faster
+    ask, n, sizes = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
+    limit = 1 << 28  # kernel values between support vectors and rows; above, features are faster
     is_given = not has_free(ask.kernel) and not ask.learns_metric
-    able = is_given and EXACT_ROWS < n <= most / max(few[1], 8 * blocks.n_columns)
-    if not able or not _is_machine(spec, ask.kernel, next(iter(blocks)).X):
+    is_small = is_given and EXACT_ROWS < n <= limit / max(sizes[1], 8 * blocks.n_columns)
+    if not is_small or not _is_machine(spec, ask.kernel, next(iter(blocks)).X):
         return None
-    kernel, every = cast(Kernel, ask.kernel), gather(blocks, ask.seed)
-    n, rows = len(every), ClassRows(spec, every.y[:, 0], every.w, every.X)
-    counts = [rows.multipliers(kernel, size)[0].any(axis=1).sum() for size in few]
+    kernel, sample = cast(Kernel, ask.kernel), gather(blocks, ask.seed)
+    n, rows = len(sample), ClassRows(spec, sample.y[:, 0], sample.w, sample.X)
+    counts = [rows.multipliers(kernel, size)[0].any(axis=1).sum() for size in sizes]
     if not counts[0]:
         return None
-    growth = np.log(counts[1] / counts[0]) / np.log(few[1] / few[0])
-    if not counts[1] * (n / few[1]) ** growth <= min(EXACT_ROWS, most / n):
+    growth = np.log(counts[1] / counts[0]) / np.log(sizes[1] / sizes[0])
+    if not counts[1] * (n / sizes[1]) ** growth <= min(EXACT_ROWS, limit / n):
         return None
     on_rows = replace(rows, design=KernelMatrix(GaussianRows(kernel, rows.X)))
     problem = on_rows.problem(spec.alpha or 1.0)
@@ -198,9 +198,9 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
         return None
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
-    chosen = spec.choose_exactly(every.lowest(cached_rows(blocks.n_columns)), None, X)
-    later: Any = rows.calibrate_held_out if spec.probability else None
-    return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
+    chosen = spec.choose_exactly(sample.lowest(cached_rows(blocks.n_columns)), None, X)
+    calibration: Any = rows.calibrate_held_out if spec.probability else None
+    return ConvexFit(inputs, chosen, spec.loss, solution, None, calibration, pairs=spec.pairs, X=X)
 
 
 def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
@@ -214,22 +214,22 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
         path, end = held_out.path(rows.inflation)
         return path, replace(end, multipliers=None)  # multipliers belong to the sampled rows
     # On 2048 rows, then on more rows, which may resolve structure that looks like noise in few rows
-    few, first = rows.subsample(2048)
-    few = few if few.folds else rows
-    spec, ridge = rows.spec, 2 * chosen.search.share * float(few.w.sum())
+    subset, first = rows.subsample(2048)
+    subset = subset if subset.folds else rows
+    spec, ridge = rows.spec, 2 * chosen.search.share * float(subset.w.sum())
     if spec.loss.nonsmooth and ridge > 0:
         ridge = max(ridge, 0.03)  # below it the fit rarely changes, as all margins are met
-    held_out = few.held_out(float(few.w @ np.diag(few.design.K)) or 1.0)
+    held_out = subset.held_out(float(subset.w @ np.diag(subset.design.K)) or 1.0)
     # Beyond step 10 a fit that starts at zero, and its neighbours, stop far from the minimum
     held_out.walk(ridge, most=10)
-    path, end = held_out.path(few.inflation)
-    if few is rows:
+    path, end = held_out.path(subset.inflation)
+    if subset is rows:
         return path, end
     columns = spec.targets(rows.codes[:1]).shape[1]
     dense, indices = rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
     dense = replace(dense, folds=enough_folds(dense.every_fold))
-    near, step = dense.expand(end, np.searchsorted(indices, first)), 0
-    held_out = dense.held_out(dense.inflation * path.alpha, near)
+    start, step = dense.expand(end, np.searchsorted(indices, first)), 0
+    held_out = dense.held_out(dense.inflation * path.alpha, start)
     while step < LAST and 0.998 * held_out(step) > held_out(step + FINER):
         step += FINER
     finer, end = held_out.path(dense.inflation)
@@ -272,12 +272,12 @@ class ClassRows:
             return None
         ends = (self.minimise(self.problem(alpha, out), start, tol) for out in folds)
         f = np.concatenate([end.fitted[out] for end, out in zip(ends, folds, strict=True)])
-        f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
-        codes, w = self.codes[every], self.w[every]
+        f, order = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
+        codes, w = self.codes[order], self.w[order]
         step = -(-len(f) // 50_000)  # at most 50,000 rows: calibration has few parameters
         return calibrate(f[::step], codes[::step], w[::step])
 
-    def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
+    def held_out(self, largest: float, start: State | None = None) -> HeldOutLoss:
         """Return the held-out loss; of hinges and pairs on a kernel matrix, calibrated log loss."""
         # Targets of log losses are smoothed by a tenth of a row: otherwise tiny penalties win
         spec = self.spec
@@ -296,26 +296,26 @@ class ClassRows:
             return -float(w @ (targets * log_probabilities(f)).sum(axis=1))
 
         fit = partial(self.minimise, moves=MOVES_COMPARED)
-        return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
+        return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, start)
 
     def with_folds(self, weights: Array | None = None) -> "ClassRows":
         """Return the rows with folds; ``weights`` of the classes in all rows if it is a sample."""
         n_classes, marks = self.spec.n_classes, row_marks(self.X, self.spec.features.seed)
         labels, w, represents = self.codes.astype(np.int64), self.w, np.ones(len(self.w))
         if weights is not None:
-            have = np.bincount(labels, w, minlength=n_classes)
-            represents = (weights / np.where(have > 0, have, 1.0))[labels]
+            totals = np.bincount(labels, w, minlength=n_classes)
+            represents = (weights / np.where(totals > 0, totals, 1.0))[labels]
         w = represents * w
         shares = np.bincount(labels, w, minlength=n_classes) / w.sum()
         squares = w * (1 - shares[labels]) ** 2
         inflation = float((represents * squares).sum() / max(squares.sum(), 1e-300)) or 1.0
         different, first = np.unique(marks, return_index=True)
-        every = serving(np.searchsorted(different, marks) % N_FOLDS, labels, w > 0, n_classes)
-        others = len(different) - int(np.bincount(labels[first], minlength=n_classes).max())
-        every = every if others > 1 else []
+        valid = serving(np.searchsorted(different, marks) % N_FOLDS, labels, w > 0, n_classes)
+        n_other = len(different) - int(np.bincount(labels[first], minlength=n_classes).max())
+        valid = valid if n_other > 1 else []
         # 200 held-out rows outside the largest class are enough to choose a penalty
-        enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
-        folds, every_fold = tuple(every[:enough]), tuple(every)
+        n_folds = max(1, -(-N_FOLDS * 200 // max(n_other, 1)))
+        folds, every_fold = tuple(valid[:n_folds]), tuple(valid)
         return replace(self, w=w, inflation=inflation, folds=folds, every_fold=every_fold)
 
     def matrix(self, kernel: Kernel) -> Any:
@@ -329,35 +329,36 @@ class ClassRows:
     def multipliers(self, kernel: Kernel, size: int) -> tuple[Array, Array]:
         """Return multipliers of ``size`` rows, as shares of their bounds wᵢ/alpha; and targets."""
         first = stream(self.spec.features.seed, "support").permutation(len(self.w))[:size]
-        on = KernelMatrix(GaussianRows(kernel, self.X[first]))
-        few = replace(self, codes=self.codes[first], w=self.w[first], design=on)
-        problem = few.problem(self.spec.alpha or 1.0)
-        if len(np.unique(few.codes[few.w > 0])) < 2:
+        design = KernelMatrix(GaussianRows(kernel, self.X[first]))
+        subset = replace(self, codes=self.codes[first], w=self.w[first], design=design)
+        problem = subset.problem(self.spec.alpha or 1.0)
+        if len(np.unique(subset.codes[subset.w > 0])) < 2:
             return np.zeros(problem.y.shape), problem.y
-        coef = few.minimise(problem, moves=MOVES_TRIED).coef
-        return np.abs(coef) * problem.alpha / np.where(few.w > 0, few.w, 1.0)[:, None], problem.y
+        coef = subset.minimise(problem, moves=MOVES_TRIED).coef
+        w = np.where(subset.w > 0, subset.w, 1.0)[:, None]
+        return np.abs(coef) * problem.alpha / w, problem.y
 
     def calibrate_held_out(self, fit: ConvexFit) -> Calibration | None:
         """Return the calibration of a fit on held-out decision values; None with too few rows."""
         rows = self.with_folds()
         if not rows.folds:
             return None
-        many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
+        is_large, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
         # For many rows the matrix is not stored
-        K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
+        K: Any = (GaussianRows if is_large else kernel_matrix)(fit.chosen.kernel, rows.X)
         if len(end.coef) == len(rows.w):
             start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
         folds = enough_folds(rows.every_fold)
         return replace(rows, design=KernelMatrix(K)).calibrate(folds, end.alpha, start)
 
-    def subsample(self, most: int) -> tuple["ClassRows", Array]:
-        """Return ``most`` random rows, with more rows of rare classes, and their indices."""
+    def subsample(self, size: int) -> tuple["ClassRows", Array]:
+        """Return ``size`` random rows, with more rows of rare classes, and their indices."""
         spec, n_classes, codes = self.spec, self.spec.n_classes, self.codes.astype(np.int64)
-        if len(codes) <= most:
+        if len(codes) <= size:
             return self, np.arange(len(codes))
         order = stream(spec.features.seed, "some of the rows").permutation(len(codes))
-        is_kept = np.isin(np.arange(len(codes)), order[:most])
-        rare = most // (2 * n_classes)
+        is_kept = np.isin(np.arange(len(codes)), order[:size])
+        rare = size // (2 * n_classes)
         for k in np.flatnonzero(np.bincount(codes[is_kept], minlength=n_classes) < rare):
             is_kept[order[codes[order] == k][:rare]] = True
         indices = np.flatnonzero(is_kept)
@@ -383,27 +384,28 @@ def fit_one_class(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor, exact: bool
 ) -> ConvexFit:
     """Return the one-class fit, with the offset at the nu-quantile of the scores."""
-    on: Any
+    design: Any
     if exact:
-        every = gather(blocks, spec.features.seed)
-        tuning = search_kernel(spec.features, every)
-        chosen = chosen_exactly(spec.features.seed, tuning, None, every.X)
+        sample = gather(blocks, spec.features.seed)
+        tuning = search_kernel(spec.features, sample)
+        chosen = chosen_exactly(spec.features.seed, tuning, None, sample.X)
         # Copies are one row of their total weight, so that weights and copies give the same fit
-        marks = row_marks(every.X, 0)  # sorted, so that the order of rows does not matter
+        marks = row_marks(sample.X, 0)  # sorted, so that the order of rows does not matter
         _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
-        total = np.bincount(inverse, every.w)
-        K = np.ascontiguousarray(chosen.kernel(every.X[first]))
+        total = np.bincount(inverse, sample.w)
+        K = np.ascontiguousarray(chosen.kernel(sample.X[first]))
         size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
         K /= size
-        on, w, worth = KernelMatrix(K), total[:, None] / weight, weight**2 * size
+        design, w, value = KernelMatrix(K), total[:, None] / weight, weight**2 * size
     else:
-        chosen, on, _ = rows_of(spec, blocks, None, where, exact)
-        w, worth = np.concatenate([w for _, w in on.sum(TARGETS)])[:, None], 1.0
+        chosen, design, _ = rows_of(spec, blocks, None, where, exact)
+        w, value = np.concatenate([w for _, w in design.sum(TARGETS)])[:, None], 1.0
     drift = spec.nu * float(w.sum())
-    problem = Problem(on, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift, worth)
+    problem = Problem(design, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift, value)
     if exact and spec.nu == 1:  # all coefficients are at their bounds; any ρ above the scores
-        ends = w, -(on.K @ w).max(keepdims=True)[0]
-        state = State(*ends, on.K @ w + ends[1], algorithm="libsvm", outcome=Convergence.CONVERGED)
+        f = design.K @ w
+        ends = w, -f.max(keepdims=True)[0]
+        state = State(*ends, f + ends[1], algorithm="libsvm", outcome=Convergence.CONVERGED)
     else:
         start = constant(problem, 0.0)
         state = minimise(problem, start, tol=spec.tol, max_iter=spec.max_iter)
@@ -411,17 +413,17 @@ def fit_one_class(
     solution = optimum(problem, evaluate(problem, state))
     if not exact:
         return ConvexFit(inputs, chosen, spec.loss, solution).warn()
-    coef = weight * solution.coef[inverse] * (every.w / total[inverse])[:, None]
+    coef = weight * solution.coef[inverse] * (sample.w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
-    return ConvexFit(inputs, chosen, spec.loss, solution, X=every.X).warn()
+    return ConvexFit(inputs, chosen, spec.loss, solution, X=sample.X).warn()
 
 
 def at_quantile(problem: Problem, at: State, nu: float, precision: str) -> State:
     """Return the state with the offset ρ at the ν-quantile of the scores."""
     # All ν-quantiles of the scores are optimal: one number, or an interval between two rows, of
     # which the middle is used. Rows at the border, with equal scores up to rounding, are inside.
-    used = problem.w[:, 0] > 0
-    f, w = at.fitted[used, 0], problem.w[used, 0]  # scores minus ρ
+    positive = problem.w[:, 0] > 0
+    f, w = at.fitted[positive, 0], problem.w[positive, 0]  # scores minus ρ
     order = np.argsort(f, kind="stable")
     f, shares = f[order], np.cumsum(w[order]) / w.sum()
     border = int(np.searchsorted(shares, nu, side="right"))
@@ -445,15 +447,15 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         penalised = self._penalty() != 0  # required by the exact kernel
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
-        most = min(EXACT_ROWS, cached_rows(blocks.n_columns))
-        few = penalised and self._uses_kernel(blocks, most, where)
-        spec = self._spec_for(n_classes, n if few else 0)
+        limit = min(EXACT_ROWS, cached_rows(blocks.n_columns))
+        on_kernel = penalised and self._uses_kernel(blocks, limit, where)
+        spec = self._spec_for(n_classes, n if on_kernel else 0)
         # LIBSVM always fits an intercept
-        most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
-        most = 0 if spec.loss.nonsmooth else most
-        if few and (spec.fit_intercept or self._uses_kernel(blocks, most, where)):
+        limit = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
+        limit = 0 if spec.loss.nonsmooth else limit
+        if on_kernel and (spec.fit_intercept or self._uses_kernel(blocks, limit, where)):
             return fit_classifier(spec, blocks, inputs, where, exact=True)
-        if penalised and not few and self._uses_kernel(blocks, sys.maxsize, where):
+        if penalised and not on_kernel and self._uses_kernel(blocks, sys.maxsize, where):
             support = fit_to_support(self._spec_for(n_classes, n), blocks, inputs)
             if support is not None:
                 return support
@@ -558,8 +560,8 @@ class SVC(ConvexClassifier):
         one_of(self.multi_class, "SVC", "multi_class", ("auto", "ovo", "ovr"))
         name = self.loss
         if name is None:
-            two = n_classes == 2 or self._pairs(n_classes, rows) is not None
-            name = "hinge" if rows and self.fit_intercept and two else "squared_hinge"
+            is_binary = n_classes == 2 or self._pairs(n_classes, rows) is not None
+            name = "hinge" if rows and self.fit_intercept and is_binary else "squared_hinge"
         squared = one_of(name, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
         return Hinge(None if squared else 0.0)
 

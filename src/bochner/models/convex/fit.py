@@ -66,18 +66,18 @@ class ClassPairs:
         """Return the values of the classes from those of the pairs, in any array library."""
         values, xp = [], array_namespace(f)
         for columns, signs in self._pairs_of_classes:
-            against = xp.take(f, columns, 1) * signs
-            least = xp.min(against, axis=1, keepdims=True)
-            total = xp.sum(xp.exp(-SHARPNESS * (against - least)), axis=1)
-            values.append(least[:, 0] - xp.log(total) / SHARPNESS)
+            margins = xp.take(f, columns, 1) * signs
+            floor = xp.min(margins, axis=1, keepdims=True)
+            total = xp.sum(xp.exp(-SHARPNESS * (margins - floor)), axis=1)
+            values.append(floor[:, 0] - xp.log(total) / SHARPNESS)
         return xp.stack(values, axis=1)
 
     def gradients(self, f: Float[Array, "m p"], G: Float[Array, "m d p"]) -> Float[Array, "m d K"]:
         """Return the gradients of the class values from values and gradients of the pairs."""
         gradients = []
         for columns, signs in self._pairs_of_classes:
-            against = -SHARPNESS * f[:, columns] * signs
-            share = np.exp(against - against.max(axis=1, keepdims=True))
+            margins = -SHARPNESS * f[:, columns] * signs
+            share = np.exp(margins - margins.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
             gradients.append(np.einsum("mdp,mp->md", G[:, :, columns], share * signs))
         return np.stack(gradients, axis=2)
@@ -181,10 +181,10 @@ class ConvexFit(FitSummary):
     def _results(self) -> dict[str, Any]:
         alpha, outcome = np.asarray(self.solution.alpha, np.float64), self.solution.outcome
         with np.errstate(divide="ignore"):
-            both = f"alpha = {as_text(alpha)}, C = {as_text(1 / alpha)}"
+            penalty = f"alpha = {as_text(alpha)}, C = {as_text(1 / alpha)}"
         return {
             "loss": round_numbers(repr(self.loss)),
-            "penalty": f"{both}, {'as given' if self.path is None else self.path.reason}",
+            "penalty": f"{penalty}, {'as given' if self.path is None else self.path.reason}",
             "passes": self.solution.iterations,
             "outcome": outcome.name,
             "outcome_words": str(outcome),
@@ -236,24 +236,24 @@ def rows_of(
 
     ``alpha`` is the given penalty in a ridge regression.
     """
-    params, n_classes, on = spec.features, spec.n_classes, cast(Any, None)
+    params, n_classes, design = spec.features, spec.n_classes, cast(Any, None)
     if exact:
         rows = gather(blocks, params.seed)
-        return spec.choose_exactly(rows, alpha and alpha / float(rows.w.sum())), on, rows
+        return spec.choose_exactly(rows, alpha and alpha / float(rows.w.sum())), design, rows
     if spec.by_ridge:
         if n_classes:
             blocks = blocks.recode(lambda y: indicators(to_numpy(y), n_classes))
-        on = models.ridge_rows(spec, alpha, blocks, where)
-        return on.rows.chosen, on, on.rows
+        design = models.ridge_rows(spec, alpha, blocks, where)
+        return design.rows.chosen, design, design.rows
     chosen, _ = choose(params, blocks, n_classes=n_classes, alpha=alpha, where=where)
     if n_classes and params.precision == "auto":  # float32 is accurate enough for decisions
         small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
         chosen = replace(chosen, precision="float64" if small else "float32")
     else:
         chosen = chosen.in_precision(params.precision, blocks.n_rows)
-    on = Features(chosen.map, blocks, chosen.precision, where=where)
-    on.keep()
-    return chosen, on, None
+    design = Features(chosen.map, blocks, chosen.precision, where=where)
+    design.keep()
+    return chosen, design, None
 
 
 SMALL = 1e8  # n D² up to which float64 takes no noticeable time
@@ -291,15 +291,15 @@ class ConvexEstimator(KernelEstimator):
             return check(value, caller, name)
         if value == word:
             return None
-        least = "above 0" if check is positive else "of 0 or above"
-        raise InvalidInput(f'{caller}: {name} must be "{word}" or a number {least}; got {value!r}.')
+        bound = "above 0" if check is positive else "of 0 or above"
+        raise InvalidInput(f'{caller}: {name} must be "{word}" or a number {bound}; got {value!r}.')
 
-    def _uses_kernel(self, blocks: Blocks, most: int, where: Executor) -> bool:
-        """Whether the fit uses a kernel matrix: up to ``most`` rows, unless features are set."""
+    def _uses_kernel(self, blocks: Blocks, limit: int, where: Executor) -> bool:
+        """Whether the fit uses a kernel matrix: up to ``limit`` rows, unless features are set."""
         n, method = blocks.n_rows, as_method(self.method)
         is_exact = isinstance(method, ExactKernel) and method.preconditioner is None
         rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
-        are_few = where is LOCAL and rows <= (EXACT_ROWS if is_exact else most)
+        are_few = where is LOCAL and rows <= (EXACT_ROWS if is_exact else limit)
         is_open = self.method is None and self.n_features is None and self.precision == "auto"
         return are_few and (is_exact or is_open)
 

@@ -150,8 +150,8 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Choices) -> 
 
 def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> HeldOutRows:
     """Return leave-one-out predictions and errors in units of y; unknown errors are infinite."""
-    known = np.isfinite(errors)
-    predicted, errors = np.where(known, y - errors, y), np.where(known, errors, np.inf)
+    finite = np.isfinite(errors)
+    predicted, errors = np.where(finite, y - errors, y), np.where(finite, errors, np.inf)
     return HeldOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
@@ -162,7 +162,7 @@ def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) ->
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     if len(K) > LEFT_OUT_ROWS or problem.loss.joint:
         return None
-    local, one = loss_slopes(problem, at), float(problem.fit_intercept)
+    local, unit = loss_slopes(problem, at), float(problem.fit_intercept)
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         coef, ridge, bound = at.coef[:, k], np.zeros(len(w)), w / alpha
         # Coefficients within this distance of zero, or of their bound, count as equal to it
@@ -178,8 +178,8 @@ def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) ->
         if not len(movable):
             errors[support, k] += (coef * np.diag(K))[support]
             continue
-        A = np.full((len(movable) + 1, len(movable) + 1), one)
-        A[:-1, :-1], A[-1, -1] = K[np.ix_(movable, movable)] + np.diag(ridge[movable]), 1 - one
+        A = np.full((len(movable) + 1, len(movable) + 1), unit)
+        A[:-1, :-1], A[-1, -1] = K[np.ix_(movable, movable)] + np.diag(ridge[movable]), 1 - unit
         try:
             inverse = np.linalg.inv(A)
         except LinAlgError:
@@ -187,7 +187,7 @@ def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) ->
         spans = np.diag(inverse)[:-1]
         errors[movable, k] += coef[movable] * (1 / np.maximum(spans, TINY) - ridge[movable])
         edge = np.flatnonzero(support & ~moves)
-        row = np.column_stack([K[np.ix_(edge, movable)], np.full(len(edge), one)])
+        row = np.column_stack([K[np.ix_(edge, movable)], np.full(len(edge), unit)])
         distances = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
         errors[edge, k] += coef[edge] * np.maximum(distances, 0.0)
     return _left_out(X, rows.y, errors, w, rows.units)
@@ -256,18 +256,18 @@ def fit_regressor(
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
         like_ridge = float(np.mean(spec.alpha * rows.per_alpha)) / curvature_of(spec.loss, rows)
-    chosen, on, every = rows_of(spec, rows.blocks, like_ridge, where, exact)
-    if every is not None:
-        used, merged = rows.w[:, 0] > 0, spec.by_ridge and every.y is not None  # equal rows are one
-        y, w = (every.y, every.w[:, None]) if merged else (rows.y[used], rows.w[used])
+    chosen, design, sample = rows_of(spec, rows.blocks, like_ridge, where, exact)
+    if sample is not None:
+        mask, merged = rows.w[:, 0] > 0, spec.by_ridge and sample.y is not None  # copies are one
+        y, w = (sample.y, sample.w[:, None]) if merged else (rows.y[mask], rows.w[mask])
         rows = replace(rows, y=y, w=w)
-    X = None if every is None else every.X
+    X = None if sample is None else sample.X
     if exact:
-        on = KernelMatrix(kernel_matrix(chosen.kernel, X))
+        design = KernelMatrix(kernel_matrix(chosen.kernel, X))
     loss, value, tube = spec.loss.in_units(rows.units), rows.units**rows.degree, spec.epsilon
     if tube is not None:
         loss = loss.of(0.05 * rows.spread if tube == "auto" else tube / rows.units)
-    problem = Problem(on, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
+    problem = Problem(design, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, start = None, None
     if spec.norm is not None:
         problem, state = minimise_norm(problem, rows, spec)
@@ -306,11 +306,11 @@ HUBER_SCALES = 1.35
 
 def _estimate_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
     """Return problem and state after alternate fits and estimates of the noise scale."""
-    least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
-    old, steps = np.full(len(least), np.inf), at.steps
+    floor = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
+    old, steps = np.full(len(floor), np.inf), at.steps
     for _ in range(30):
         scale = losses.huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES)
-        scale = np.maximum(scale, least)
+        scale = np.maximum(scale, floor)
         if np.all(np.abs(scale / old - 1) <= 1e-6):
             break
         problem, old = replace(problem, loss=losses.Huber().of(HUBER_SCALES * scale)), scale
@@ -386,7 +386,7 @@ def minimise_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple
     ends: dict[float, tuple[float, float, Problem, State]] = {}
 
     def objective(step: float) -> float:
-        start = ends[min(ends, key=lambda known: abs(known - step))][3] if ends else None
+        start = ends[min(ends, key=lambda place: abs(place - step))][3] if ends else None
         alpha = one_or_each(largest * 10.0**step * rows.per_alpha)
         trial = replace(problem, alpha=alpha)
         state = minimise(trial, start, tol=spec.tol, max_iter=spec.max_iter)
@@ -506,8 +506,8 @@ class SVR(KernelParameters, ConvexRegressor):
         epsilon = self._number("epsilon", nonnegative)
         tube = {"epsilon": "auto" if epsilon is None else epsilon}
         spec = self._convex_spec(loss, None if C is None else 1 / C, **tube)
-        most = 2048 if spec.fit_intercept or not loss.nonsmooth else 0
-        return fit_regressor(spec, blocks, inputs, where, self._uses_kernel(blocks, most, where))
+        limit = 2048 if spec.fit_intercept or not loss.nonsmooth else 0
+        return fit_regressor(spec, blocks, inputs, where, self._uses_kernel(blocks, limit, where))
 
     @property
     def C_(self) -> Any:
@@ -655,8 +655,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         loss, w = self.loss_, np.broadcast_to(w, y.shape)
         total = (w * loss.value(y, fitted)).sum(axis=0)
         best = np.broadcast_to(best_constant(loss, y, w), y.shape)
-        most = (w * loss.value(y, best)).sum(axis=0)
-        return float(np.mean(1 - total / np.maximum(most, 1e-300)))
+        reference = (w * loss.value(y, best)).sum(axis=0)
+        return float(np.mean(1 - total / np.maximum(reference, 1e-300)))
 
     loss_ = getter("loss", "The loss, with all parameters.")
     alpha_ = getter("solution.alpha", "The penalty of the fit; (t,) if it differs between targets.")

@@ -83,9 +83,9 @@ class ModeProcess(law.ProcessLaw):
         tuning = modes.stationary_kernel(spec.features, sample, *options)
         start = penalty_of(tuning, replace(sample, w=sample.w * unit))
         is_large = len(surveyed.sample) > ROWS
-        kernel, by = spec.features.kernel, spec.lengthscale
+        kernel, criterion = spec.features.kernel, spec.lengthscale
         has_name = isinstance(kernel, str) and kernel not in UNTUNED
-        by_all = by == "evidence" or (by == "auto" and has_name)
+        by_all = criterion == "evidence" or (criterion == "auto" and has_name)
         if by_all and is_large and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refine(spec, surveyed, tuning, start, blocks, where)
         sums = surveyed.sum_up(surveyed.choose(tuning), spec.fit_intercept, blocks, where)
@@ -130,8 +130,8 @@ class ModeProcess(law.ProcessLaw):
 
     @property
     def noise(self) -> Float[Array, " t"]:
-        given = self.spec.noise is not None
-        return self.evidence.noise - (0.0 if given else self.left_out_variance)
+        fixed = self.spec.noise is not None
+        return self.evidence.noise - (0.0 if fixed else self.left_out_variance)
 
     @cached_property
     def _modes(self) -> Array:
@@ -149,9 +149,9 @@ class ModeProcess(law.ProcessLaw):
         if isinstance(gram, ToeplitzGram):
             if exact is not None:
                 return spread(exact)
-            near = gram.preconditioner(alpha, most=MAX_VARIANCE_ROWS)
+            low = gram.preconditioner(alpha, most=MAX_VARIANCE_ROWS)
             z = rng.standard_normal((PATHS, gram.dimension))
-            return spread_by_draws(near, z, _steps(near, z))
+            return spread_by_draws(low, z, _steps(low, z))
         if exact is None:
             squares = square_sums(gram, self._draw(i, PATHS, rng)) / PATHS
         else:
@@ -310,10 +310,10 @@ def refine(
             ends = rescale(kernel, np.array([1 / RANGE])), rescale(kernel, np.array([RANGE]))
             chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
             sums = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
-        kernel, alpha, inside = lengthscales_on_modes(
+        kernel, alpha, converged = lengthscales_on_modes(
             tuning.kernel, sums.problem_of, sums.map, spec.noise, spec.amplitude, alpha
         )
         tuning = replace(tuning, kernel=kernel)
-        if inside:
+        if converged:
             break
     return tuning, alpha

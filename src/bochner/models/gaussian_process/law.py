@@ -71,15 +71,15 @@ class GaussianProcessSpec:
 
 
 def search_of(
-    spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
+    spec: GaussianProcessSpec, fit: Callable[..., Any], limit: int, share: float | None = None
 ) -> Search | None:
     """Return the function that chooses lengthscales; None: the default of `choose`."""
     # It uses leave-one-out errors or the evidence. If both are allowed, ``fit`` returns the law of
-    # either choice for ``most`` rows, and the law with the larger leave-one-out log density wins.
+    # either choice for ``limit`` rows, and the law with the larger leave-one-out log density wins.
     # ``share`` is a given penalty per unit of weight.
-    kernel, by = spec.features.kernel, spec.lengthscale
+    kernel, criterion = spec.features.kernel, spec.lengthscale
     options: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
-    if kernel == "linear" or by == "loo":
+    if kernel == "linear" or criterion == "loo":
         return None
 
     def by_errors(name: str, sample: RowSample) -> Tuning:
@@ -90,13 +90,13 @@ def search_of(
             kernel = by_errors("matern32" if kernel == "auto" else kernel, sample).kernel
         return tune_evidence(kernel, sample, spec.features.seed, **options)
 
-    if by == "evidence" or has_free(kernel):
+    if criterion == "evidence" or has_free(kernel):
         return by_likelihood
     if isinstance(kernel, Kernel) or kernel in UNTUNED or spec.features.learns_metric:
         return None
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
-        rows = sample.lowest(most)
+        rows = sample.lowest(limit)
         features = replace(spec.features, kernel=kernel, width=spec.features.width_to_search)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SolutionWarning)
@@ -108,13 +108,13 @@ def search_of(
         second = by_likelihood(first.kernel, sample)
         if not second.compared or second.kernel == first.kernel:
             return first
-        before, after = (log_density(sample, tuning.kernel) for tuning in (first, second))
+        density, end_density = (log_density(sample, tuning.kernel) for tuning in (first, second))
         sizes = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
-        measure, better = "minus the leave-one-out log density per row", after > before
-        start = KernelComparison(sizes[0], first.kernel, -before, np.nan, np.nan, True, measure)
-        gain = after - before, 0.0, better, measure
-        end = KernelComparison(sizes[1], second.kernel, -after, *gain)
-        tuning = second if better else first
+        measure, improves = "minus the leave-one-out log density per row", end_density > density
+        start = KernelComparison(sizes[0], first.kernel, -density, np.nan, np.nan, True, measure)
+        gain = end_density - density, 0.0, improves, measure
+        end = KernelComparison(sizes[1], second.kernel, -end_density, *gain)
+        tuning = second if improves else first
         return replace(tuning, compared=(*tuning.compared, start, end))
 
     return by_density
@@ -280,8 +280,8 @@ class ExactProcess(ProcessLaw):
     @staticmethod
     def fit(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> "ExactProcess":
         """Return the law of all rows; kernel, noise and amplitude are chosen on samples."""
-        why = 'method="exact" compares each row with all others'
-        require_order(spec.features.caller, why, where, "Leave where out, or use features.")
+        reason = 'method="exact" compares each row with all others'
+        require_order(spec.features.caller, reason, where, "Leave where out, or use features.")
         caller, n = spec.features.caller, count_rows(blocks)
         if n > MAX_ROWS:
             raise InvalidInput(
@@ -295,12 +295,12 @@ class ExactProcess(ProcessLaw):
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        centred, every = spec.fit_intercept, replace(rows.all_rows, w=rows.w / rows.unit)
+        centred, scaled = spec.fit_intercept, replace(rows.all_rows, w=rows.w / rows.unit)
         options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
-        tuning, curves = choose_for_matrix(features, every, share, centred, **options)
-        tuning = with_seasons(features, tuning, curves, every, centred)
+        tuning, curves = choose_for_matrix(features, scaled, share, centred, **options)
+        tuning = with_seasons(features, tuning, curves, scaled, centred)
         chosen = chosen_exactly(features.seed, tuning, curves, rows.X)
-        start = tuning.share * float(every.w[:EVIDENCE_ROWS].sum())
+        start = tuning.share * float(scaled.w[:EVIDENCE_ROWS].sum())
         return solve_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
 
     @staticmethod
@@ -406,7 +406,7 @@ def solve_exactly(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
     factors = factor_all(problem, alphas)
-    n, given, results = len(rows), (spec.noise or None, spec.amplitude), []
+    n, fixed, results = len(rows), (spec.noise or None, spec.amplitude), []
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, SCORE_ROWS), MAX_SCORES)
     w = problem.w[-m:]
     for i, factor in enumerate(factors):
@@ -414,7 +414,7 @@ def solve_exactly(
             results.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
             continue
         alpha, (errors, slack) = factor.alpha, factor.left_out(m)
-        a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
+        a2, log_p = (float(f(problem, factor, *fixed)[i]) for f in (amplitude_at, evidence))
         density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
         noise = alpha * rows.unit * a2 if spec.noise is None else spec.noise
         results.append((noise, a2, log_p, density))
@@ -564,10 +564,10 @@ class FeatureProcess(ProcessLaw):
         return self.means(X), self.total_variance(self.leverage(Z), e.variance(X, Z), e.prior(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        Z, one = self.at(X), np.ones(len(X))
+        Z, ones = self.at(X), np.ones(len(X))
         residual, (roots, factors) = self.unexplained.covariance(X, Z), self.factors(X, Z)
         outer = self.evidence.amplitude * roots[:, None] * residual[:, :, None] * roots
-        total = self.cross_covariance((Z, Z), (one, one)) + outer
+        total = self.cross_covariance((Z, Z), (ones, ones)) + outer
         return factors[:, None] * total * factors
 
     def at(self, X: Array) -> Float[Array, "b D"]:
@@ -589,8 +589,8 @@ class FeatureProcess(ProcessLaw):
         A = product(centred, self.vectors) if isinstance(Z, np.ndarray) else centred @ self.vectors
         leverage = (A * A) @ (1 / (self.values[:, None] + alpha))
         if self.vectors.shape[0] != self.vectors.shape[1]:
-            outside = np.maximum(squared_norms(centred) - squared_norms(A), 0.0)
-            leverage = leverage + outside[:, None] / alpha
+            residual = np.maximum(squared_norms(centred) - squared_norms(A), 0.0)
+            leverage = leverage + residual[:, None] / alpha
         return leverage + self.spread
 
     def cross_covariance(
@@ -614,20 +614,20 @@ class FeatureProcess(ProcessLaw):
         total = self._total(leverage, e, k)
         if self.unexplained.landmarks is None:
             return total
-        most = self.evidence.amplitude * k[:, None] + self.floor * self.spread
-        return np.minimum(total, most)
+        limit = self.evidence.amplitude * k[:, None] + self.floor * self.spread
+        return np.minimum(total, limit)
 
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
         """Return factors of the standard deviation outside the span, and of f in total."""
         e, k = self.unexplained.variance(X, Z), self.unexplained.prior(X)
         leverage = self.leverage(Z)
-        total, most = self._total(leverage, e, k), self.total_variance(leverage, e, k)
-        ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
+        total, limit = self._total(leverage, e, k), self.total_variance(leverage, e, k)
+        ratio = np.divide(limit, total, out=np.ones_like(total), where=total > 0)
         return np.sqrt(self._damping(e, k)), np.sqrt(ratio)
 
     def _total(self, leverage: Array, e: Array, k: Array) -> Array:
-        outside = e[:, None] * self._damping(e, k)
-        return self.floor * leverage + self.evidence.amplitude * outside
+        variance = e[:, None] * self._damping(e, k)
+        return self.floor * leverage + self.evidence.amplitude * variance
 
     def _damping(self, e: Array, k: Array) -> Array:
         """Return (e(x)/k(x, x))ᵖ⁻¹ with the exponents p."""
@@ -664,8 +664,8 @@ class FeatureProcess(ProcessLaw):
             part = prior(X) - np.tensordot(residual.span_features(X, Z), coefficients, 1)
             root, factor = self.factors(X, Z)
             e, variance = self.unexplained.variance(X, Z), residual.variance(X, Z)
-            least = SPAN * self.unexplained.prior(X)
-            share = np.divide(e, variance, out=np.zeros_like(e), where=variance > least)
+            floor = SPAN * self.unexplained.prior(X)
+            share = np.divide(e, variance, out=np.zeros_like(e), where=variance > floor)
             scale = np.sqrt(self.evidence.amplitude * share[:, None]) * root
             mean = self.mean(Z)[:, :, None]
             return mean + factor[:, :, None] * (f + scale[:, :, None] * part - mean)
@@ -717,10 +717,10 @@ class FeatureProcess(ProcessLaw):
         w, most = w[:, None], self.representation.most
         slack = slack_of_leverage(self.leverage(Z), w, most)
         rounding = 10 * EPS * np.sqrt(1 + norms * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
-        least = alpha / (alpha + np.minimum(w, most) * norms)
+        floor = alpha / (alpha + np.minimum(w, most) * norms)
         resolved = slack > rounding
         centre = self.intercept + self.feature_mean @ self.coef
-        slack = np.where(resolved, slack, least)
+        slack = np.where(resolved, slack, floor)
         errors = np.where(resolved, left_out_errors(y - self.mean(Z), slack), y - centre)
         return errors, ((1 - slack) / slack / most, e, prior)
 
@@ -752,9 +752,9 @@ class FeatureProcess(ProcessLaw):
         sample = law.without_landmarks(sample)
         (errors, parts), w = law.leave_one_out(sample), sample.w
         # Choose exponent and share of the noise if at least 20 rows are outside the span
-        enough = np.maximum(w / sums.most, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
-        exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if enough else (1.0,)
-        shares = [*np.logspace(0, -3, 31), 0.0] if enough and spec.noise is None else [1.0]
+        is_large = np.maximum(w / sums.most, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
+        exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if is_large else (1.0,)
+        shares = [*np.logspace(0, -3, 31), 0.0] if is_large and spec.noise is None else [1.0]
         # The pair with the largest density of these errors wins; weight w counts as w rows
         best = np.full(len(law.noise), -np.inf)
         noise, power = law.noise.copy(), law.exponents.copy()
@@ -762,9 +762,9 @@ class FeatureProcess(ProcessLaw):
             variance = replace(law, exponents=np.full_like(power, p)).total_variance(*parts)
             for share in shares:
                 score = w @ log_normal(errors, variance + share * law.noise / sums.most) / w.sum()
-                better = score > best
-                best[better] = score[better]
-                noise[better], power[better] = share * law.noise[better], p
+                improves = score > best
+                best[improves] = score[improves]
+                noise[improves], power[improves] = share * law.noise[improves], p
         return replace(law, noise=noise, exponents=power, loo_log_density=float(best.sum()))
 
 

@@ -143,9 +143,9 @@ class NearestNeighbours(Method):
     neighbours: Counted = 40
 
 
-def _lacking(what: str, advice: str = "Fit") -> str:
+def _missing(name: str, advice: str = "Fit") -> str:
     return (
-        f"method=NearestNeighbours(...) has its own neighbours for each row, and has no {what}. "
+        f"method=NearestNeighbours(...) has its own neighbours for each row, and has no {name}. "
         f"{advice} with a method of features, such as FourierGrid() or Nystrom()."
     )
 
@@ -162,9 +162,9 @@ class NeighbourProcess(ProcessLaw):
     lacks: ClassVar[Mapping[str, str]] = {
         **ProcessLaw.lacks,
         "map_": "a fit on nearest neighbours uses kernel values, and has no features.",
-        "return_cov": _lacking("covariance of rows", "Ask for return_std=True, or fit"),
-        "sample_functions": _lacking("functions"),
-        "gradient": _lacking("gradients"),
+        "return_cov": _missing("covariance of rows", "Ask for return_std=True, or fit"),
+        "sample_functions": _missing("functions"),
+        "gradient": _missing("gradients"),
     }
 
     block_rows = 1 << 14
@@ -177,8 +177,8 @@ class NeighbourProcess(ProcessLaw):
     ) -> "NeighbourProcess":
         """Return the law of all rows, with the chosen kernel, noise and amplitude."""
         features = spec.features
-        why = "method=NearestNeighbours(...) compares each row with nearby rows"
-        require_order(features.caller, why, where, "Leave where out, or use features.")
+        reason = "method=NearestNeighbours(...) compares each row with nearby rows"
+        require_order(features.caller, reason, where, "Leave where out, or use features.")
         return NeighbourProcess.solve(spec, rows_of(spec, blocks))
 
     @cached_property
@@ -234,9 +234,9 @@ class NeighbourProcess(ProcessLaw):
         return _search(spec, chosen, rows)
 
     def add_rows(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
-        before = self.representation
-        require_alike(spec.features.caller, blocks, before.target_shape)
-        return NeighbourProcess.solve(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
+        rows = self.representation
+        require_alike(spec.features.caller, blocks, rows.target_shape)
+        return NeighbourProcess.solve(spec, rows.merge(rows_of(self.spec, blocks, rows.rows)))
 
     @cached_property
     def _units(self) -> Any:
@@ -264,8 +264,8 @@ class NeighbourProcess(ProcessLaw):
             return X
         on_globe = X if is_on_sphere(self.chosen.kernel) else X[:, list(globe)]
         require_places("NearestNeighbours", on_globe)
-        others = np.delete(X, list(globe), axis=1)
-        return np.concatenate([unit_vectors(on_globe), others], axis=1)
+        rows = np.delete(X, list(globe), axis=1)
+        return np.concatenate([unit_vectors(on_globe), rows], axis=1)
 
     @cached_property
     def _training_places(self) -> Float[Array, "n e"]:
@@ -288,13 +288,13 @@ class NeighbourProcess(ProcessLaw):
         is_self[~is_self.any(axis=1), -1] = True  # the row itself is not found among m + 1 copies
         return nearest[~is_self].reshape(len(index), m)
 
-    def krige(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
-        """Return mean and variance of f at rows with neighbours ``near``; ``alpha`` is σ²/a²."""
-        m = near.shape[1]
+    def krige(self, X: Float[Array, "b d"], indices: Array, alpha: float) -> tuple[Array, Array]:
+        """Return mean and variance of f at rows with neighbours ``indices``; ``alpha`` is σ²/a²."""
+        m = indices.shape[1]
         size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
         (i, j), at, laws = np.tril_indices(m), self._places(X), []
         for start in range(0, len(X), size):
-            rows = near[start : start + size]
+            rows = indices[start : start + size]
             places = self._training_places[rows]
             K = np.empty((len(rows), m, m))
             K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
@@ -330,14 +330,14 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> Neighb
     constant = ~np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
     nan = np.full(len(constant), np.nan)
-    unknown = Evidence(nan, nan, nan, nan, outcome)
-    start = NeighbourProcess(spec, chosen, rows, unknown)
+    evidence = Evidence(nan, nan, nan, nan, outcome)
+    start = NeighbourProcess(spec, chosen, rows, evidence)
     # Fewer rows if there are many neighbours, because a row then takes longer
     sampled = rows.all_rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
-    near, w = start.near_without(sampled), rows.w[sampled]
+    indices, w = start.near_without(sampled), rows.w[sampled]
     is_tuned = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     tunes_lengthscales = is_tuned and "lengthscale" in kernel.get_params(deep=False)
-    least, tiny = 1e-8, np.finfo(np.float64).tiny  # least noise, as a share of a² k(x, x)
+    floor, tiny = 1e-8, np.finfo(np.float64).tiny  # least noise, as a share of a² k(x, x)
     is_given = noise == 0 or (noise is not None and amplitude is not None)
 
     def law_at(at: Float[Array, " p"]) -> NeighbourProcess:
@@ -348,8 +348,8 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> Neighb
             law = replace(start, chosen=replace(chosen, search=search))
         if not is_given:
             alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
-        alpha = max(alpha, least * start.total)
-        mean, variance = law.krige(rows.X[sampled], near, alpha * rows.unit)
+        alpha = max(alpha, floor * start.total)
+        mean, variance = law.krige(rows.X[sampled], indices, alpha * rows.unit)
         variance = variance + alpha
         squares = np.average((rows.y[sampled] - mean) ** 2 / variance[:, None], axis=0, weights=w)
         a2 = np.maximum(squares, tiny)  # for constant targets
@@ -367,7 +367,7 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> Neighb
 
     cost = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)
     n_free = 1 + tunes_lengthscales
-    bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:n_free]
+    bounds = np.log([(floor, 1e3), (1 / 128, 128.0)])[:n_free]
     noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
     starts = product(noises[:1] if is_given else noises, factors[: 1 + 2 * tunes_lengthscales])
     begin = min((np.log(start_values)[:n_free] for start_values in starts), key=cost)
@@ -400,11 +400,11 @@ def by_features_or_neighbours(
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
     is_large = sums.rows >= FEWEST_ROWS and cells <= MAX_CELLS
-    name, near = features.kernel, is_near(law.chosen.kernel, d)
-    kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if near else []
+    name, is_local = features.kernel, is_near(law.chosen.kernel, d)
+    kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if is_local else []
     if name == "auto" and features.effort != "low":
         kernels += [(family, spec.lengthscale) for family in ("matern32", "exponential")]
-    elif isinstance(name, str) and name != "auto" and near:
+    elif isinstance(name, str) and name != "auto" and is_local:
         kernels.append((name, spec.lengthscale))
     if not is_large or d > 4 or features.learns_metric or not kernels:
         return law
@@ -418,7 +418,7 @@ def by_features_or_neighbours(
         return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
     order = sums.sample.order[JUDGED : JUDGED + LEFT_OUT]
-    before = size(law.left_out(sums.sample)[0][order])
+    reference = size(law.left_out(sums.sample)[0][order])
     candidates = []
     for kernel, lengthscale in kernels:
         features_of_trial = replace(features, kernel=kernel, method=NearestNeighbours())
@@ -426,13 +426,13 @@ def by_features_or_neighbours(
         candidates.append(NeighbourProcess.solve(trial, rows))
     sizes = [size(process.left_out(judges)[0]) for process in candidates]
     error, best = min(zip(sizes, candidates, strict=True), key=lambda pair: pair[0])
-    if not error < 0.95 * before:
+    if not error < 0.95 * reference:
         return law
     method: Any = best.chosen.choice.method
     reason = (
         f"{method}: left-out rows are predicted from their {method.neighbours} nearest of "
-        f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {before:.3g} by "
-        f"{law.chosen.map.n_features:,} features of {law.chosen.choice.method}. "
+        f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {reference:.3g} "
+        f"by {law.chosen.map.n_features:,} features of {law.chosen.choice.method}. "
         'method="auto" uses features.'
     )
     choice = replace(best.chosen.choice, reason=reason)

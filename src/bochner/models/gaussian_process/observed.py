@@ -102,7 +102,7 @@ class Derivatives(NamedArguments):
 
     def _of_features(self, chosen: Choices) -> Float[Array, "m D"]:
         slopes = chosen.linear(np.eye(chosen.map.n_features)).slopes
-        parts = (slopes(self.X[here]) for here in slices(len(self.X), 256))
+        parts = (slopes(self.X[span]) for span in slices(len(self.X), 256))
         return np.concatenate([part[:, self.column] for part in parts])
 
     def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:
@@ -280,8 +280,8 @@ class ObservedProcess(ProcessLaw):
         prior: tuple[Array, ...] = ()
         if isinstance(self.base, ExactProcess):
             obs, options = self.observations, (self.chosen.kernel, self._steps)
-            twice = np.block([[apply_twice(a, b, *options) for b in obs] for a in obs])
-            prior = ((twice + twice.T) / 2,)
+            products = np.block([[apply_twice(a, b, *options) for b in obs] for a in obs])
+            prior = ((products + products.T) / 2,)
         functionals = (self._functionals,) * 2, (self._constant,) * 2
         covariance = self.base.cross_covariance(*functionals, *prior)
         factors = []
@@ -308,15 +308,15 @@ class ObservedProcess(ProcessLaw):
 
     @cached_property
     def means(self) -> Function:
-        before = self.base.means
+        means = self.base.means
 
         def slopes(X: Array) -> Float[Array, "b d t"]:  # of the second part by differences
             steps = 100 * self._steps
             ends = ((self._correction(X + e), self._correction(X - e)) for e in np.diag(steps))
-            parts = [(after - before) / 2 for after, before in ends]
-            return before.slopes(X) + np.stack(parts, axis=1) / steps[:, None]
+            parts = [(high - means) / 2 for high, means in ends]
+            return means.slopes(X) + np.stack(parts, axis=1) / steps[:, None]
 
-        return Function(lambda X: before(X) + self._correction(X), slopes)
+        return Function(lambda X: means(X) + self._correction(X), slopes)
 
     def moments(self, X: Array) -> Both:
         mean, variance = self.base.moments(X)
@@ -394,8 +394,8 @@ class ObservedProcess(ProcessLaw):
         """Return c(x, L) for each row."""
         X = as_rows(X)
         prior = (self._of_kernel(X).T,) if isinstance(self.base, ExactProcess) else ()
-        one = np.ones(len(X)), self._constant
-        return self.base.cross_covariance((self.base.at(X), self._functionals), one, *prior)
+        factors = np.ones(len(X)), self._constant
+        return self.base.cross_covariance((self.base.at(X), self._functionals), factors, *prior)
 
 
 def observe(law: ProcessLaw, observations: tuple[Any, ...], caller: str) -> ObservedProcess:

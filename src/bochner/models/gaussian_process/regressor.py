@@ -192,8 +192,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, IntervalRegress
         if isinstance(law, ExactProcess):  # the new rows are added to moments of features
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
             original = replace(law.spec, features=features, lengthscale="loo")
-            before = law.as_blocks(law.representation)
-            law = FeatureProcess.fit(original, before, precision="float64")
+            table = law.as_blocks(law.representation)
+            law = FeatureProcess.fit(original, table, precision="float64")
         return fit_of(inputs, law.add_rows(spec, blocks))
 
     def _spec(self) -> GaussianProcessSpec:
@@ -207,15 +207,15 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, IntervalRegress
             )
         local = isinstance(method, LocalKernel)  # which a process refuses
         features = self._feature_spec("local" if local else representation.as_features(method))
-        by = one_of(self.lengthscale, caller, "lengthscale", ("auto", "loo", "evidence"))
-        if by == "evidence" and features.learns_metric:
+        lengthscale = one_of(self.lengthscale, caller, "lengthscale", ("auto", "loo", "evidence"))
+        if lengthscale == "evidence" and features.learns_metric:
             raise InvalidInput(
                 f'{caller}: lengthscale="evidence" and metric="learned" both scale the columns; '
                 "set one of them."
             )
         variances = as_variance(self.noise, "noise"), as_variance(self.amplitude, "amplitude")
         criterion = "evidence" if "evidence" in (self.noise, self.amplitude) else "auto"
-        return GaussianProcessSpec(features, *variances, by, centred, criterion)
+        return GaussianProcessSpec(features, *variances, lengthscale, centred, criterion)
 
     def _current_spec(self) -> GaussianProcessSpec:
         """Return the spec of the fit, with the current noise and amplitude."""

@@ -146,12 +146,12 @@ def exact_rows(
         chosen = chosen_exactly(seed, tuning, curves, rows.X, method)
         order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
         solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
-        kept = rows.X, rows.y, rows.w * unit, unit
-        made = MatrixRows(chosen, shape, count_rows(blocks), centred, *kept)
-        return made, solution.of_rows(np.argsort(order)).in_unit(unit)
+        fields = rows.X, rows.y, rows.w * unit, unit
+        matrix = MatrixRows(chosen, shape, count_rows(blocks), centred, *fields)
+        return matrix, solution.of_rows(np.argsort(order)).in_unit(unit)
     width = 1024 if isinstance(spec.features.width, float) else spec.features.width
-    asked, alpha = replace(spec.features, width=width), fixed_alpha(spec.alpha)
-    chosen, _ = choose(asked, blocks, alpha=alpha, by_targets=False, where=where)
+    features, alpha = replace(spec.features, width=width), fixed_alpha(spec.alpha)
+    chosen, _ = choose(features, blocks, alpha=alpha, by_targets=False, where=where)
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {chosen.map.n_features} "
         f"features of {chosen.choice.method}."
@@ -176,15 +176,15 @@ def _solve(spec: RidgeSpec, kernel: Kernel, rows: RowSample, share: float) -> So
     )
     if not (isinstance(K, KernelTerms) and any(term.loop is None for _, term in K.terms)):
         return solution
-    moved = (K[:1, :] - kernel.evaluate(rows.X[:1], rows.X)) @ solution.coef
-    return replace(solution, intercept=solution.intercept + spec.fit_intercept * moved[0])
+    change = (K[:1, :] - kernel.evaluate(rows.X[:1], rows.X)) @ solution.coef
+    return replace(solution, intercept=solution.intercept + spec.fit_intercept * change[0])
 
 
 def choose_exact_kernel(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
     """Return the kernel, chosen also in neighbourhoods, and the transformations of columns."""
     share = spec.share_of(rows)
-    shortens, asked = share is None and not spec.features.of_classes, spec.features
-    tuning, curves = choose_for_matrix(asked, rows, share, spec.fit_intercept, shortens=shortens)
+    shortens, features = share is None and not spec.features.of_classes, spec.features
+    tuning, curves = choose_for_matrix(features, rows, share, spec.fit_intercept, shortens=shortens)
     searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(rows.X)
     if searched and share is None and len(rows) > 4096:
         near_tuning, solution = choose_locally(spec, rows, (tuning, curves, rows))
@@ -203,12 +203,12 @@ def _minimise_log_loss(
     Candidates are the kernel of the race, simple ones with errors below 1.1 times its error, and
     the kernel chosen in neighbourhoods, whose ``solution`` on the random rows is known.
     """
-    few = rows.take(rows.order[:DENSE_FOR_LOSS])
+    subset = rows.take(rows.order[:DENSE_FOR_LOSS])
     chosen = tuning.chosen
 
     def loss(kernel: Kernel) -> float:
-        known = solution if kernel == near_tuning.kernel else None
-        fit = _calibrate(known or _solve(spec, kernel, few, tuning.share), few.y, few.w)
+        end = solution if kernel == near_tuning.kernel else None
+        fit = _calibrate(end or _solve(spec, kernel, subset, tuning.share), subset.y, subset.w)
         return np.inf if fit is None else fit.log_loss
 
     is_close = lambda c: chosen and c.rows == chosen.rows and c.error < 1.1 * chosen.error
@@ -233,9 +233,9 @@ def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     chosen, total = replace(chosen, precision="float64"), Accumulator()
     Z = np.empty((len(rows), chosen.map.n_features))
-    for here in slices(len(Z), chosen.block_rows):
-        Z[here] = chosen.double(rows.X[here])
-        total.add(Z[here], rows.y[here], rows.w[here])
+    for part in slices(len(Z), chosen.block_rows):
+        Z[part] = chosen.double(rows.X[part])
+        total.add(Z[part], rows.y[part], rows.w[part])
     sample = rows.lowest(cached_rows(rows.X.shape[1]))
     sums = FeatureSums(spec.features.caller, chosen, centred, total.moments(), sample, len(rows))
     eigen, pieces, (centre, mean) = sums.check_range().without_copies(spec).decompose()
@@ -320,11 +320,11 @@ def compiled_terms(kernel: Kernel, X: Array, n: int, centred: bool = False) -> K
         return None
     inner = [part.unwrap(X) for _, part in parts]
     move = lambda k, Z: (k, Z - Z.mean(axis=0)) if centred and isinstance(k, Linear) else (k, Z)
-    inner = [move(*each) for each in inner]
-    terms = [(share, _operator(*each)) for (share, _), each in zip(parts, inner, strict=True)]
+    inner = [move(*pair) for pair in inner]
+    terms = [(share, _operator(*pair)) for (share, _), pair in zip(parts, inner, strict=True)]
     columns = sum(term.X.shape[1] for _, term in terms)
-    others = [k for (_, term), (k, _) in zip(terms, inner, strict=True) if not term.loop]
-    fast = len(others) < len(terms) and all(isinstance(k, Linear) for k in others)
+    slow = [k for (_, term), (k, _) in zip(terms, inner, strict=True) if not term.loop]
+    fast = len(slow) < len(terms) and all(isinstance(k, Linear) for k in slow)
     return KernelTerms(terms) if fast and columns <= MAX_COLUMNS else None
 
 
@@ -360,7 +360,7 @@ class LeafRows(Representation):
     def held_out_index(self) -> Int[Array, " p"]:
         """Row numbers of ``held_out``: the same share of each leaf."""
         rng, step = stream(self.chosen.seed, "rows left out"), -(-len(self.X) // LEAVES_LEFT_OUT)
-        orders = (rng.permutation(here) for here in self._rows_of)
+        orders = (rng.permutation(rows) for rows in self._rows_of)
         return np.concatenate([np.sort(order[: -(-len(order) // step)]) for order in orders])
 
     def refit(
@@ -368,7 +368,7 @@ class LeafRows(Representation):
     ) -> tuple["LeafRows", Solution]:
         kernel, X = self.chosen.kernel.unwrap(self.X)
         leaves, judged = self._rows_of, self.held_out_index
-        marked = [np.flatnonzero(np.isin(here, judged)) for here in leaves]
+        marked = [np.flatnonzero(np.isin(rows, judged)) for rows in leaves]
         mean = spec.fit_intercept * (w @ y) / w.sum()
         # A power of two near the largest |y − mean|, so that float32 does not overflow
         unit = np.array([unit_of(m) for m in np.abs(y - mean).max(axis=0)])
@@ -376,46 +376,46 @@ class LeafRows(Representation):
         landmarks = self.chosen.kernel.unwrap(phi.landmarks)[1]
         L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are k(x, landmarks) L⁻ᵀ
 
-        def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # computed twice, not stored
-            return to_numpy(kernel.evaluate(X[here], landmarks))
+        def values(rows: Int[Array, " m"]) -> Float[Array, "m D"]:  # computed twice, not stored
+            return to_numpy(kernel.evaluate(X[rows], landmarks))
 
         t = y.shape[1]
-        each = np.broadcast_to(solution.alpha, t)
+        alphas = np.broadcast_to(solution.alpha, t)
         coef, intercept = np.empty(y.shape), np.empty(t)
         by_leaf, errors = np.empty((len(leaves), phi.n_features, t)), np.empty(y.shape)
-        for alpha in np.unique(each):
-            targets, reduced = np.flatnonzero(each == alpha), list[ReducedGroup]()
-            for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
+        for alpha in np.unique(alphas):
+            targets, reduced = np.flatnonzero(alphas == alpha), list[ReducedGroup]()
+            for number, (rows, mark) in enumerate(zip(leaves, marked, strict=True), 1):
                 if len(leaves) > 1:
                     progress("Solving leaf", "", number, len(leaves))
                 # If a leaf needed float64, all later leaves use it.
                 single = reduced[-1].single if reduced else spec.features.precision != "float64"
-                about = (y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
-                group = partial(_matrix, kernel, X[here]), values(here) @ L, about, w[here]
+                residual = (y[np.ix_(rows, targets)] - mean[targets]) / unit[targets]
+                group = partial(_matrix, kernel, X[rows]), values(rows) @ L, residual, w[rows]
                 solve_group = partial(reduce_rows, *group, single, mark)
                 reduced.append(retry(solve_group, float(alpha), TINY))
             rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
-            sums = reduce(add, (each.sums for each in reduced))
+            sums = reduce(add, (group.sums for group in reduced))
             shared = solve_shared(sums, phi.n_features, spec.fit_intercept, rounding)
             u = unit[targets]
             intercept[targets] = u * shared.intercept + mean[targets]
-            for leaf, (here, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):
-                root = np.sqrt(w[here])
+            for leaf, (rows, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):
+                root = np.sqrt(w[rows])
                 c = part.coefficients(shared, root)
-                coef[np.ix_(here, targets)] = u * c
-                by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(here).T @ c)))
-                errors[np.ix_(here[mark], targets)] = u * part.left_out(shared, c, root)
+                coef[np.ix_(rows, targets)] = u * c
+                by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(rows).T @ c)))
+                errors[np.ix_(rows[mark], targets)] = u * part.left_out(shared, c, root)
         errors = errors[judged]
-        known = self.X[judged], y[judged] - errors, errors, w[judged], "leave one out"
-        made = replace(self, y=y, w=w, landmark_coef=by_leaf, held_out=HeldOutRows(*known))
-        return made, replace(solution, coef=coef, intercept=intercept)
+        fields = self.X[judged], y[judged] - errors, errors, w[judged], "leave one out"
+        result = replace(self, y=y, w=w, landmark_coef=by_leaf, held_out=HeldOutRows(*fields))
+        return result, replace(solution, coef=coef, intercept=intercept)
 
     block_rows = 4096
 
     def values(self, solution: Any) -> Function:
         leaves = [self.machine(leaf, solution) for leaf in range(self.tree.n_leaves)]
-        both = KernelSum.__call__, KernelSum.slopes
-        return Function(*(partial(self._leaf_sums, leaves, of) for of in both))
+        functions = KernelSum.__call__, KernelSum.slopes
+        return Function(*(partial(self._leaf_sums, leaves, of) for of in functions))
 
     def _leaf_sums(self, leaves: list[KernelSum], of: Callable[..., Array], X: Array) -> Array:
         """Return values, or gradients, at rows X by the kernel sum of the leaf of each row."""
@@ -426,9 +426,9 @@ class LeafRows(Representation):
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of a leaf, over the landmarks and the rows of the leaf."""
-        phi, here = cast("NystromMap", self.chosen.map), self._rows_of[leaf]
-        X = np.concatenate([phi.landmarks, self.X[here]])
-        coef = np.concatenate([self.landmark_coef[leaf], solution.coef[here]])
+        phi, rows = cast("NystromMap", self.chosen.map), self._rows_of[leaf]
+        X = np.concatenate([phi.landmarks, self.X[rows]])
+        coef = np.concatenate([self.landmark_coef[leaf], solution.coef[rows]])
         return KernelSum(self.chosen.kernel, X, coef, solution.intercept)
 
     @cached_property
@@ -448,14 +448,14 @@ def leaf_rows(
     rows = replace(rows, X=dense(rows.X))
     start = _candidate(spec, rows)
     if (chosen := _modes(spec, rows, start)) is not None:
-        asked = spec.features, spec.fit_intercept, chosen
-        return chosen_grid_sums(*asked, blocks, where).solve(spec)
+        options = spec.features, spec.fit_intercept, chosen
+        return chosen_grid_sums(*options, blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = choose_locally(spec, rows, start)
     tuning = with_seasons(spec.features, tuning, curves, rows, spec.fit_intercept)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
-    inner, seen = kernel.unwrap(rows.X)
-    tree, leaf = neighbourhoods.grow(inner, seen, method.most_in_leaf(len(rows)), seed)
+    inner, inputs = kernel.unwrap(rows.X)
+    tree, leaf = neighbourhoods.grow(inner, inputs, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
     reason = (
@@ -467,29 +467,29 @@ def leaf_rows(
     across_leaves = np.empty((tree.n_leaves, 0, rows.y.shape[1]))
     parts = rows.X, rows.y, rows.w, tree, leaf, across_leaves, None
     unsolved = LeafRows(chosen, shape, count_rows(blocks), *parts)
-    made, solution = unsolved.refit(spec, replace(solution, slack=None), rows.y, rows.w)
-    return replace(made, w=rows.w * unit), solution.in_unit(unit)
+    result, solution = unsolved.refit(spec, replace(solution, slack=None), rows.y, rows.w)
+    return replace(result, w=rows.w * unit), solution.in_unit(unit)
 
 
 def choose_locally(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
     """Return kernel, scale and solution, chosen on groups of nearest rows among all rows."""
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
-        rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))
+        rows, sample = (replace(item, X=curves.inputs(item.X)) for item in (rows, sample))
     dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
     options: dict[str, Any] = {"scales": is_open}
     if is_open and tuning.matrix is None:
         options["kernels"] = neighbourhoods.runners_up(tuning)
         if isinstance(spec.alpha, str):  # with a fixed penalty only the scale is chosen
-            asked = rows, sample, seed, spec.fit_intercept
-            options["candidates"] = neighbourhoods.tune(tuning, *asked)
+            arguments = rows, sample, seed, spec.fit_intercept
+            options["candidates"] = neighbourhoods.tune(tuning, *arguments)
     tuning, solution = neighbourhoods.compare(tuning, rows, seed, **_penalty(spec), **options)
     # Near rows may have one class or one target, which determines no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
-        few = rows.take(rows.order[:DENSE_FOR_LOSS])
-        solution = _solve(spec, tuning.kernel, few, tuning.share)
+        subset = rows.take(rows.order[:DENSE_FOR_LOSS])
+        solution = _solve(spec, tuning.kernel, subset, tuning.share)
     return tuning, solution
 
 
@@ -518,13 +518,13 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
 def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None:
     """Return the Fourier modes of the kernel, rescaled by all rows; None if too many are needed."""
     tuning, curves, sample = start
-    few = lambda kernel: modes_for(kernel, sample.X, len(rows.w))
+    grid = lambda kernel: modes_for(kernel, sample.X, len(rows.w))
     as_given = tuning.matrix is None and curves is None
-    if not (spec.features.modes and as_given and few(tuning.kernel)):
+    if not (spec.features.modes and as_given and grid(tuning.kernel)):
         return None
     seed = spec.features.seed
     noted, _ = neighbourhoods.compare(tuning, rows, seed, **_penalty(spec))
-    modes = few(noted.kernel)
+    modes = grid(noted.kernel)
     if modes is None:
         return None
     return Choices(seed, noted, modes)
@@ -533,5 +533,5 @@ def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel chosen on a sample, the transformations of columns, and the sample."""
     sample = rows.lowest(cached_rows(rows.X.shape[1]))
-    asked = spec.share_of(rows), spec.fit_intercept
-    return *choose_for_matrix(spec.features, sample, *asked), sample
+    arguments = spec.share_of(rows), spec.fit_intercept
+    return *choose_for_matrix(spec.features, sample, *arguments), sample

@@ -70,10 +70,10 @@ class FeatureRows(Representation):
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
         by_triangle = fixed_alpha(spec.alpha) == 0 and double and sums.squared
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
-            every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
+            table = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
             triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
-            every = every.with_rows(chosen.block_rows)
-            eigen = where.sum(passes.BlockSum(triangle), every).eigen()
+            table = table.with_rows(chosen.block_rows)
+            eigen = where.sum(passes.BlockSum(triangle), table).eigen()
             rows, means = None, sums.means
         else:
             eigen, rows, means = sums.decompose()
@@ -160,10 +160,10 @@ class FeatureSums(FeatureRows):
 
         The rows of the sample are centred at the means, which are zeros without an intercept.
         """
-        centred, sums, few = self.fit_intercept, self.sums, True
+        centred, sums, is_small = self.fit_intercept, self.sums, True
         if sums is not None:
-            few = prefers_rows(sums.rows, sums.n_features) and self.keeps_all
-        if few and self.chosen.precision == "float64":
+            is_small = prefers_rows(sums.rows, sums.n_features) and self.keeps_all
+        if is_small and self.chosen.precision == "float64":
             Z, y, w = self.chosen.double(self.sample.X), self.sample.y, self.sample.w
             middle = y[0] + np.average(y - y[0], 0, w)  # exact for a constant target
             means = centred * np.average(Z, 0, w), centred * middle
@@ -189,15 +189,15 @@ class FeatureSums(FeatureRows):
 
     def add_rows(self, blocks: Blocks) -> "FeatureSums":
         representation.require_alike(self.caller, blocks, self.target_shape)
-        moments, kept, rows = self.chosen.add_up(blocks, "float64", passes.LOCAL, self.rows)
-        return self.merge(replace(self, sums=moments, sample=kept, rows=rows)).check_range()
+        moments, sample, rows = self.chosen.add_up(blocks, "float64", passes.LOCAL, self.rows)
+        return self.merge(replace(self, sums=moments, sample=sample, rows=rows)).check_range()
 
 
-def require_weight(who: str, weight: float) -> None:
+def require_weight(caller: str, weight: float) -> None:
     """Refuse a sum of weights below 1e-90, for which squared errors underflow."""
     if not weight >= 1e-90:
         raise InvalidInput(
-            f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
+            f"{caller}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
             "weights by one number."
         )
 
@@ -211,17 +211,17 @@ def sum_features(
     whitens_sums: bool = True,
 ) -> FeatureSums:
     """Return the sums of all rows; ``whitens_sums``: sums may be whitened instead of each row."""
-    caller, asked = spec.features.caller, spec.features.precision
+    caller, requested = spec.features.caller, spec.features.precision
     n, d, shape = blocks.n_rows, blocks.n_columns, require_targets(caller, blocks.target_shape)
-    if asked == "auto" and fixed_alpha(spec.alpha) == 0:
-        asked = "float64"
+    if requested == "auto" and fixed_alpha(spec.alpha) == 0:
+        requested = "float64"
     phi, method = chosen.map, chosen.choice.method
-    chosen = replace(chosen, precision=precision or feature_precision(asked, n, phi))
+    chosen = replace(chosen, precision=precision or feature_precision(requested, n, phi))
     D = phi.n_features
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Points)
-    automatic = whitens_sums and precision is None and asked == "auto" and random
-    few = n is not None and n <= cached_rows(d) and prefers_rows(n, D)
-    if few and chosen.precision == "float64":
+    automatic = whitens_sums and precision is None and requested == "auto" and random
+    is_small = n is not None and n <= cached_rows(d) and prefers_rows(n, D)
+    if is_small and chosen.precision == "float64":
         sums: tuple[Moments | None, Any, Any] = None, gather(blocks, chosen.seed), n
     else:
         if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # whiten the sums
@@ -329,12 +329,12 @@ def features_of_passes(phi: PrecisionMap, X: Array) -> Callable[[Array], Array]:
     """Return φ for passes, in float32 (a third of the time) if features of 64 rows agree."""
     if phi.precision == "float64" or not isinstance(X, np.ndarray) or X.dtype != np.float64:
         return phi.features
-    few = X[:: max(1, len(X) // 64)]
+    probe = X[:: max(1, len(X) // 64)]
     with np.errstate(over="ignore"):
-        rounded = few.astype(np.float32)
+        rounded = probe.astype(np.float32)
     if not np.isfinite(rounded).all():
         return phi.features
-    right = phi.features(few)
+    right = phi.features(probe)
     if not isinstance(right, np.ndarray):
         return phi.features
     change = np.linalg.norm(phi.features(rounded) - right)
@@ -345,17 +345,17 @@ def features_of_passes(phi: PrecisionMap, X: Array) -> Callable[[Array], Array]:
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[WideSums, Solution]:
     """Return sums and solution: one pass for sums, then twenty to sixty passes of an iteration."""
     alpha, centred = fixed_alpha(spec.alpha), spec.fit_intercept
-    asked, method = spec.features, spec.features.method
+    options, method = spec.features, spec.features.method
     if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a D × D matrix
         kinds = tuple(m for m in contenders(blocks.n_columns) if not isinstance(m, Nystrom))
-        asked = replace(asked, method=replace(method, candidates=kinds))
-    chosen, sample = choose(asked, blocks, alpha=alpha, where=where)
-    double = asked.precision == "float64"
+        options = replace(options, method=replace(method, candidates=kinds))
+    chosen, sample = choose(options, blocks, alpha=alpha, where=where)
+    double = options.precision == "float64"
     chosen = replace(chosen, precision="float64" if double else "float32")
     sample = passes.draw_rows(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
-    shape = require_targets(asked.caller, blocks.target_shape)
-    require_weight(asked.caller, float(sample.w.sum()))
+    shape = require_targets(options.caller, blocks.target_shape)
+    require_weight(options.caller, float(sample.w.sum()))
     phi = chosen.precision_map
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)
@@ -364,24 +364,24 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[
     W, t = float(totals[0]), len(origin)
     mean = sums[0] / W if centred else np.zeros(D)
     target = totals[1 : 1 + t] / W + origin if centred else np.zeros(t)
-    moved = target - origin
+    shift = target - origin
 
     def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
         double = "float64" in (precision, phi.precision)
         pass_of = partial(where.sum, blocks=blocks)
         return passes.gram_products(pass_of, features, V, mean, "float64" if double else "float32")
 
-    left = totals[1 : 1 + t] - W * moved
-    cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
-    power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
+    left = totals[1 : 1 + t] - W * shift
+    cross = sums[1 : 1 + t].T - np.outer(sums[0], shift) - np.outer(mean, left)
+    power = np.maximum(squares - shift * (totals[1 : 1 + t] + left), 0.0)
     draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
     # Rows from which the preconditioner is factored
     rows = sample.lowest(iterative.rows_to_factor(n_weighted, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # Centred, in the precision of φ
-    for here in slices(len(rows), 256):
-        Z[here] = to_numpy(phi.features(rows.X[here])).astype(np.float64, copy=False) - mean
-    few = iterative.SampleRows(Z, rows.y - target, rows.w, W)
-    problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, few)
+    for span in slices(len(rows), 256):
+        Z[span] = to_numpy(phi.features(rows.X[span])).astype(np.float64, copy=False) - mean
+    piece = iterative.SampleRows(Z, rows.y - target, rows.w, W)
+    problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, piece)
     sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)
     penalty = spec.alpha if isinstance(spec.alpha, str) else as_alphas(spec.alpha, t)
     return sums, iterative.solve_wide(problem, penalty, spec.per_target, (mean, target))

@@ -139,8 +139,8 @@ class GridSums(Representation):
         def at(X: Array) -> Float[Array, "b s"]:
             angles = self.map.places.angles(as_rows(X))
             values = nufft(angles, pairs, TRANSFORMED * self.tolerance)
-            both = np.stack([values.real, values.imag], axis=1).reshape(-1, len(angles))
-            return np.ascontiguousarray(both[:count].T)
+            parts = np.stack([values.real, values.imag], axis=1).reshape(-1, len(angles))
+            return np.ascontiguousarray(parts[:count].T)
 
         return at
 
@@ -159,11 +159,11 @@ class GridSums(Representation):
     def left_out(self, solution: Solution) -> HeldOutRows | None:
         """Return leave-one-out predictions of the sample, by the mean leverage as in GCV."""
         path, alphas = solution.path, np.atleast_1d(solution.alpha)
-        used = [path.effective_dimension[path.alphas == alpha] for alpha in alphas]
-        if any(len(each) == 0 or np.isnan(each[0]) for each in used):
+        dimensions = [path.effective_dimension[path.alphas == alpha] for alpha in alphas]
+        if any(len(values) == 0 or np.isnan(values[0]) for values in dimensions):
             return None
         problem, sample = self.problem, self.sample
-        freedom = np.concatenate([each[:1] for each in used]) + problem.gram.centred
+        freedom = np.concatenate([values[:1] for values in dimensions]) + problem.gram.centred
         fitted = self.values(solution)(sample.X)
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
         return HeldOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
@@ -174,16 +174,16 @@ class GridSums(Representation):
         slopes = []
         for a, rate in enumerate(self.map.places.rates):
             k = np.arange(modes.shape[1 + a]) - modes.shape[1 + a] // 2
-            along = (1j * rate * k).reshape(-1, *(1,) * (modes.ndim - 2 - a))
-            slopes.append(self.of_modes(modes * along)(X))
+            factor = (1j * rate * k).reshape(-1, *(1,) * (modes.ndim - 2 - a))
+            slopes.append(self.of_modes(modes * factor)(X))
         return np.stack(slopes, axis=1)
 
     def add_rows(self, blocks: Blocks) -> "GridSums":
         representation.require_alike(self.caller, blocks, self.target_shape)
         sampler = sample_of(self.chosen.seed, self.rows)
         summands = Summands((summand_of(self.chosen, self.sums.origin), sampler))
-        sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
-        return self.merge(replace(self, sums=sums, sample=nonempty(kept), rows=count_rows(blocks)))
+        sums, rows = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
+        return self.merge(replace(self, sums=sums, sample=nonempty(rows), rows=count_rows(blocks)))
 
     def merge(self, other: "GridSums") -> "GridSums":
         sample, rows = self.sample + other.sample, self.rows + other.rows
@@ -227,8 +227,8 @@ class Survey:
     def choose(self, tuning: Tuning, phi: ModeMap | None = None) -> Choices:
         """Return the choice for a kernel, with the map ``phi`` (default: the map of the method)."""
         phi = self.map_of(tuning.kernel) if phi is None else phi
-        many = f"{phi.n_features:,} modes are within {phi.error:.2g} of the kernel"
-        reason = f"{self.method}: as asked; {many}."
+        words = f"{phi.n_features:,} modes are within {phi.error:.2g} of the kernel"
+        reason = f"{self.method}: as asked; {words}."
         return Choices(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
     def sum_up(self, chosen: Choices, centred: bool, blocks: Blocks, where: Executor) -> GridSums:
@@ -242,11 +242,11 @@ class Survey:
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Survey:
     """Read all rows once; return a sample and the bounding box."""
     caller, shape = features.caller, require_targets(features.caller, blocks.target_shape)
-    both = Summands((sample_of(features.seed), BlockSum(corners_of)))
-    kept, boxes = where.sum(both, blocks.with_rows(BLOCK_ROWS))
-    sample = nonempty(kept)
-    least, largest = np.stack(boxes, axis=1)
-    lower, upper, method = least.min(axis=0), largest.max(axis=0), features.method
+    summand = Summands((sample_of(features.seed), BlockSum(corners_of)))
+    rows, boxes = where.sum(summand, blocks.with_rows(BLOCK_ROWS))
+    sample = nonempty(rows)
+    lowest, largest = np.stack(boxes, axis=1)
+    lower, upper, method = lowest.min(axis=0), largest.max(axis=0), features.method
     if not np.isfinite([lower, upper]).all():
         raise InvalidInput(
             f"{caller}: sample weights must have a sum above 0; got no row of positive weight."
@@ -268,9 +268,9 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
     """Return sums and solution: a first pass, the choice of the kernel, and the sums of modes."""
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
-    by = "auto" if isinstance(spec.features.kernel, str) else "loo"
+    criterion = "auto" if isinstance(spec.features.kernel, str) else "loo"
     sample = representation.without_copies(spec, surveyed.sample)[0]
-    tuning = stationary_kernel(spec.features, sample, spec.fit_intercept, by)
+    tuning = stationary_kernel(spec.features, sample, spec.fit_intercept, criterion)
     chosen = surveyed.choose(tuning)
     return surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).solve(spec)
 
@@ -294,7 +294,7 @@ def chosen_grid_sums(
 
 
 def stationary_kernel(
-    asked: FeatureSpec,
+    features: FeatureSpec,
     sample: RowSample,
     centred: bool,
     lengthscale: str,
@@ -303,27 +303,27 @@ def stationary_kernel(
 ) -> Tuning:
     """Return the kernel: given, or chosen by leave-one-out errors or evidence of a sample."""
     # Evidence tunes free kernels and names (not UNTUNED) unless "loo", given kernels if "evidence"
-    kernel = asked.kernel
-    if asked.learns_metric:
+    kernel = features.kernel
+    if features.learns_metric:
         raise InvalidInput(
-            f'{asked.caller}: metric="learned" chooses features of many columns, {asked.method} '
-            'serves few; set one of them. lengthscale="evidence" of a Gaussian process scales '
-            "columns."
+            f'{features.caller}: metric="learned" is for many columns, {features.method} for few: '
+            'set one of them. lengthscale="evidence" of a Gaussian process gives each column a '
+            "lengthscale."
         )
-    if isinstance(asked.method, SphericalHarmonics) and not has_free(kernel):
-        known = as_sphere_kernel(kernel)
+    if isinstance(features.method, SphericalHarmonics) and not has_free(kernel):
+        on_sphere = as_sphere_kernel(kernel)
         if isinstance(kernel, Kernel) and lengthscale != "evidence":
-            return Tuning(known)
-        return lengthscale_on_sphere(known, sample, centred, noise=noise, amplitude=amplitude)
+            return Tuning(on_sphere)
+        return lengthscale_on_sphere(on_sphere, sample, centred, noise=noise, amplitude=amplitude)
     if isinstance(kernel, str):
-        tuning = choose_family(asked, sample)
+        tuning = choose_family(features, sample)
         if lengthscale == "loo" or kernel in UNTUNED:
             return tuning
         kernel = tuning.kernel
     elif lengthscale == "loo" or not (lengthscale == "evidence" or has_free(kernel)):
-        return tune_loo(kernel, sample, asked.seed, centred=centred)
-    given = {"noise": noise, "amplitude": amplitude}
-    return tune_evidence(kernel, sample, asked.seed, centred=centred, **given)
+        return tune_loo(kernel, sample, features.seed, centred=centred)
+    fixed = {"noise": noise, "amplitude": amplitude}
+    return tune_evidence(kernel, sample, features.seed, centred=centred, **fixed)
 
 
 def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
@@ -332,16 +332,16 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
     paths, outcomes = list[list[ModeState]](), [Outcome.SOLVED]
 
     def best(target: int | None) -> float:
-        one = problem if target is None else problem.target(target)
+        single = problem if target is None else problem.target(target)
         states: dict[float, ModeState] = {}
 
         def value(penalty: float) -> float:
             if penalty not in states:
-                states[penalty] = one.at(penalty)
+                states[penalty] = single.at(penalty)
             return _value(states[penalty], str(alpha))
 
-        start = 0.1 * one.scale
-        limits = (math.log(MIN_ALPHA * one.scale), math.log(start)), math.log(10.0) / 4, 48
+        start = 0.1 * single.scale
+        limits = (math.log(MIN_ALPHA * single.scale), math.log(start)), math.log(10.0) / 4, 48
         value(settle(value, start, *limits, worth=-1e-9, sizes=(4, 2, 1)))  # adds the last state
         path = sorted(states)
         paths.append([states[penalty] for penalty in path])
@@ -357,13 +357,13 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
     if len(chosen) > 1:
         pairs = [(problem.target(i), float(a)) for i, a in enumerate(chosen)]
     error = SOLVED * sums.tolerance
-    states = [replace(each, probes=each.probes[:0]).at(a, error) for each, a in pairs]
+    states = [replace(s, probes=s.probes[:0]).at(a, error) for s, a in pairs]
     coef = np.concatenate([state.c.T for state in states], axis=1)
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.products for state in states)
     if worst > error:
         outcome = Outcome.NOT_CONVERGED
-    done = (
+    words = (
         f"{problem.gram.dimension:,} modes, {steps} steps of conjugate gradients to a relative "
         f"error of {worst:.1g}."
     )
@@ -373,9 +373,9 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
     for i, state in enumerate(path):
         of_noise = _value(state, "gcv"), -_value(state, "evidence")
         criteria[1:, i] = *of_noise, state.effective_dimension
-    known = Path(np.array([state.alpha for state in points]), *criteria)
-    used = chosen if len(chosen) > 1 else float(chosen[0])
-    return Solution(coef, sums.intercept(coef), used, outcome, known, criterion, (done,))
+    values = Path(np.array([state.alpha for state in points]), *criteria)
+    alpha_ = chosen if len(chosen) > 1 else float(chosen[0])
+    return Solution(coef, sums.intercept(coef), alpha_, outcome, values, criterion, (words,))
 
 
 def _value(state: ModeState, criterion: str) -> float:

@@ -72,8 +72,8 @@ class RidgeSpec:
                 f'{caller}: method="{method}" requires alpha above 0; got {self.alpha!r}. '
                 "Pass a small alpha, e.g. 1e-6, or use features, which have a least-norm solution."
             )
-        why = f'method="{method}" {reason}'
-        require_order(caller, why, where, "Omit where=, or use features.")
+        words = f'method="{method}" {reason}'
+        require_order(caller, words, where, "Omit where=, or use features.")
         return require_targets(caller, blocks.target_shape)
 
 
@@ -93,7 +93,7 @@ class Lacking:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields only; cached factors are computed again on demand."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 class Representation(Lacking, ABC):
@@ -197,13 +197,13 @@ def lacks_of_kernel(kind: str) -> dict[str, str]:
     }
 
 
-def require_alike(caller: str, blocks: Blocks, before: tuple[int, ...]) -> None:
+def require_alike(caller: str, blocks: Blocks, expected: tuple[int, ...]) -> None:
     """Raise an error if the targets differ from the earlier ones."""
     shape = require_targets(caller, blocks.target_shape)
-    if shape != before:
+    if shape != expected:
         raise InvalidInput(
             f"{caller}: y must have the same targets in every call; got rows of "
-            f"shape {shape} after {before}."
+            f"shape {shape} after {expected}."
         )
 
 
@@ -281,28 +281,28 @@ def with_seasons(
     """
 
     def halve(part: Any, columns: Any) -> Kernel:
-        others = tuple(i for i, c in enumerate(columns) if c not in spec.trends)
+        kept = tuple(i for i, c in enumerate(columns) if c not in spec.trends)
         scales = getattr(part, "lengthscale", None)
-        if len(others) in (0, len(columns)):
+        if len(kept) in (0, len(columns)):
             return part
         if isinstance(part, Mahalanobis):
-            rest = part.replace(matrix=np.asarray(part.matrix)[np.ix_(others, others)])
+            factor = part.replace(matrix=np.asarray(part.matrix)[np.ix_(kept, kept)])
         elif isinstance(scales, tuple):
-            rest = part.replace(lengthscale=tuple(scales[i] for i in others))
+            factor = part.replace(lengthscale=tuple(scales[i] for i in kept))
         else:  # one lengthscale, too long for seasons
             return part
-        return 0.5 * part + 0.5 * Columns(rest, others)
+        return 0.5 * part + 0.5 * Columns(factor, kept)
 
     def log_error(kernel: Kernel) -> float:
-        penalties = Penalties(KernelRows(kernel_matrix(kernel, X), few.y, few.w, centred))
-        start = tuning.share * float(few.w.sum())
+        penalties = Penalties(KernelRows(kernel_matrix(kernel, X), subset.y, subset.w, centred))
+        start = tuning.share * float(subset.w.sum())
         alpha = penalties.best("loo", start if np.isfinite(start) else 1.0)
         return penalties.slope("loo", None, alpha)[0] / 2
 
     if spec.kernel != "auto" or not spec.trends or spec.of_classes:
         return tuning
-    few = rows.lowest(512)
-    X = few.X if curves is None else curves.inputs(few.X)
+    subset = rows.lowest(512)
+    X = subset.X if curves is None else curves.inputs(subset.X)
     halved = tuning.kernel.rebuild(halve, (Algebra, Columns), range(X.shape[1]))
     is_near = log_error(halved) <= log_error(tuning.kernel) + 0.003
     return replace(tuning, kernel=halved) if is_near else tuning
@@ -358,8 +358,8 @@ class LocalKernel(Method):
         """Return the largest number of rows per leaf, for n rows."""
         if self.leaf_rows is not None:
             return self.leaf_rows
-        fewer = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
-        return max(FEWEST_LEAF_ROWS, fewer)
+        size = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
+        return max(FEWEST_LEAF_ROWS, size)
 
     def landmarks_of(self, n: int) -> int:
         """Return the number of landmarks for n rows."""

@@ -228,13 +228,13 @@ def _code(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
     """Return y and y_test, labels as columns of zeros and ones, and whether they are labels."""
     y, y_test = (np.asarray(to_numpy(a) if hasattr(a, "shape") else a) for a in (y, y_test))
     kind = type_of_target(y) if y.dtype.kind in "biuOUSf" and y.ndim == 1 else ""
-    few = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
-    if task == "regression" or (task == "auto" and not few):
+    is_class = kind in ("binary", "multiclass") and len(np.unique(y)) <= 50
+    if task == "regression" or (task == "auto" and not is_class):
         return y, y_test, False
     classes = np.unique(y)
-    unknown = np.setdiff1d(y_test, classes)
-    if len(classes) < 2 or len(unknown):
-        problem = f"{unknown[:3].tolist()} in y_test" if len(unknown) else "one class"
+    new = np.setdiff1d(y_test, classes)
+    if len(classes) < 2 or len(new):
+        problem = f"{new[:3].tolist()} in y_test" if len(new) else "one class"
         raise InvalidInput(
             "double_descent: y must have at least two classes, and y_test no other classes; got "
             f"{problem}."

@@ -269,8 +269,8 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         blocks, inputs = super()._read(*rows, **options)
         unit, codes = 1.0, np.arange(len(inputs.classes))
         # All calls of partial_fit have the same unit
-        same = not ("classes" in options and self.class_weight == "balanced")
-        if self.class_weight is not None and isinstance(self.alpha, str) and same:
+        is_fixed = not ("classes" in options and self.class_weight == "balanced")
+        if self.class_weight is not None and isinstance(self.alpha, str) and is_fixed:
             unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
 
         def signs(block: Block) -> Block:

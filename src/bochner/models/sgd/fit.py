@@ -108,8 +108,8 @@ class StrategyPlan(TableResult):
         fit = [row for row in valid if row.bytes <= self.memory]
         if not fit:
             return min(valid, key=lambda row: row.bytes).name
-        least = min(row.operations for row in fit)
-        close = [r for r in fit if r.operations <= max(1.5 * least, least + 1e9)]
+        lowest = min(row.operations for row in fit)
+        close = [r for r in fit if r.operations <= max(1.5 * lowest, lowest + 1e9)]
         return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
@@ -119,9 +119,9 @@ class StrategyPlan(TableResult):
             mark = " *" * (row.name == self.best)
             cells = f"{row.width:,}", f"{row.operations:.3g}", checks.bytes_in_words(row.bytes)
             lines.append((row.name + mark, *(("-",) * 3 if row.refusal else cells)))
-        most = checks.bytes_in_words(self.memory)
+        limit = checks.bytes_in_words(self.memory)
         reasons = (f"{row.name}: {row.refusal}" for row in self.rows if row.refusal)
-        title = f"{self.task}; memory in addition to the rows, at most {most}"
+        title = f"{self.task}; memory in addition to the rows, at most {limit}"
         return title, lines, "\n".join(reasons)
 
 
@@ -239,17 +239,17 @@ Reader = Callable[[Any], Float[Array, "c m"]]
 Window = tuple[Reader, Array, Array]  # Reader of rows, targets, weights
 
 
-def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None = None) -> SgdFit:
+def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, start: SgdFit | None = None) -> SgdFit:
     """Return the fit to rows in memory, starting from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
-    fit = _start(spec, blocks, rows, inputs, before)
+    fit = _start(spec, blocks, rows, inputs, start)
     return _run_epochs(replace(fit, rows=0, weight=0.0), *_split(fit, rows))
 
 
-def add_rows(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
+def add_rows(start: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
     """Return the fit after one epoch over these rows, from an earlier fit or from zero."""
     rows = _gather(spec, blocks)
-    fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
+    fit = _start(spec, blocks, rows, inputs, start, in_pieces=True)
     one_epoch = replace(fit, spec=replace(spec, max_iter=1, tol=None))
     return replace(_run_epochs(one_epoch, rows), spec=spec)
 
@@ -333,8 +333,8 @@ def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
     chosen = fit.chosen
 
     def values(rows: slice | Array) -> Float[Array, "c m"]:
-        few = X[rows]
-        return to_numpy(chosen.kernel(few, support)) if fit.is_dual else chosen.precision_map(few)
+        part = X[rows]
+        return to_numpy(chosen.kernel(part, support)) if fit.is_dual else chosen.precision_map(part)
 
     if fit.strategy not in CACHED:
         return values
@@ -415,17 +415,17 @@ def _keep_support(fit: SgdFit, rows: Any) -> SgdFit:
     """Return the fit with the rows of nonzero coefficients; equal rows have their sum."""
     coef, mean = fit.walk.coef, fit.walk.mean_coef
     if fit.support is not None and not is_sparse(rows):
-        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
         if len(distinct) < len(rows):
             total = np.zeros((2, len(distinct), coef.shape[1]))
             for sums, u in zip(total, (coef, mean), strict=True):
-                np.add.at(sums, which.reshape(-1)[: len(u)], u)
+                np.add.at(sums, inverse.reshape(-1)[: len(u)], u)
             rows, coef, mean = distinct, total[0], total[1][: len(distinct) * bool(len(mean))]
     walk = replace(fit.walk, coef=coef, mean_coef=mean)
-    used = walk.support
-    used[0] |= not used.any()  # predictions need at least one row
-    walk = replace(walk, coef=coef[used], mean_coef=mean[used] if len(mean) else mean)
-    return replace(fit, walk=walk, support=rows[np.flatnonzero(used)])
+    support = walk.support
+    support[0] |= not support.any()  # predictions need at least one row
+    walk = replace(walk, coef=coef[support], mean_coef=mean[support] if len(mean) else mean)
+    return replace(fit, walk=walk, support=rows[np.flatnonzero(support)])
 
 
 def _judge(
@@ -442,8 +442,8 @@ def _judge(
         f = np.concatenate([read(rows) @ coef for rows in parts]) + intercept
         if fit.inputs.classes is not None:
             return float(np.average(decide(f) == y, weights=w))
-        about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
-        residual, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
+        centred = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
+        residual, total = w @ (y.reshape(f.shape) - f) ** 2, w @ centred**2
         return float(np.mean(1 - residual / np.where(total > 0, total, 1.0)))
 
     return score
@@ -457,14 +457,14 @@ def _start(
     blocks: Blocks,
     rows: Piece,
     inputs: Inputs,
-    before: SgdFit | None = None,
+    start: SgdFit | None = None,
     in_pieces: bool = False,
     where: Executor = LOCAL,
 ) -> SgdFit:
-    """Return the fit to continue: ``before`` with the new spec, or a fit before its first step."""
-    if before is not None:
-        require_alike(spec.caller, blocks, before.target_shape)
-        return replace(before, spec=spec, errors=None)
+    """Return the fit to continue: ``start`` with the new spec, or a fit before its first step."""
+    if start is not None:
+        require_alike(spec.caller, blocks, start.target_shape)
+        return replace(start, spec=spec, errors=None)
     fit, sample = _begin(spec, blocks, rows, inputs, where)
     if spec.strategy != "auto":
         return _initial_fit(fit, spec.strategy, sample)
@@ -497,8 +497,8 @@ def _begin(
     t = int(np.prod(shape))
     if inputs.classes is not None:
         t = 1 if len(inputs.classes) == 2 else len(inputs.classes)
-    none, b = np.zeros((0, t)), np.zeros(t)
-    walk = sgd.Walk(none, b, none, b, rate=spec.schedule(size).eta0)
+    zeros, b = np.zeros((0, t)), np.zeros(t)
+    walk = sgd.Walk(zeros, b, zeros, b, rate=spec.schedule(size).eta0)
     chosen = Choices(features.seed, search, choice, precision)
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
@@ -588,18 +588,18 @@ class SgdEstimator(Differentiable):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    def _spec(self, before: SgdFit | None = None, **changes: Any) -> SgdSpec:
-        """Return the checked parameters, with the seed of the fit ``before`` if it continues."""
-        if before is not None:
-            changes["random_state"] = before.chosen.seed
+    def _spec(self, start: SgdFit | None = None, **changes: Any) -> SgdSpec:
+        """Return the checked parameters, with the seed of the fit ``start`` if it continues."""
+        if start is not None:
+            changes["random_state"] = start.chosen.seed
         parameters = vars(self) | changes
         return SgdSpec.of(type(self).__name__, self._losses, parameters)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
         """Return the fit to rows in memory; with ``warm_start`` it continues the last fit."""
-        before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
-        blocks, inputs = self._read(X, y, sample_weight, first=before is None)
-        return self._run(partial(fit_sgd, self._spec(before)), blocks, inputs, before)
+        start = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
+        blocks, inputs = self._read(X, y, sample_weight, first=start is None)
+        return self._run(partial(fit_sgd, self._spec(start)), blocks, inputs, start)
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
         n = blocks.n_rows
@@ -608,8 +608,8 @@ class SgdEstimator(Differentiable):
         return fit_stream(self._spec(), blocks, inputs, where)
 
     def _update(self, blocks: Blocks, inputs: Inputs) -> SgdFit:
-        before = vars(self).get("fit_")
-        return add_rows(before, self._spec(before), blocks, inputs)
+        start = vars(self).get("fit_")
+        return add_rows(start, self._spec(start), blocks, inputs)
 
     _first_piece = _update
 

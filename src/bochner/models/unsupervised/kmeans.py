@@ -123,8 +123,8 @@ class Clustering(FitSummary):
         """Cost of the clusters with the exact kernel."""
         (trace, n), chosen, clusters = self.diagonal, self.chosen, self.clusters
         cost, left_out, k = clusters.cost, trace - clusters.power, len(clusters.centres)
-        below, confidence = chosen.map.below_kernel, 1.0
-        if below:
+        is_below, confidence = chosen.map.below_kernel, 1.0
+        if is_below:
             hidden = max(left_out, 0.0)
             low, high = cost, cost + hidden
         else:
@@ -142,7 +142,7 @@ class Clustering(FitSummary):
             low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
         weight = float(clusters.sizes.sum())
         sizes = weight, k, chosen.map.n_features
-        return KernelCost(cost, low, high, hidden, confidence, *sizes, below_kernel=below)
+        return KernelCost(cost, low, high, hidden, confidence, *sizes, below_kernel=is_below)
 
 
 def with_rows(

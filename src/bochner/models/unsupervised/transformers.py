@@ -61,8 +61,8 @@ def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) ->
         return draw_given(spec, n_columns)
     if spec.method == Auto():
         # With few rows all distinct rows may be landmarks, so that the map is exact
-        d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
-        if d >= 128 and not few and not is_sparse(rows.X):
+        d, is_small = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
+        if d >= 128 and not is_small and not is_sparse(rows.X):
             # These maps take at least as long to draw as a fit; Fourier(Structured()) is compared
             # instead of Fourier()
             slow = MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom()
@@ -395,8 +395,8 @@ class KernelPCA(FeatureParameters, Unsupervised, KernelTransformer):
 
     def _update(self, blocks: Blocks, inputs: Inputs) -> PrincipalComponents:
         fit, spec = self.fit_, self._spec()
-        more = add_up(spec, fit.chosen, blocks, LOCAL, fit.sums.rows)
-        return solve(spec, fit.inputs, fit.chosen, fit.sums.merge(more))
+        sums = add_up(spec, fit.chosen, blocks, LOCAL, fit.sums.rows)
+        return solve(spec, fit.inputs, fit.chosen, fit.sums.merge(sums))
 
     def solve_again(self) -> Self:
         """Decompose the stored moments again, and fit the inverse transform."""
