@@ -90,8 +90,8 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
 
 
 TWO_CUTS = (
-    replace(certificates.leverage_bound(60.0, 20.0, 2), rest=0.1),
-    replace(certificates.leverage_bound(90.0, 20.0, 4), rest=0.001),
+    replace(certificates.leverage_bound(60.0, 20.0, 2), remainder=0.1),
+    replace(certificates.leverage_bound(90.0, 20.0, 4), remainder=0.001),
 )
 SOME_CUTS = Bound("spectral distance", cuts=TWO_CUTS)
 
@@ -174,7 +174,7 @@ def test_tails_of_the_gaussian_equal_tails_of_a_poisson_variable():
     squares, alpha = (X**2).sum(axis=1), 0.6
     for cut in certificates.zonal_bound(Gaussian(), X, alpha=alpha).cuts[::4]:
         expected = gammainc(cut.degree + 1, squares).sum() / alpha
-        assert cut.rest == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        assert cut.remainder == pytest.approx(expected, rel=1e-6, abs=1e-9)
         assert cut.order == cut.degree // 2 + 1
 
 
@@ -227,7 +227,7 @@ def test_the_omitted_part_in_a_ball_is_within_its_bound(kernel, mean, factor, ga
         q = cut.degree
         assert q + 1 >= math.e**2 * mean
         exact = factor * 50 / 0.5 * poisson.sf(q, mean) * (1 if gaussian else math.exp(mean))
-        assert exact <= cut.rest
+        assert exact <= cut.remainder
         harmonics = sum(2 * l + 1 for l in range(q + 1))  # in three dimensions
         assert (cut.order, cut.variance) == (q // 2 + 1, cut.order * harmonics)
     assert bound.width(0.5) > below.width(0.5)
@@ -235,7 +235,7 @@ def test_the_omitted_part_in_a_ball_is_within_its_bound(kernel, mean, factor, ga
 
 def test_a_polynomial_has_no_omitted_part_in_a_ball():
     cut = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5).cuts[-1]
-    assert (cut.degree, cut.order, cut.rest) == (3, 2, 0.0)
+    assert (cut.degree, cut.order, cut.remainder) == (3, 2, 0.0)
 
 
 @pytest.fixture(scope="module")

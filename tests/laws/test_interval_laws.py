@@ -99,8 +99,8 @@ def test_copies_are_merged_only_if_the_sample_has_all_rows():
     X, y = table(40)
     fit = features().set_params(alpha="loo").fit(np.tile(X, (3, 1)), np.tile(y, 3)).fit_
     rows = fit.representation
-    assert (rows.most, len(rows.sample)) == (3, 40)
-    assert replace(rows, sample=rows.sample.lowest(30)).without_copies(fit.spec).most == 1
+    assert (rows.max_weight, len(rows.sample)) == (3, 40)
+    assert replace(rows, sample=rows.sample.lowest(30)).without_copies(fit.spec).max_weight == 1
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])

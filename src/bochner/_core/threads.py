@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 _chosen_threads: list[int] = []
 
 #: Of one Python thread: the threads that it may use, and whether it has limited BLAS to one.
-_limit: ContextVar[int | None] = ContextVar("most", default=None)
+_limit: ContextVar[int | None] = ContextVar("limit", default=None)
 _limited: ContextVar[bool] = ContextVar("limited", default=False)
 
 

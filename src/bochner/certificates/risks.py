@@ -231,7 +231,7 @@ class CostCertificate(HtmlResult):
     ----------
     rank : int
         k, number of clusters or components.
-    least, most : float
+    lowest, highest : float
         Range of cost with features − cost with the kernel, over projections of this rank.
     best_cost : float
         Σ_{i>k} λ_i(K), the smallest cost with the kernel.
@@ -255,7 +255,7 @@ class CostCertificate(HtmlResult):
     def factor(self) -> float | None:
         """Bound of the kernel cost of the features' best projection, divided by ``best_cost``.
 
-        (1 + a)/(1 − b), a = most/best_cost and b = −least/best_cost; None (no bound) if b ≥ 1.
+        (1 + a)/(1 − b), a = highest/best_cost, b = −lowest/best_cost; None (no bound) if b ≥ 1.
         """
         if self.best_cost <= 0:
             return None

@@ -99,8 +99,8 @@ class Distribution:
     values: KernelSum  # z ↦ F at the knots, not yet monotone
     pooled: Float[Array, " J"]  # F of all rows
     # Sorted: all u up to the first knot, and all u from the last knot
-    below: Float[Array, " b"]
-    above: Float[Array, " a"]
+    low_tail: Float[Array, " b"]
+    high_tail: Float[Array, " a"]
 
     def sort_values(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
         """Return F sorted along the knots and within (0, 1) (Chernozhukov et al. 2010)."""
@@ -113,8 +113,8 @@ class Distribution:
         row, (a, b) = np.arange(len(u)), (self.knots[right - 1], self.knots[right])
         share = np.clip((u - a) / (b - a), 0.0, 1.0)
         inside = F[row, right - 1] * (1 - share) + F[row, right] * share
-        low = F[:, 0] * np.interp(u, self.below, _shares(self.below))
-        high = 1 - (1 - F[:, -1]) * (1 - np.interp(u, self.above, _shares(self.above)))
+        low = F[:, 0] * np.interp(u, self.low_tail, _shares(self.low_tail))
+        high = 1 - (1 - F[:, -1]) * (1 - np.interp(u, self.high_tail, _shares(self.high_tail)))
         return np.where(u < self.knots[0], low, np.where(u > self.knots[-1], high, inside))
 
     def quantile(self, F: Float[Array, "m J"], level: float) -> Float[Array, " m"]:
@@ -124,9 +124,9 @@ class Distribution:
         lower, upper = F[row, right - 1], F[row, right]
         share = np.clip((level - lower) / np.maximum(upper - lower, 1e-300), 0.0, 1.0)
         inside = self.knots[right - 1] * (1 - share) + self.knots[right] * share
-        low = np.interp(level / F[:, 0], _shares(self.below), self.below)
+        low = np.interp(level / F[:, 0], _shares(self.low_tail), self.low_tail)
         upper_level = 1 - (1 - level) / (1 - F[:, -1])
-        high = np.interp(upper_level, _shares(self.above), self.above)
+        high = np.interp(upper_level, _shares(self.high_tail), self.high_tail)
         return np.where(level < F[:, 0], low, np.where(level > F[:, -1], high, inside))
 
 

@@ -162,8 +162,8 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 def seal(header: Mapping[str, Any]) -> str:
     """Return a header as JSON text, with a checksum of its other entries."""
     text = partial(json.dumps, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    rest = {name: part for name, part in header.items() if name != "checksum"}
-    return text(rest | {"checksum": hashlib.sha256(text(rest).encode()).hexdigest()})
+    fields = {name: part for name, part in header.items() if name != "checksum"}
+    return text(fields | {"checksum": hashlib.sha256(text(fields).encode()).hexdigest()})
 
 
 def digests_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

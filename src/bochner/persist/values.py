@@ -74,6 +74,8 @@ RENAMED |= {"Hashed": "Hadamard", "KeptRows": "FitRows", "LeftOutRows": "HeldOut
 RENAMED |= dict.fromkeys(("FeatureSpec.who", "FeatureSums.who", "GridSums.who"), "caller")
 RENAMED |= {"LeafRows.across": "landmark_coef", "LeafRows.judged": "held_out"}
 RENAMED |= {"HeldOutPath.none": "tie", "FeatureSpec.waves": "modes", "SquaredHinge": "Hinge"}
+RENAMED |= dict.fromkeys(("FeatureSums.most", "GridSums.most"), "max_weight")
+RENAMED |= {"Distribution.below": "low_tail", "Distribution.above": "high_tail"}
 RENAMED |= {"WaveProcess": "ModeProcess", "WaveSums": "ModeSums", "SignMap": "ReLUMap"}
 
 #: Fields of older files that were removed, by class.

@@ -90,22 +90,22 @@ def choose_fit(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast
             math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, 1.0))
         )
         choice = min(good, key=lambda fit: (score(fit), fit.seconds))
-        why = (
+        reason = (
             "no other fit within the memory limit lowers the error by 5 % per doubling of the time"
         )
     else:
         lowest = min(fit.error for fit in good)
         ties = [fit for fit in good if fit.error <= 1.01 * lowest]
         choice = min(ties, key=lambda fit: (fit.seconds, fit.error))
-        why = f"its error is within 1 % of the smallest error of all fits within {budget}"
+        reason = f"its error is within 1 % of the smallest error of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)
     if best.error < choice.error and best is not choice:
-        why += (
+        reason += (
             f"; {best.name}, would lower the error by {100 * (1 - best.error / choice.error):.2g} "
             f"% and take {time_in_words(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
             f"{time_in_words(choice.seconds)} and {bytes_in_words(choice.bytes)}"
         )
-    words = f"{choice.name}: {why}."
+    words = f"{choice.name}: {reason}."
     return choice, words[0].upper() + words[1:]
 
 
@@ -302,7 +302,7 @@ def plan(
     >>> model.n_features == plan.choice.n_features
     True
     """
-    began, limits, seed = time.perf_counter(), as_budget(budget), seed_of(random_state)
+    clock, limits, seed = time.perf_counter(), as_budget(budget), seed_of(random_state)
     start = as_kernel(kernel)
     as_effort(effort, "plan")
     options = None if methods is None else [as_method(method) for method in methods]
@@ -315,8 +315,8 @@ def plan(
             )
     if isinstance(X, Blocks) and y is not None:
         raise InvalidInput("plan: blocks have their own target; leave y out.")
-    given = (X,) if isinstance(X, Blocks) else pop_targets("plan", X, y)[:2]
-    blocks = KernelRidge()._read(*given)[0]
+    arguments = (X,) if isinstance(X, Blocks) else pop_targets("plan", X, y)[:2]
+    blocks = KernelRidge()._read(*arguments)[0]
     reading = time.perf_counter()
     sample = draw_rows(blocks, seed)
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
@@ -333,7 +333,7 @@ def plan(
     fits = fits if options is not None else mark_default(fits, n, limit)
     choice, reason = choose_fit(fits, limits)
     fields = task.kernel, n, d, tuple(fits), choice, reason, limits, seed, len(task.sample)
-    return Plan(*fields, time.perf_counter() - began, get_num_threads())
+    return Plan(*fields, time.perf_counter() - clock, get_num_threads())
 
 
 def _chosen_kernel(

@@ -182,8 +182,8 @@ class Task:
         """Return the seconds per row of a sum over blocks of ``rows`` rows."""
         m = len(self.sample)
         parts = [Blocks.from_arrays(*self.rows(n)).with_rows(rows) for n in (m // 4, m)]
-        first, every = (self.seconds(partial(LOCAL.sum, summand, part)) for part in parts)
-        return max((every - first) / (m - m // 4), MIN_PART * every / m)
+        first, total = (self.seconds(partial(LOCAL.sum, summand, part)) for part in parts)
+        return max((total - first) / (m - m // 4), MIN_PART * total / m)
 
     def decomposition_seconds(self, D: int, rows: int | None = None) -> float:
         """Return the seconds of the eigendecomposition of D features, or of the SVD of rows."""
@@ -325,16 +325,16 @@ def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[st
     gram, errors = 0.5 * unit("float64") * D**2, unit("float64") * (D**2 + 250 * D)
     ratio = unit(precision) / unit("float64")
     n_rows = min(n, cached_rows(task.sample.X.shape[1]))
-    few = n_rows == n and prefers_rows(n, D)  # without sums
+    by_rows = n_rows == n and prefers_rows(n, D)  # without sums
     draw = task.map(method, half)[1]
-    more = max(task.map(method, 2 * half)[1] - draw, 0.0) if landmarks else draw
-    draw += more * ((n_rows / m if landmarks else 1) * D / half - 1)
+    slope = max(task.map(method, 2 * half)[1] - draw, 0.0) if landmarks else draw
+    draw += slope * ((n_rows / m if landmarks else 1) * D / half - 1)
     return {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,
         "other": task.trial(32, method, 16).seconds,
         "map": draw,
-        "sums": 0.0 if few else ratio * n * (seconds + gram),
-        "eigenvalues": task.decomposition_seconds(D, n if few else None),
+        "sums": 0.0 if by_rows else ratio * n * (seconds + gram),
+        "eigenvalues": task.decomposition_seconds(D, n if by_rows else None),
         "errors": ratio * n_rows * (seconds + errors),
     }
 

@@ -92,16 +92,16 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
     truth = y.astype(np.float64)
     counts = f"{y.size:,} cells, {train.size:,} to learn from, {test.size:,} held out"
     say(f"The Earth's relief: {counts}")
-    how: dict[str, Any] = {"method": bo.Fourier(bo.Orthogonal()), "random_state": seed}
-    model: Any = bo.KernelRidge("gaussian", n_features=width // 2, **how).fit(X[train], y[train])
+    base: dict[str, Any] = {"method": bo.Fourier(bo.Orthogonal()), "random_state": seed}
+    model: Any = bo.KernelRidge("gaussian", n_features=width // 2, **base).fit(X[train], y[train])
     # One lengthscale for all directions (a sphere has no axes), to two digits.
     lengthscale = np.exp(np.mean(np.log(model.kernel_.get_params()["lengthscale"])))
     kernel = bo.kernels.Gaussian(float(f"{lengthscale:.2g}"))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
 
-    def errors_of(name: str, code: str, D: int, f: Array, began: float, **facts: Any) -> Numbers:
+    def errors_of(name: str, code: str, D: int, f: Array, clock: float, **facts: Any) -> Numbers:
         """Return the errors of predictions f of the held-out cells, in metres, and the seconds."""
-        seconds, y = time.perf_counter() - began, truth[test]
+        seconds, y = time.perf_counter() - clock, truth[test]
         errors = {"rmse": root_mean_squared_error(y, f), "r_squared": r2_score(y, f)}
         labels = {"name": name, "code": code, "n_features": D, "seconds": seconds}
         return UNKNOWN | labels | errors | facts
@@ -109,10 +109,10 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
     def fit_of(name: str, method: Method, D: int) -> tuple[Any, Numbers]:
         """Fit a method, in float64: without noise the best penalty is too small for float32."""
         settings: dict[str, Any] = {"precision": "float64", "random_state": seed}
-        began = time.perf_counter()
+        clock = time.perf_counter()
         model = bo.KernelRidge(kernel, method=method, n_features=D, **settings)
         predicted = model.fit(X[train], y[train]).predict(X[test])
-        fit = errors_of(name, repr(method), D, predicted, began, alpha=model.alpha_)
+        fit = errors_of(name, repr(method), D, predicted, clock, alpha=model.alpha_)
         return model, fit | {"loo": float(np.sqrt(np.nanmin(model.solution_.path.loo)))}
 
     def certify_fit(model: Any, fit: Numbers, alpha: float) -> Numbers:
@@ -139,11 +139,11 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
     # scikit-learn's features and ridge, at the penalty that bochner chose for independent features
     penalty, inputs = methods[0]["alpha"], X.astype(np.float64) / kernel.lengthscale
     sampler = RBFSampler(gamma=0.5, n_components=width, random_state=seed)
-    rival, began = make_pipeline(sampler, Ridge(alpha=penalty)), time.perf_counter()
+    pipeline, clock = make_pipeline(sampler, Ridge(alpha=penalty)), time.perf_counter()
     with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
-        predicted = rival.fit(inputs[train], y[train]).predict(inputs[test])
+        predicted = pipeline.fit(inputs[train], y[train]).predict(inputs[test])
     name, code = "scikit-learn RBFSampler", "make_pipeline(RBFSampler(), Ridge())"
-    methods.append(errors_of(name, code, width, predicted, began, alpha=penalty))
+    methods.append(errors_of(name, code, width, predicted, clock, alpha=penalty))
     tell(methods[-1])
     curves, best = [], fits[METHODS[0][0]]
     for name, method in CURVES:
@@ -156,13 +156,13 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
             say(f"  {D:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
         curves.append(curve)
     say("\nMore accurate: harmonics of the globe, the nearest cells, the relief around")
-    local, began = [], time.perf_counter()
-    predictions = _near(truth, places, cells.shape, train, test, quick, seed)
+    local, clock = [], time.perf_counter()
+    predictions = _nearest(truth, places, cells.shape, train, test, quick, seed)
     for name, model, detail, predicted in predictions:
         code = " ".join(repr(model).split())
-        local.append(errors_of(name, code, 0, predicted, began, detail=detail))
+        local.append(errors_of(name, code, 0, predicted, clock, detail=detail))
         tell(local[-1])
-        began = time.perf_counter()
+        clock = time.perf_counter()
     model, fit = best
     return {
         "kernel": repr(kernel),
@@ -194,7 +194,7 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
 # trenches and ridges have structure beyond the covariance of two cells.
 
 
-def _near(
+def _nearest(
     truth: Float[Array, " n"],
     places: Float[Array, "n 2"],  # latitude and longitude in degrees, south first
     shape: tuple[int, int],
@@ -226,10 +226,10 @@ def _near(
     yield "Local kriging", process, f"{NEIGHBOURS} cells", kriging
 
     errors = process.fit_.law.left_out(np.arange(len(train)))[0][:, 0]
-    known, predicted = truth.copy(), np.empty(len(truth))
+    values, predicted = truth.copy(), np.empty(len(truth))
     predicted[train], predicted[test] = truth[train] - errors, kriging
-    known[test] = kriging
-    X, size = relief_around(places, shape, known, predicted)
+    values[test] = kriging
+    X, size = relief_around(places, shape, values, predicted)
     width = 256 if quick else 2048
     ridge = bo.KernelRidge("matern32", method="nystrom", n_features=width, random_state=seed)
     ridge.fit(X[train], errors / size[train], sample_weight=size[train] ** 2)
@@ -241,7 +241,7 @@ def _near(
 def relief_around(
     places: Float[Array, "n 2"],
     shape: tuple[int, int],
-    known: Float[Array, " n"],
+    values: Float[Array, " n"],
     predicted: Float[Array, " n"],
 ) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
     """Return the columns that describe the relief around each cell, and its size in metres.
@@ -250,25 +250,25 @@ def relief_around(
     the predicted height. Rows beyond a pole continue on its other side.
     """
     rows, columns = shape
-    i, j = np.divmod(np.arange(len(known)), columns)
+    i, j = np.divmod(np.arange(len(values)), columns)
     step = np.maximum(1, np.round(1 / np.cos(np.deg2rad(places[:, 0])))).astype(int)
-    grid, reach = known.reshape(rows, columns), range(-3, 4)  # three cells on a side
+    grid, reach = values.reshape(rows, columns), range(-3, 4)  # three cells on a side
     opposite = np.roll(grid, columns // 2, axis=1)
     wide = np.concatenate([opposite[2::-1], grid, opposite[:-4:-1]])
-    near = [(a, b) for a in reach for b in reach if a or b]
-    parts = [wide[i + a + 3, (j + b * step) % columns] - predicted for a, b in near]
-    around = np.stack(parts, axis=1)
-    size = np.sqrt(np.mean(around**2, axis=1)) + 20.0  # metres, also where the relief is flat
+    offsets = [(a, b) for a in reach for b in reach if a or b]
+    parts = [wide[i + a + 3, (j + b * step) % columns] - predicted for a, b in offsets]
+    relief = np.stack(parts, axis=1)
+    size = np.sqrt(np.mean(relief**2, axis=1)) + 20.0  # metres, also where the relief is flat
     log = np.log(size)
     scales = np.stack([log - log.mean(), predicted / 2000.0], axis=1)  # heights in units of 2 km
-    return np.hstack([around / size[:, None], scales]), size
+    return np.hstack([relief / size[:, None], scales]), size
 
 
 def earth_page(r: Numbers) -> str:
     """Return the HTML of the demo's page."""
     truth, prediction, held_out = r["maps"].values()
     alphas = [row["alpha"] for row in r["methods"] if row["epsilon"] is not None]
-    used = imports(f"KernelRidge({r['kernel']}, {r['best']['code']})")
+    import_lines = imports(f"KernelRidge({r['kernel']}, {r['best']['code']})")
     words = load_earth().description.split("\n\n")
     rows, columns = truth.shape
     latitudes = -90 + (np.arange(rows) + 0.5) * 180 / rows
@@ -302,7 +302,7 @@ def earth_page(r: Numbers) -> str:
         },
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=sorted(r["curves"], key=lambda curve: curve["rmse"][-1]),
-        imports=sorted([*used, "from bochner.datasets import load_earth"]),
+        imports=sorted([*import_lines, "from bochner.datasets import load_earth"]),
         source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
     return re.sub(r"(?<=\d) (?=m\b|%)", "\u00a0", text)  # no line breaks before a unit

@@ -198,9 +198,9 @@ def _list(r: Any) -> dict[str, Any]:
         [f"{row.number:,}", number(row.value, 3), *map(_cell, [*row.known, *row.x[:COLUMNS]])]
         for row in r.rows.worst
     ]
-    known = ["observed", "predicted"][-len(first.known) :]
+    heads = ["observed", "predicted"][-len(first.known) :]
     return {
-        "head": ["row", r.rows.measure, *known, *names[:COLUMNS]],
+        "head": ["row", r.rows.measure, *heads, *names[:COLUMNS]],
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,
     }

@@ -279,9 +279,9 @@ def quality_of(
     calibration = partial(bo.CalibrationDisplay.from_estimator, model, rows)
     if left_out is not None:
         shown_rows = data = left_out
-        quality.left_out, without = left_out.n_rows, errors_of(model, left_out)
+        quality.left_out, left_out_errors = left_out.n_rows, errors_of(model, left_out)
         for name, values in errors.items():
-            loo = {f"loo_{key}": value for key, value in without[name].items()}
+            loo = {f"loo_{key}": value for key, value in left_out_errors[name].items()}
             values |= {key: value for key, value in loo.items() if key in MEASURES}
     if kind == "classification":
         options = {"sample_weight": data.w, "labels": model.classes_}
@@ -331,8 +331,8 @@ def held_out_error(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str,
     w = test.w if test.w.sum() > 0 else np.ones(n_test)
     test = test._replace(w=w, outputs=refit.outputs(test.X))
     if kind == "outliers":
-        outside = float(np.average(test.outputs["label"] < 0, weights=w))
-        errors = {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
+        share = float(np.average(test.outputs["label"] < 0, weights=w))
+        errors = {"rows": {"outside": share, "nu": float(model.get_params()["nu"])}}
     elif isinstance(model, bo.KernelRegressor) and loss not in ("squared", "huber", "absolute"):
         errors = {target_names(model, 1)[0]: {"explained": refit.score(test.X, test.y, w)}}
     else:

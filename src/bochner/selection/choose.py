@@ -320,7 +320,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
         curves = _candidate(name, columns)
         error_of = _error_near_median(replace(sample, X=curves.inputs(sample.X)), seed)
         candidates.append((error_of(kind, step), curves, error_of))
-    smallest, best, error_of = min(candidates, key=lambda each: each[0])
+    smallest, best, error_of = min(candidates, key=lambda pair: pair[0])
     smallest = min(smallest, error_of(kind, step - 2))
     if not smallest < 0.97 * original:
         return None

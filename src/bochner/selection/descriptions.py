@@ -103,13 +103,13 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     scales = np.asarray(lengths) / (1.0 if widths is None else np.where(widths > 0, widths, 1.0))
     ranked = sorted(zip(labels, scales, strict=True), key=lambda pair: pair[1])
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
-    what = "a metric with lengthscales along" if is_metric else "lengthscales of"
+    noun = "a metric with lengthscales along" if is_metric else "lengthscales of"
     units = "" if widths is None else " in standard deviations,"
     limit = TEXT_ITEMS + (len(scales) == TEXT_ITEMS + 1)  # one more is as short as "1 other"
     text, tail = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
-    if others := ranked[limit:]:
-        tail = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
-    return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{tail}"
+    if excess := ranked[limit:]:
+        tail = f"; {len(excess)} others from {excess[0][1]:.3g} to {excess[-1][1]:.3g}"
+    return f"{word}, {noun} {len(scales)} columns,{units} shortest first: {text}{tail}"
 
 
 def _names_of(names: Names, columns: Sequence[int]) -> list[str]:
@@ -120,5 +120,5 @@ def _names_of(names: Names, columns: Sequence[int]) -> list[str]:
 
 def join_names(names: Sequence[str]) -> str:
     """Return the first names as text, and the number of further ones."""
-    more = len(names) - TEXT_ITEMS
-    return ", ".join(names[:TEXT_ITEMS]) + (f" and {more} more" if more > 0 else "")
+    n_more = len(names) - TEXT_ITEMS
+    return ", ".join(names[:TEXT_ITEMS]) + (f" and {n_more} more" if n_more > 0 else "")

@@ -26,18 +26,18 @@ FEWEST = 8  # Fewer rows than this do not determine lengthscales
 FOLDS = 4  # Folds of the held-out rows
 
 
-def reduction(candidate: Any, other: Any, worth: float, chance: float) -> tuple[float, float]:
+def reduction(candidate: Any, other: Any, minimum: float, chance: float) -> tuple[float, float]:
     """Return the reduction of the error from ``other`` to ``candidate``, and the required one.
 
     Both have an ``error``, the mean of their ``losses``. Required is the larger of
-    ``worth`` times the error of ``other`` and ``chance`` standard errors of the difference.
+    ``minimum`` times the error of ``other`` and ``chance`` standard errors of the difference.
     """
     if not (np.isfinite(candidate.error) and np.isfinite(other.error)):
         return (np.inf if candidate.error < other.error else 0.0), 0.0
     unit = candidate.error / max(float(candidate.losses.sum()), 1e-300)
     difference = unit * (other.losses - candidate.losses)
     chance *= float(difference.std()) * len(difference) ** 0.5
-    return other.error - candidate.error, max(worth * other.error, chance)
+    return other.error - candidate.error, max(minimum * other.error, chance)
 
 
 def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
@@ -122,5 +122,5 @@ def platt_targets(
 ) -> Float[Array, "n K"]:
     """Return p = (N + prior)/(N + 2 prior) for the class of a row, of weight N, else 1 − p."""
     size = (w @ member + prior) / (w @ member + 2 * prior)
-    rest = (member @ (1 - size)) / (member.shape[1] - 1)
-    return np.where(member, size, rest[:, None])
+    share = (member @ (1 - size)) / (member.shape[1] - 1)
+    return np.where(member, size, share[:, None])

@@ -366,15 +366,15 @@ class MatrixSearch:
 
         With 107 columns of adult and 128 rows, the evidence prefers a fit that interpolates.
         """
-        few = len(self.rows.w) > FIRST_ROWS and self.rows.X.shape[1] <= 64
-        return self.rows.first(128 if few else FIRST_ROWS)
+        is_large = len(self.rows.w) > FIRST_ROWS and self.rows.X.shape[1] <= 64
+        return self.rows.first(128 if is_large else FIRST_ROWS)
 
     def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
         """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
-        few = self.rows.first(FIRST_ROWS)
-        if evaluations and len(few.w) == len(end.fun.rows.w):
+        first = self.rows.first(FIRST_ROWS)
+        if evaluations and len(first.w) == len(end.fun.rows.w):
             end = lowest([end, descend(end.fun, end.x, evaluations)])
-        for rows, count in ((few, evaluations), (self.rows, last)):
+        for rows, count in ((first, evaluations), (self.rows, last)):
             if count and len(rows.w) > len(end.fun.rows.w):
                 end = descend(*end.on_rows(rows), count)
         return end
@@ -459,8 +459,8 @@ class ScaleLoss(Objective):
         start = self.start  # k as a function of scaled distances is the same at all points
         if not isinstance(start, Radial) or is_sparse(self.rows.X):
             X, step = self.rows.X, np.append(np.full(len(x) - 1, STEP), 0.0)
-            up, down = self.kernel(x + step).evaluate(X, X), self.kernel(x - step).evaluate(X, X)
-            change = (up - down) / (2 * STEP)
+            high, low = self.kernel(x + step).evaluate(X, X), self.kernel(x - step).evaluate(X, X)
+            change = (high - low) / (2 * STEP)
             return self.kernel(x).evaluate(X, X), lambda c: float(np.vdot(c.gradient, change))
         if self.width == 1:
             s, factor = self._distances, float(np.exp(-2 * x[0]))

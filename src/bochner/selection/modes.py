@@ -141,8 +141,8 @@ def lengthscales_on_modes(
     end = place(optimum.x if optimum.fun < first[0] else zero)
     best = rescale(kernel, np.exp(end[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
-    inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * limits, ~free)))
-    return best, float(np.exp(end[-1])), inside
+    converged = bool(np.all(np.abs(end - start) < np.maximum(0.98 * limits, ~free)))
+    return best, float(np.exp(end[-1])), converged
 
 
 def _information(
@@ -175,8 +175,8 @@ def _rates(kernel: Any, phi: ModeMap, logs: Float[Array, " q"]) -> list[Array]:
     rates = []
     for step in STEP * np.eye(len(logs)):
         scaled = (rescale(kernel, np.exp(x)) for x in (logs + step, logs - step))
-        up, down = map(phi.variances_of, scaled)
-        positive = (up > 0) & (down > 0)
-        ratio = np.divide(up, down, out=np.ones_like(up), where=positive)
+        high, low = map(phi.variances_of, scaled)
+        positive = (high > 0) & (low > 0)
+        ratio = np.divide(high, low, out=np.ones_like(high), where=positive)
         rates.append(phi.as_coefficients(np.log(ratio) / (2 * STEP)))
     return rates

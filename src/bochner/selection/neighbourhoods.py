@@ -66,8 +66,8 @@ class RowTree:
 
     def __post_init__(self) -> None:
         # in a damaged file, rows might reach no leaf
-        further = self.children >= 0
-        backwards = self.children[further] <= np.nonzero(further)[0]
+        splits = self.children >= 0
+        backwards = self.children[splits] <= np.nonzero(splits)[0]
         low, high = -1 - len(self.cuts), len(self.cuts) - 1
         if backwards.any() or not ((low <= self.children) & (self.children <= high)).all():
             raise ValueError("children must be later splits, or leaves that exist")
@@ -81,10 +81,10 @@ class RowTree:
         leaves, kernel = np.zeros(len(X), np.intp), self.kernel or kernel
         waiting = [(0, np.arange(len(X)))] if len(self.cuts) else []
         while waiting:
-            number, here = waiting.pop()
-            p = _component(kernel, self.rows[number], self.weights[number], X[here])
+            number, index = waiting.pop()
+            p = _component(kernel, self.rows[number], self.weights[number], X[index])
             side = p >= self.cuts[number]
-            for child, rows in zip(self.children[number], (here[~side], here[side]), strict=True):
+            for child, rows in zip(self.children[number], (index[~side], index[side]), strict=True):
                 if child < 0:
                     leaves[rows] = -1 - child
                 elif len(rows):
@@ -100,55 +100,55 @@ def without_linear(kernel: Kernel) -> Kernel:
 
 
 def grow(
-    kernel: Kernel, X: Float[Array, "n d"], most: int, seed: int
+    kernel: Kernel, X: Float[Array, "n d"], size: int, seed: int
 ) -> tuple[RowTree, Int[Array, " n"]]:
-    """Return a tree of about equal leaves of at most ``most`` rows, and the leaf of each row."""
+    """Return a tree of about equal leaves of at most ``size`` rows, and the leaf of each row."""
     rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
-    given, kernel = kernel, without_linear(kernel)
+    original, kernel = kernel, without_linear(kernel)
     splits: list[tuple[Array, Array, float]] = []  # Rows, weights and cut
     children: list[list[int]] = []
 
-    def divide(here: Int[Array, " m"], leaves: int) -> int:
+    def divide(index: Int[Array, " m"], leaves: int) -> int:
         """Split rows into ``leaves`` leaves; return the split's number, or −1 − i for leaf i."""
         nonlocal count
         if leaves == 1:
-            leaf[here] = count
+            leaf[index] = count
             count += 1
             return -count
         number, half = len(splits), leaves // 2
-        rows, weights, cut, first = _split(kernel, X, here, leaves, rng)
+        rows, weights, cut, first = _split(kernel, X, index, leaves, rng)
         splits.append((rows, weights, cut))
         children.append([0, 0])
-        children[number][1] = divide(here[~first], leaves - half)
-        children[number][0] = divide(here[first], half)
+        children[number][1] = divide(index[~first], leaves - half)
+        children[number][0] = divide(index[first], half)
         return number
 
-    divide(np.arange(len(X)), max(1, -(-len(X) // most)))
+    divide(np.arange(len(X)), max(1, -(-len(X) // size)))
     tree = RowTree(
         np.array([rows for rows, _, _ in splits]).reshape(-1, DIRECTION_ROWS, X.shape[1]),
         np.array([weights for _, weights, _ in splits]).reshape(-1, DIRECTION_ROWS),
         np.array([cut for *_, cut in splits]),
         np.array(children, np.intp).reshape(-1, 2),
-        None if kernel is given else kernel,
+        None if kernel is original else kernel,
     )
     return tree, leaf
 
 
 def _split(
-    kernel: Kernel, X: Array, here: Int[Array, " m"], leaves: int, rng: np.random.Generator
+    kernel: Kernel, X: Array, index: Int[Array, " m"], leaves: int, rng: np.random.Generator
 ) -> tuple[Array, Array, float, Array]:
-    """Return s_j, v_j and the cut of a split of rows ``here``, and which have p below the cut."""
-    sample = X[np.sort(rng.choice(here, DIRECTION_ROWS, replace=len(here) < DIRECTION_ROWS))]
+    """Return s_j, v_j and the cut of a split of rows ``index``, and which have p below the cut."""
+    sample = X[np.sort(rng.choice(index, DIRECTION_ROWS, replace=len(index) < DIRECTION_ROWS))]
     rows = np.ascontiguousarray(sample, np.float64)
     K = to_numpy(kernel.evaluate(rows, rows))
     centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     vector = np.linalg.eigh(centred)[1][:, -1]
     weights = vector - vector.mean()
     weights = weights * np.where(weights[np.abs(weights).argmax()] < 0, -1.0, 1.0)
-    p = _component(kernel, rows, weights, X[here])
-    count = len(here) * (leaves // 2) // leaves
+    p = _component(kernel, rows, weights, X[index])
+    count = len(index) * (leaves // 2) // leaves
     order = np.argsort(p, kind="stable")
-    first = np.zeros(len(here), bool)
+    first = np.zeros(len(index), bool)
     first[order[:count]] = True
     return rows, weights, float(p[order[count - 1]] + p[order[count]]) / 2, first
 
@@ -249,8 +249,8 @@ def compare(
     def errors_at(kernel: Kernel, alpha: Any, part: slice) -> Float[Array, " m"]:
         """Return squared leave-one-out errors of central rows of places, over the variance of y."""
         squares = np.full(weight[part].shape, np.inf)
-        for place, near in enumerate(places[part]):
-            problem = KernelRows(kernel_matrix(kernel, X[near]), y[near], w[near], centred=False)
+        for place, index in enumerate(places[part]):
+            problem = KernelRows(kernel_matrix(kernel, X[index]), y[index], w[index], centred=False)
             with suppress(LinAlgError):
                 squares[place] = (problem.solve(alpha, core).left_out ** 2).mean(axis=1)
         return (weight[part] * squares).ravel()
@@ -268,17 +268,17 @@ def compare(
         trial = LocalTrial(kernel, solution, errors_at(kernel, penalty, slice(FIRST_PLACES)))
         if best is not None:
             same_rows = best._replace(losses=best.losses[: len(trial.losses)])
-            gain, required = reduction(same_rows, trial, worth=0.0, chance=0.5)
+            gain, required = reduction(same_rows, trial, minimum=0.0, chance=0.5)
             if gain > required:
                 errors[kernel] = best.error + trial.error - same_rows.error
                 return None
-        rest = errors_at(kernel, penalty, slice(FIRST_PLACES, None))
-        trial = trial._replace(losses=np.append(trial.losses, rest))
+        losses = errors_at(kernel, penalty, slice(FIRST_PLACES, None))
+        trial = trial._replace(losses=np.append(trial.losses, losses))
         errors[kernel] = trial.error
         progress("Comparing kernels in neighbourhoods", f"error {errors[kernel]:.4g}")
         if best is None:
             return trial
-        gain, required = reduction(trial, best, worth=0.005, chance=1.0)
+        gain, required = reduction(trial, best, minimum=0.005, chance=1.0)
         return trial if gain > required else None
 
     best = cast(LocalTrial, improve(tuning.kernel, None))
@@ -299,8 +299,8 @@ def runners_up(tuning: Tuning) -> list[Kernel]:
     """Return the two best other kernels with errors below 1.5 times that of the chosen one."""
     compared, kernel = tuning.compared, tuning.kernel
     limit = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
-    others = [c for c in compared if c.kernel != kernel and c.error < limit]
-    return list(dict.fromkeys(c.kernel for c in sorted(others, key=lambda c: c.error)))[:2]
+    candidates = [c for c in compared if c.kernel != kernel and c.error < limit]
+    return list(dict.fromkeys(c.kernel for c in sorted(candidates, key=lambda c: c.error)))[:2]
 
 
 def _tune_scale(best: LocalTrial, improve: Callable[..., LocalTrial | None]) -> LocalTrial:

@@ -123,12 +123,12 @@ class Race:
         on four times as many for classes, as few rows prefer rough kernels (letter).
         """
         trials, rows = list[Trial](), self.first_rows
-        more = self.train.lowest((4 if self.of_classes else 2) * self.effort.rows)
+        sample = self.train.lowest((4 if self.of_classes else 2) * self.effort.rows)
         evaluate = self._tune_penalty if self.share is None else self._evaluate_at
         finalists = trials
         for stage, candidates in groupby(CANDIDATES, attrgetter("stage")):
             if stage == MORE_ROWS:
-                rows, evaluate = more, self._lower_penalty
+                rows, evaluate = sample, self._lower_penalty
                 finalists = self._finalists(trials, rows)
             elif stage == "sums":
                 evaluate = self._evaluate_at
@@ -139,7 +139,7 @@ class Race:
             ends = stage == "metrics" and self._is_brief
             limit = 1.05 * _rank(trials)[0].error if ends else np.inf
             finalists += self._run_all(makes, rows, evaluate, limit)
-        return self.choose(finalists, trials, more.w)
+        return self.choose(finalists, trials, sample.w)
 
     @cached_property
     def facts(self) -> set[str]:
@@ -165,7 +165,7 @@ class Race:
         """Tune and evaluate kernels in parallel; an iterator ends at an error above ``limit``."""
 
         def run(number: int, make: Iterator[TunedKernel]) -> list[Trial]:
-            began, trials, test = time.perf_counter(), list[Trial](), self.test.X
+            start, trials, test = time.perf_counter(), list[Trial](), self.test.X
             for base in make:
                 if not self.serves(base.kernel):
                     continue
@@ -173,9 +173,9 @@ class Race:
                 K, K_test = kernel_matrix(base.kernel, rows.X), base.kernel.evaluate(test, rows.X)
                 problem = KernelRows(K, rows.y, rows.w, self.centred)
                 trial = evaluate(problem, K_test, replace(base, alpha=alpha))
-                seconds = time.perf_counter() - began
+                seconds = time.perf_counter() - start
                 trials.append(replace(trial, seconds=seconds, base=base))
-                began += seconds
+                start += seconds
                 text = f"{base.name}, held-out error {trial.error:.4g}"
                 stage = f"Choosing the kernel with {len(rows):,} rows: candidate"
                 progress(stage, text, number, len(makes))
@@ -183,20 +183,20 @@ class Race:
                     break
             return trials
 
-        return [*chain(*run_parallel([partial(run, *each) for each in enumerate(makes, 1)]))]
+        return [*chain(*run_parallel([partial(run, *pair) for pair in enumerate(makes, 1)]))]
 
     def _finalists(self, trials: list[Trial], rows: RowSample) -> list[Trial]:
         """Evaluate the best candidates and the simplest one with more rows."""
         ranked = _rank(trials)
-        tied, worse, simple = list[Trial](), list[Trial](), list[Trial]()
+        tied, losers, simple = list[Trial](), list[Trial](), list[Trial]()
         for trial in ranked:
             if self._is_close(trial, ranked[0]):
                 gain, required = self._reduction(ranked[0], trial)
-                (worse if gain > required else tied).append(trial)
+                (losers if gain > required else tied).append(trial)
             if trial.candidate.n_tuned <= 1:
                 simple.append(trial)
-        last = [*sorted(tied, key=self._preference), *worse][: self.effort.finalists]
-        metrics = [t for t in tied + worse if isinstance(t.candidate.kernel, Mahalanobis)]
+        last = [*sorted(tied, key=self._preference), *losers][: self.effort.finalists]
+        metrics = [t for t in tied + losers if isinstance(t.candidate.kernel, Mahalanobis)]
         last += [t for t in (simple[0], *_rank(metrics)[: self.of_classes]) if t not in last]
         if not self.of_classes and len(self.first_rows) == len(rows):
             return last  # classes try smaller penalties
@@ -215,11 +215,11 @@ class Race:
     def _criterion(self) -> Criterion:
         return EVIDENCE if self.share is None else LOO
 
-    def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
+    def search(self, criterion: Criterion, rows: RowSample | None = None) -> MatrixSearch:
         """Return a search by this criterion on ``rows``, by default on few training rows."""
         if rows is None:
-            return replace(self._first_search, criterion=by)
-        search = MatrixSearch.of(rows, by, self.centred, share=self.share, limit=len(rows))
+            return replace(self._first_search, criterion=criterion)
+        search = MatrixSearch.of(rows, criterion, self.centred, share=self.share, limit=len(rows))
         assert search is not None  # targets vary
         return search
 
@@ -262,8 +262,8 @@ class Race:
         end = search.finish(search.tune_columns(start, search.first_points(start)), steps, 0)
         last = search.rescale(cap_scales(end.kernel, rows), end.alpha, 16, ard=True)
         end = last if last.value < end.value or len(end.fun.rows.w) < len(rows.w) else end
-        by = "evidence" if self._criterion is EVIDENCE else "leave-one-out"
-        yield self.candidate(f"ARD ({by})", end, rows.X.shape[1])
+        name = "evidence" if self._criterion is EVIDENCE else "leave-one-out"
+        yield self.candidate(f"ARD ({name})", end, rows.X.shape[1])
 
     def _family(self, trials: Trials, _: Trials, family: Any) -> Iterator[TunedKernel]:
         """Yield another family with the lengthscales of the kernel of the first stage."""
@@ -281,11 +281,11 @@ class Race:
         X, w, scales = self.train.X, self.train.w, start.kernel.get_params()["lengthscale"]
         spread = np.sqrt(w @ (X - w @ X / w.sum()) ** 2)
         shares = spread / scales / np.sqrt(w.sum())
-        two = np.array([len(np.unique(x)) == 2 for x in X.T])
+        is_binary = np.array([len(np.unique(x)) == 2 for x in X.T])
         shares[shares < 1e-3 * shares.sum()] = 0.0
-        curves = np.flatnonzero((shares > 0) & ~two)
+        curves = np.flatnonzero((shares > 0) & ~is_binary)
         curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:16]])
-        binary = np.flatnonzero((shares > 0) & two)  # In one linear term
+        binary = np.flatnonzero((shares > 0) & is_binary)  # In one linear term
         total = float(shares[curves].sum() + shares[binary].sum())
         terms: list[Kernel] = [
             significant(float(shares[j]) / total)
@@ -348,14 +348,14 @@ class Race:
 
     def _sums(self, trials: Trials, finalists: Trials, *_: Any) -> Iterator[TunedKernel]:
         """Yield the sum of two or three kernels whose mean prediction has the least error."""
-        first, *others = _rank(finalists)[: self.effort.finalists]
-        others = [t for t in others if t.fitted is not None and self._is_close(t, first)]
-        least, best = np.inf, list[Trial]()
-        for parts in (*combinations(others, 1), *combinations(others, 2)):
+        first, *challengers = _rank(finalists)[: self.effort.finalists]
+        challengers = [t for t in challengers if t.fitted is not None and self._is_close(t, first)]
+        lowest, best = np.inf, list[Trial]()
+        for parts in (*combinations(challengers, 1), *combinations(challengers, 2)):
             fitted = np.mean([t.fitted for t in (first, *parts)], axis=0)
             losses = held_out.relative_losses(self.train, self.test, fitted, self.of_classes)
-            if losses.sum() < least:
-                least, best = losses.sum(), [first, *parts]
+            if losses.sum() < lowest:
+                lowest, best = losses.sum(), [first, *parts]
         if best:
             yield self._mean(best)
 
@@ -374,9 +374,9 @@ class Race:
 
     # --- parts of candidates ---------------------------------------------------------------------
 
-    def _rescale(self, family: Any, start: TunedKernel, by: Criterion) -> TunedKernel:
+    def _rescale(self, family: Any, start: TunedKernel, criterion: Criterion) -> TunedKernel:
         """Return another family with the lengthscales of a kernel times one tuned factor."""
-        search, kernel = self.search(by), start.kernel
+        search, kernel = self.search(criterion), start.kernel
         scales: Any = kernel.get_params()["lengthscale"]
         n_tuned, d = start.n_tuned, search.rows.X.shape[1]
         if isinstance(family, Laplace):
@@ -389,12 +389,12 @@ class Race:
 
     def _of_columns(self, trials: Trials, family: Any = Radial) -> list[Trial]:
         """Return kernels, by error, whose lengthscales per column may change with more rows."""
-        able = list[Trial]()
+        tunable = list[Trial]()
         for trial in _rank(trials) if len(self.train) > self.effort.rows else ():
-            of = trial.candidate
-            if isinstance(of.kernel, family) and isinstance(of.kernel.lengthscale, tuple):
-                able += [trial] * (of.n_tuned > 1)
-        return able
+            kernel = trial.candidate.kernel
+            if isinstance(kernel, family) and isinstance(kernel.lengthscale, tuple):
+                tunable += [trial] * (trial.candidate.n_tuned > 1)
+        return tunable
 
     def _rows_near(self, kernel: Kernel) -> RowSample:
         """Return more rows; half are neighbourhoods, as some columns only matter locally."""
@@ -402,9 +402,9 @@ class Race:
         if len(rows) <= limit:
             return rows
         # The choice depends on X only: the evidence remains valid
-        near = np.unique(near_rows(kernel, rows.X, limit // 64, size=64, seed=self.seed))
-        others = rows.order[~np.isin(rows.order, near)][: limit - len(near)]
-        return rows.take(np.sort(np.append(near, others)))
+        neighbours = np.unique(near_rows(kernel, rows.X, limit // 64, size=64, seed=self.seed))
+        sample = rows.order[~np.isin(rows.order, neighbours)][: limit - len(neighbours)]
+        return rows.take(np.sort(np.append(neighbours, sample)))
 
     def candidate(self, name: str, end: Any, n_tuned: int) -> TunedKernel:
         kernel = end.rounded_kernel
@@ -424,8 +424,8 @@ class Race:
         @cache
         def deviance() -> float:
             likeliest = penalties.at(penalties.best("evidence", start)) or fit
-            above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
-            return _deviance(problem, likeliest) + float(above / AMPLITUDE) ** 2
+            excess = np.log(max(penalties.amplitude(likeliest, None), 1.0))
+            return _deviance(problem, likeliest) + float(excess / AMPLITUDE) ** 2
 
         return self._trial(replace(candidate, alpha=alpha), K_test, fit, deviance)
 
@@ -434,10 +434,10 @@ class Race:
         trial = self._evaluate_at(problem, K_test, candidate)
         while self.of_classes and self.share is None:
             smaller = replace(trial.candidate, alpha=trial.candidate.alpha / 4)
-            other = self._evaluate_at(problem, K_test, smaller)
-            if not other.error < (1 - WORTH) * trial.error:
+            lower = self._evaluate_at(problem, K_test, smaller)
+            if not lower.error < (1 - WORTH) * trial.error:
                 break
-            trial = other
+            trial = lower
         return trial
 
     def _evaluate_at(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
@@ -541,8 +541,8 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
 
 def _deviance(rows: KernelRows, fit: Any) -> float:
     """Return minus twice the log evidence of all targets, times n/ν."""
-    each = -2 * evidence(rows, fit) / max(freedom(rows), 1.0)
-    return rows.count * float(each[rows.power > 0].sum())
+    terms = -2 * evidence(rows, fit) / max(freedom(rows), 1.0)
+    return rows.count * float(terms[rows.power > 0].sum())
 
 
 def _rank(trials: Trials) -> list[Trial]:

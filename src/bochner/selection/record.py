@@ -129,8 +129,8 @@ class Tuning(HtmlResult):
             return ""
         terms = len(terms_of(chosen.kernel))
         kernel = f"Sum of {terms} kernels" if terms > 1 else families_of(chosen.kernel)
-        others = [c for c in self.ranked if c is not chosen and c.rows == chosen.rows]
-        base = min(others, key=lambda c: (c.n_tuned > 1, c.error), default=None)
+        candidates = [c for c in self.ranked if c is not chosen and c.rows == chosen.rows]
+        base = min(candidates, key=lambda c: (c.n_tuned > 1, c.error), default=None)
         plain = "" if base is None else f" ({families_of(base.kernel)} baseline {base.score})"
         return f"{kernel}, {chosen.label} {chosen.score}{plain}."
 

@@ -156,7 +156,7 @@ class _Search:
     tolerance: float
     maps: dict[int, FeatureMap] = field(default_factory=dict)
     trials: dict[int, WidthTrial] = field(default_factory=dict)
-    began: float = field(default_factory=time.perf_counter)
+    start: float = field(default_factory=time.perf_counter)
 
     def run(self, method: Method) -> Width:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
@@ -188,8 +188,8 @@ class _Search:
                 break
             low, high = (low, middle) if self._suffices(method, middle) else (middle, high)
         best = high or min(self.trials, key=lambda width: self.trials[width].epsilon)
-        tried = tuple(self.trials.values())
-        return Width(self.maps[best], method, self.tolerance, self.alpha, tried, limit)
+        trials = tuple(self.trials.values())
+        return Width(self.maps[best], method, self.tolerance, self.alpha, trials, limit)
 
     def _decide(self, method: Method) -> Method:
         """Return the method; for "auto", its choice or landmarks, whichever has the smaller ε.
@@ -225,7 +225,7 @@ class _Search:
             self.maps[width] = draw_map(method, self.kernel, self._ask(width))
         phi = self.maps[width]
         epsilon = self._epsilon(phi)
-        self.trials[width] = WidthTrial(phi.n_features, epsilon, time.perf_counter() - self.began)
+        self.trials[width] = WidthTrial(phi.n_features, epsilon, time.perf_counter() - self.start)
         return epsilon <= 0.85 * self.tolerance
 
     def _epsilon(self, phi: FeatureMap) -> float:

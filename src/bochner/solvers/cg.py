@@ -61,7 +61,7 @@ def conjugate_gradients(
     right: Float[Array, "t ..."],
     precondition: Callable[[Array, Array], Array],
     shares: Float[Array, " t"],
-    most: int,
+    max_steps: int,
     inner: Callable[[Array, Array], Float[Array, " t"]] = inner,
 ) -> Steps:
     """Solve H x = b for each row b of ``right``, from x = 0; return solutions and steps.
@@ -69,14 +69,14 @@ def conjugate_gradients(
     ``operator(V, rows)`` returns H times each row of V, and ``precondition(V, rows)`` M⁻¹ times
     each row; ``rows`` are their numbers in ``right``. A row is done if its residual, in the norm of
     M⁻¹, is at most ``shares`` times the first; it is not multiplied again. If ``inner`` is joint,
-    all rows are one problem. At most ``most`` products are computed.
+    all rows are one problem. At most ``max_steps`` products are computed.
     """
     x, r, indices = np.zeros_like(right), right.copy(), np.arange(len(right))
     z = precondition(r, indices)
     first = inner(r, z)
     rho, rows = first.copy(), np.flatnonzero(first > 0)
     p, steps = z[rows], list[Array]()
-    while len(rows) and len(steps) < most:
+    while len(rows) and len(steps) < max_steps:
         q = operator(p, rows)
         curvature = inner(p, q)
         positive = curvature > 0  # else the residual is rounding
@@ -127,8 +127,8 @@ class KernelOperator:
     @cached_property
     def single(self) -> bool:
         """Whether float32 changes kernel values of a few rows by 0.1 % of the largest, at most."""
-        few = slice(0, None, max(1, self.n // 64))
-        rows, rounded = (A[few].copy() for A in (self.X, self._single_rows))
+        sample = slice(0, None, max(1, self.n // 64))
+        rows, rounded = (A[sample].copy() for A in (self.X, self._single_rows))
         right = self.tiles(rows, rows)
         with np.errstate(all="ignore"):
             try:
@@ -147,13 +147,13 @@ class KernelOperator:
             return radial_product(X, small, *self.loop) * scale
         total = np.zeros(V.shape)
         for start in range(0, self.n, self.tile):
-            here = slice(start, min(start + self.tile, self.n))
-            for other in range(start, self.n, self.tile):
-                there = slice(other, min(other + self.tile, self.n))
-                K = self.tiles(X[here], X[there])
-                total[here] += K @ small[there]
-                if other > start:
-                    total[there] += K.T @ small[here]
+            rows = slice(start, min(start + self.tile, self.n))
+            for column in range(start, self.n, self.tile):
+                columns = slice(column, min(column + self.tile, self.n))
+                K = self.tiles(X[rows], X[columns])
+                total[rows] += K @ small[columns]
+                if column > start:
+                    total[columns] += K.T @ small[rows]
         return total * scale
 
     @cached_property
@@ -173,8 +173,8 @@ class KernelTerms:
     terms: Sequence[tuple[float, KernelOperator]]  # weight and operator of each term
 
     def __getitem__(self, place: tuple[slice, slice]) -> Float[Array, "b c"]:
-        here, there = place
-        return sum(share * term.tiles(term.X[here], term.X[there]) for share, term in self.terms)
+        rows, columns = place
+        return sum(share * term.tiles(term.X[rows], term.X[columns]) for share, term in self.terms)
 
     def diagonal(self) -> Float[Array, " n"]:
         blocks = slices(self.terms[0][1].n, 64)

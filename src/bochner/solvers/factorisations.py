@@ -54,24 +54,24 @@ def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, 
     return X
 
 
-def retry(act: Callable[[float], T], value: float, least: float, most: float = 1e308) -> T:
-    """Return ``act(value)``, with ``value`` raised tenfold (at least to ``least``) while it fails.
+def retry(act: Callable[[float], T], value: float, low: float, high: float = 1e308) -> T:
+    """Return ``act(value)``, with ``value`` raised tenfold (at least to ``low``) while it fails.
 
-    Raises LinAlgError if ``act`` fails up to ``most``, for example for a matrix with NaN.
+    Raises LinAlgError if ``act`` fails up to ``high``, for example for a matrix with NaN.
     """
     while True:
         try:
             return act(value)
         except np.linalg.LinAlgError:
-            value = max(10 * value, least)
-            if not value <= most:
+            value = max(10 * value, low)
+            if not value <= high:
                 raise
 
 
-def jittered_cholesky(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
+def jittered_cholesky(A: Float[Array, "m m"], shift: float, low: float) -> Float[Array, "m m"]:
     """Return L of A + shift I = L Lᵀ; the shift is raised if A is not positive up to rounding."""
     at = lambda s: cholesky(A + s * np.eye(len(A)), lower=True, check_finite=False)
-    return retry(at, shift, least)
+    return retry(at, shift, low)
 
 
 def interruptible(act: Callable[[], T], size: int) -> T:
@@ -127,29 +127,29 @@ def randomly_pivoted_cholesky(
     dtype = np.dtype(np.float64 if n * rank <= 1 << 23 else np.float32)
     factor = np.empty((n, rank), dtype, order="F")
     pivots = np.empty(rank, np.intp)
-    done, block = 0, max(16, min(256, rank // 8))
-    while done < rank and residual.sum() > TOLERANCE[dtype] * trace:
+    count, block = 0, max(16, min(256, rank // 8))
+    while count < rank and residual.sum() > TOLERANCE[dtype] * trace:
         proposed = rng.choice(n, size=min(block, n), p=residual / residual.sum())
         chances = rng.random(len(proposed))
-        F = factor[proposed, :done]
+        F = factor[proposed, :count]
         H = np.asarray(corner(proposed), np.float64) - (F @ F.T).astype(np.float64)
         chosen, L = accept(H, residual[proposed], proposed, chances)
         if not len(chosen):
             residual[proposed] = 0.0  # these residuals were rounding errors
             continue
-        chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
+        chosen, L = chosen[: rank - count], L[: rank - count, : rank - count]
         residuals = np.ascontiguousarray(columns(chosen), dtype).T
-        if done:
-            A = np.asfortranarray(factor[chosen, :done])
-            add_product(residuals, A, factor[:, :done], -1.0, transposed=(False, True))
+        if count:
+            A = np.asfortranarray(factor[chosen, :count])
+            add_product(residuals, A, factor[:, :count], -1.0, transposed=(False, True))
         solve = {"lower": True, "overwrite_b": True, "check_finite": False}
         new = solve_triangular(L.astype(dtype), residuals, **solve).T  # (K[:, S] − F F_Sᵀ) L⁻ᵀ
-        factor[:, done : done + len(chosen)] = new
-        pivots[done : done + len(chosen)] = chosen
+        factor[:, count : count + len(chosen)] = new
+        pivots[count : count + len(chosen)] = chosen
         residual = np.maximum(residual - np.einsum("ij,ij->i", new, new), 0.0)
         residual[chosen] = 0.0
-        done += len(chosen)
-    return pivots[:done]
+        count += len(chosen)
+    return pivots[:count]
 
 
 def accept(

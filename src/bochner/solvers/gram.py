@@ -167,10 +167,10 @@ class ModePreconditioner:
     @cached_property
     def outside(self) -> Bool[Array, " D"]:
         """Mask of the features outside all blocks."""
-        outside = np.ones(self.gram.dimension, bool)
+        mask = np.ones(self.gram.dimension, bool)
         for block in self.blocks:
-            outside[block] = False
-        return outside
+            mask[block] = False
+        return mask
 
     @property
     def condition(self) -> float:
@@ -223,12 +223,12 @@ def factor_shifted(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
 
 
 def conjugate_gradients(
-    low: ModePreconditioner, b: Float[Array, "s D"], error: float, most: int = 2000
+    low: ModePreconditioner, b: Float[Array, "s D"], error: float, max_steps: int = 2000
 ) -> Steps:
     """Solve (G + αI) c = b for several right-hand sides, to a relative ``error``."""
     product = lambda V, _: low.gram(V) + low.alpha * V
     shares = np.full(len(b), error)
-    return cg.conjugate_gradients(product, b, lambda V, _: low.solve(V), shares, most)
+    return cg.conjugate_gradients(product, b, lambda V, _: low.solve(V), shares, max_steps)
 
 
 # --- Modes of equispaced frequencies ------------------------------------------------------------
@@ -316,12 +316,12 @@ class ToeplitzGram(ModeGram):
         return from_real(c * self.roots, self.extent)
 
     def preconditioner(
-        self, alpha: float, full: bool = False, most: int = MAX_LOW
+        self, alpha: float, full: bool = False, size: int = MAX_LOW
     ) -> ModePreconditioner:
-        """Return M; its dense block has at most ``most`` modes, with W v_k ≥ alpha/5."""
+        """Return M; its dense block has at most ``size`` modes, with W v_k ≥ alpha/5."""
         middle = self.dimension // 2
         weights = self.variances.ravel()[middle + 1 :] * self.weight
-        count = min(most - 1, int(np.count_nonzero(weights >= 0.2 * alpha)))
+        count = min(size - 1, int(np.count_nonzero(weights >= 0.2 * alpha)))
         at = np.append(0, 1 + np.argsort(-weights, kind="stable")[: middle if full else count])
         block, K = np.concatenate([at, at[1:] + middle]), self.wave_numbers(at)
         shift = np.array([2 * m for m in self.extent])
@@ -360,8 +360,8 @@ def spread(M: ModePreconditioner) -> Array:
     if gram.centred:
         mean = gram.sums[None] / gram.weight
         c = M.solve(mean)
-        inside = tuple(slice(m, 3 * m + 1) for m in gram.extent)
-        roots[inside] -= 2 * full_of(gram.spectrum(c))[0]
+        window = tuple(slice(m, 3 * m + 1) for m in gram.extent)
+        roots[window] -= 2 * full_of(gram.spectrum(c))[0]
         roots[middle] += float(mean[0] @ c[0])
     return roots
 

@@ -206,9 +206,9 @@ class HarmonicGram(ModeGram):
         L = self.degree
         mean = self.modes[2 * L :, 2 * L].real
         k = np.arange(L + 1)
-        near, far = mean[np.abs(k[:, None] - k)], mean[k[:, None] + k]
+        differences, sums = mean[np.abs(k[:, None] - k)], mean[k[:, None] + k]
         half = np.where(k == 0, 0.5, 1.0)
-        return tuple(2 * half[:, None] * half * (near + sign * far) for sign in (1, -1))
+        return tuple(2 * half[:, None] * half * (differences + sign * sums) for sign in (1, -1))
 
     @cached_property
     def order_blocks(self) -> tuple[Float[Array, "l l"], ...]:

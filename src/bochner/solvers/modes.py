@@ -126,8 +126,8 @@ class ModeState:
     def inverse_diagonal(self) -> Float[Array, " D"]:
         """Diagonal of (G + αI)⁻¹, averaged over the cosine and sine of each mode."""
         t = len(self.problem.power)
-        near = self.low.solve(self.draws)
-        change = np.mean((self.krylov.solution[t:] - near) * near, axis=0)
+        approximate = self.low.solve(self.draws)
+        change = np.mean((self.krylov.solution[t:] - approximate) * approximate, axis=0)
         return self.low.inverse_diagonal + self.problem.gram.mode_means(change)
 
     @cached_property
@@ -146,8 +146,8 @@ class ModeState:
 
     @property
     def free(self) -> float:
-        n, used = self.problem.count, self.effective_dimension + self.problem.centred
-        return max(n - used, 1e-12 * n)
+        n, freedom_ = self.problem.count, self.effective_dimension + self.problem.centred
+        return max(n - freedom_, 1e-12 * n)
 
     @property
     def quadratic_form(self) -> Float[Array, " t"]:
@@ -157,9 +157,9 @@ class ModeState:
     @cached_property
     def log_det(self) -> float:
         of_probes = self.krylov.log_forms()[len(self.problem.power) :]
-        rest = freedom(self.problem) - self.problem.gram.dimension
-        known = self.low.log_determinant() + rest * math.log(self.alpha)
-        return known + float(of_probes.mean())
+        remainder = freedom(self.problem) - self.problem.gram.dimension
+        part = self.low.log_determinant() + remainder * math.log(self.alpha)
+        return part + float(of_probes.mean())
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """Return ∂log p/∂log α, by a formula in which rounding errors of RSS cancel."""
@@ -214,11 +214,11 @@ def draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     basis: list[Array] = []
     diagonal, off_diagonal = np.ones((steps, len(z))), np.zeros((steps, len(z)))
     size = np.sqrt(inner(z, z))
-    q, before, b = z / size[:, None], np.zeros_like(z), np.zeros(len(z))
+    q, last, b = z / size[:, None], np.zeros_like(z), np.zeros(len(z))
     for step in range(steps):
         basis.append(q)
         r = low.inverse_root(q, transposed=True)
-        r = low.inverse_root(low.gram(r) + low.alpha * r) - b[:, None] * before
+        r = low.inverse_root(low.gram(r) + low.alpha * r) - b[:, None] * last
         a = inner(r, q)
         active = inner(q, q) > 0.5  # converged vectors are zero
         r -= a[:, None] * q
@@ -229,7 +229,7 @@ def draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
             break
         b = np.where(active, b, 0.0)
         off_diagonal[step] = b
-        before, q = q, r * (active / np.where(active, b, 1.0))[:, None]
+        last, q = q, r * (active / np.where(active, b, 1.0))[:, None]
     y = np.zeros_like(z)
     for s in range(len(z)):
         values, vectors = eigh_tridiagonal(
@@ -250,8 +250,8 @@ def spread_by_draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
-    pp, qq, both = (square_sums(gram, c) for c in (p, q, p + q))
-    mixed = (both - pp - qq) / 2
+    pp, qq, sums = (square_sums(gram, c) for c in (p, q, p + q))
+    mixed = (sums - pp - qq) / 2
     # c of least relative variance, by least squares
     share = float(((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum())
     wide = tuple(2 * m for m in gram.extent)

@@ -92,13 +92,13 @@ class Schedule:
             rate = min(rate, self._safe)
         return 1 / (rate * self.alpha)
 
-    def rate(self, step: int, now: float) -> float:
-        """Return η of step ``step``; ``now`` is the current rate of "adaptive"."""
+    def rate(self, step: int, current: float) -> float:
+        """Return η of step ``step``; ``current`` is the rate of "adaptive"."""
         if self.kind == "optimal":
             return 1 / (self.alpha * (self.first + step))
         if self.kind == "invscaling":
             return self.eta0 / (step + 1) ** self.power
-        return now
+        return current
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +139,8 @@ class Walk:
     @property
     def support(self) -> Array:
         """Mask of the coefficients that are not zero for all targets."""
-        used = self.coef.any(axis=1)
-        return used | self.mean_coef.any(axis=1) if len(self.mean_coef) else used
+        mask = self.coef.any(axis=1)
+        return mask | self.mean_coef.any(axis=1) if len(self.mean_coef) else mask
 
 
 def descend(

@@ -115,8 +115,8 @@ class BoxPlaces:
     def require_inside(self, X: Float[Array, "n d"]) -> None:
         """Raise InvalidInput if a row is outside the box."""
         reach = self.half * (1 + 1e-6)  # corners of a box are rounded
-        least, largest = corners(X)
-        if np.any((least < self.centre - reach) | (largest > self.centre + reach)):
+        lowest, largest = corners(X)
+        if np.any((lowest < self.centre - reach) | (largest > self.centre + reach)):
             row, column = np.argwhere(np.abs(X - self.centre) > reach)[0]
             low, high = (self.centre + side * self.half for side in (-1, 1))
             raise InvalidInput(
@@ -159,8 +159,8 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
     periods = adapt(np.where(turns > 0, turns, 1.0), like=angles)
     back = start + xp.remainder(angles - start, periods)
     back = xp.where(back > math.pi, back - 2 * math.pi, back)
-    beyond = (xp.abs(angles) > start) & (adapt(turns, like=angles) > 0)
-    return xp.where(beyond, back, nearest)
+    outside = (xp.abs(angles) > start) & (adapt(turns, like=angles) > 0)
+    return xp.where(outside, back, nearest)
 
 
 # --- The sums ------------------------------------------------------------------------------------
@@ -191,8 +191,8 @@ def _modes(
     scale = np.abs(y).max(axis=1, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)
     scaled = w * y / scale[:, None]
-    twice = tuple(2 * m for m in extent)
-    gram, first = _separate(nufft(angles, (w + 1j * scaled[0])[None], error, twice)[0])
+    double = tuple(2 * m for m in extent)
+    gram, first = _separate(nufft(angles, (w + 1j * scaled[0])[None], error, double)[0])
     pairs = scaled[1:]
     if len(pairs) % 2:
         pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
@@ -228,8 +228,8 @@ def _inner(modes: Array, shape: tuple[int, ...], last: int = 1) -> Array:
 
 def corners(X: Float[Array, "n d"]) -> Float[Array, "2 d"]:
     """Return the smallest and largest value of each column; a loop, faster for few columns."""
-    least = [column.min(initial=np.inf) for column in X.T]
-    return np.array([least, [column.max(initial=-np.inf) for column in X.T]])
+    lowest = [column.min(initial=np.inf) for column in X.T]
+    return np.array([lowest, [column.max(initial=-np.inf) for column in X.T]])
 
 
 def corners_of(block: Block) -> list[Float[Array, "2 d"]]:

@@ -369,8 +369,8 @@ class DeviceAccumulator(Accumulator):
 
     def _take(self, other: Any, right: Array, shift: Array) -> None:
         self._products, self._waiting = self._all_products(), []
-        xp, here = array_namespace(self._z0), device(self._z0)
-        z0, *grams, first = (to_device(A, here) for A in (other._z0, *other._all_products()))
+        xp, device_ = array_namespace(self._z0), device(self._z0)
+        z0, *grams, first = (to_device(A, device_) for A in (other._z0, *other._all_products()))
         dz = xp.astype(z0, xp.float64) - xp.astype(self._z0, xp.float64)
         right, shift = from_numpy(right, like=first), from_numpy(shift, like=first)
         z = first[0, ...] + right[0, ...] / 2 * dz
@@ -430,8 +430,8 @@ def require_squares(caller: str, y: np.ndarray, w: np.ndarray) -> None:
     """Raise InvalidInput if squares of targets (n, t) overflow, or their variance underflows."""
     require_within(y, caller)
     if len(y):
-        about = y - y[0]  # prevents overflow of sums
-        require_power(caller, y, w @ (about - w @ about / w.sum()) ** 2)
+        shifted = y - y[0]  # prevents overflow of sums
+        require_power(caller, y, w @ (shifted - w @ shifted / w.sum()) ** 2)
 
 
 def require_within(y: np.ndarray, caller: str = "") -> None:

@@ -119,11 +119,11 @@ def sum_blocks(
     up to 16 million.
     """
     count, part, levels = state or (0, None, [])
-    tree, most = MergeTree[S](summand.merge, levels), blocks_per_part(block_rows)
+    tree, size = MergeTree[S](summand.merge, levels), blocks_per_part(block_rows)
     for block in blocks:
         part = summand.add(part, block)
         count += 1
-        if count % most == 0:
+        if count % size == 0:
             tree.take(part)
             part = None
         if watch is not None:
@@ -178,9 +178,9 @@ class Serial:
         yield self
 
     def sum(self, summand: Summand[S], blocks: Blocks) -> Any:
-        began = time.monotonic()
+        start = time.monotonic()
         total = sum_blocks(summand, blocks, blocks.block_rows)
-        LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
+        LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - start)
         return total
 
 
@@ -201,19 +201,19 @@ def as_engine(where: object, caller: str) -> Engine:
     """Return the engine ``where``; raise InvalidType if it is not an engine."""
     if isinstance(where, Engine) and not isinstance(where, type):
         return where
-    got = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
+    name = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
     raise InvalidType(
         f"{caller}: where must be an engine of bochner.engines, such as Local(), Dask(client), "
-        f"Ray() or Spark(session); got {got}."
+        f"Ray() or Spark(session); got {name}."
     )
 
 
-def require_order(caller: str, why: str, where: Executor, instead: str) -> None:
+def require_order(caller: str, reason: str, where: Executor, remedy: str) -> None:
     """Raise InvalidInput if the executor ``where`` does not read rows in order."""
     if not where.in_order:
         raise InvalidInput(
-            f"{caller}: {why}, so one process must read all rows in order; got where={where!r}. "
-            f"{instead}"
+            f"{caller}: {reason}, so one process must read all rows in order; got where={where!r}. "
+            f"{remedy}"
         )
 
 
@@ -346,8 +346,8 @@ def gram_products(
     scale = np.abs(V).max(axis=0, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)  # scaled to one, as float32 may overflow
     scaled = np.asfortranarray(V / scale, dtype=precision)
-    sums, through = pass_of(BlockSum(partial(_products, features, scaled, mean @ (V / scale))))
-    return (sums.T - np.outer(mean, through)) * scale
+    sums, sums_ = pass_of(BlockSum(partial(_products, features, scaled, mean @ (V / scale))))
+    return (sums.T - np.outer(mean, sums_)) * scale
 
 
 def _products(
@@ -356,7 +356,7 @@ def _products(
     """Return Σ u zᵀ and Σ u of a block, u = w (z − z̄)ᵀV, computed in the dtype of V."""
     w = weights_of(block)[:, None]
     sums: Any = 0.0
-    through: Any = 0.0
+    totals: Any = 0.0
     for rows, piece in _pieces(features, block.X, len(V)):
         xp = array_namespace(piece)
         Z = xp.astype(piece, getattr(xp, V.dtype.name), copy=False)
@@ -365,8 +365,8 @@ def _products(
         else:
             u = to_numpy(xp.matmul(Z, adapt(np.ascontiguousarray(V), like=Z)))
         u = w[rows] * (u.astype(np.float64) - through_mean)
-        sums, through = sums + _transposed_product(Z, u), through + u.sum(axis=0)
-    return sums, through
+        sums, totals = sums + _transposed_product(Z, u), totals + u.sum(axis=0)
+    return sums, totals
 
 
 def _transposed_product(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:

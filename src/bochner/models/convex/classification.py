@@ -221,7 +221,7 @@ def _path(rows: "ClassRows", chosen: Choices) -> tuple[HeldOutPath, State]:
         ridge = max(ridge, 0.03)  # below it the fit rarely changes, as all margins are met
     held_out = subset.held_out(float(subset.w @ np.diag(subset.design.K)) or 1.0)
     # Beyond step 10 a fit that starts at zero, and its neighbours, stop far from the minimum
-    held_out.walk(ridge, most=10)
+    held_out.walk(ridge, last=10)
     path, end = held_out.path(subset.inflation)
     if subset is rows:
         return path, end

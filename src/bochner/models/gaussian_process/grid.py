@@ -149,7 +149,7 @@ class ModeProcess(law.ProcessLaw):
         if isinstance(gram, ToeplitzGram):
             if exact is not None:
                 return spread(exact)
-            low = gram.preconditioner(alpha, most=MAX_VARIANCE_ROWS)
+            low = gram.preconditioner(alpha, size=MAX_VARIANCE_ROWS)
             z = rng.standard_normal((PATHS, gram.dimension))
             return spread_by_draws(low, z, _steps(low, z))
         if exact is None:
@@ -265,7 +265,7 @@ def few_rows(sums: modes.GridSums) -> law.FitRows | None:
         return None
     rows = sample.take(sample.order)
     arrays = modes.as_rows(rows.X), rows.y, rows.w, rows.priority
-    return law.FitRows(*arrays, sums.rows, sums.target_shape, sums.most)
+    return law.FitRows(*arrays, sums.rows, sums.target_shape, sums.max_weight)
 
 
 def _solve_by_rows(

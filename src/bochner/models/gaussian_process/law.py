@@ -252,7 +252,7 @@ def factor_all(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFacto
 def kernel_rows(
     kernel: Kernel, rows: FitRows, centred: bool, limit: int | None = None
 ) -> KernelRows:
-    """Return the kernel matrix of the first ``most`` rows; weights are divided by ``rows.unit``."""
+    """Return the kernel matrix of the first ``limit`` rows; weights are divided by the unit."""
     K = np.asarray(to_numpy(kernel(rows.X[:limit])), np.float64)
     return KernelRows(K, rows.y[:limit], rows.w[:limit] / rows.unit, centred)
 
@@ -714,15 +714,15 @@ class FeatureProcess(ProcessLaw):
         single = self.representation.precision == "float32"
         norms = squared_norms(Z - self.feature_mean)[:, None]
         top = self.values.max(initial=0.0) if single else 0.0
-        w, most = w[:, None], self.representation.most
-        slack = slack_of_leverage(self.leverage(Z), w, most)
+        w, max_weight = w[:, None], self.representation.max_weight
+        slack = slack_of_leverage(self.leverage(Z), w, max_weight)
         rounding = 10 * EPS * np.sqrt(1 + norms * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
-        floor = alpha / (alpha + np.minimum(w, most) * norms)
+        floor = alpha / (alpha + np.minimum(w, max_weight) * norms)
         resolved = slack > rounding
         centre = self.intercept + self.feature_mean @ self.coef
         slack = np.where(resolved, slack, floor)
         errors = np.where(resolved, left_out_errors(y - self.mean(Z), slack), y - centre)
-        return errors, ((1 - slack) / slack / most, e, prior)
+        return errors, ((1 - slack) / slack / max_weight, e, prior)
 
     @staticmethod
     def solve(spec: GaussianProcessSpec, sums: Any) -> "FeatureProcess":
@@ -752,7 +752,7 @@ class FeatureProcess(ProcessLaw):
         sample = law.without_landmarks(sample)
         (errors, parts), w = law.leave_one_out(sample), sample.w
         # Choose exponent and share of the noise if at least 20 rows are outside the span
-        is_large = np.maximum(w / sums.most, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
+        is_large = np.maximum(w / sums.max_weight, 1.0)[parts[1] > SPAN * parts[2]].sum() >= 20
         exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if is_large else (1.0,)
         shares = [*np.logspace(0, -3, 31), 0.0] if is_large and spec.noise is None else [1.0]
         # The pair with the largest density of these errors wins; weight w counts as w rows
@@ -761,7 +761,8 @@ class FeatureProcess(ProcessLaw):
         for p in exponents:
             variance = replace(law, exponents=np.full_like(power, p)).total_variance(*parts)
             for share in shares:
-                score = w @ log_normal(errors, variance + share * law.noise / sums.most) / w.sum()
+                total = variance + share * law.noise / sums.max_weight
+                score = w @ log_normal(errors, total) / w.sum()
                 improves = score > best
                 best[improves] = score[improves]
                 noise[improves], power[improves] = share * law.noise[improves], p

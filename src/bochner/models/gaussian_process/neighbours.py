@@ -191,7 +191,7 @@ class NeighbourProcess(ProcessLaw):
 
     def _law(self, X: Array) -> tuple[Array, Array]:
         rows = as_rows(X)
-        return self.krige(rows, self.near(rows), float(self.evidence.alpha[0]))
+        return self.krige(rows, self.neighbours_of(rows), float(self.evidence.alpha[0]))
 
     def left_out(self, index: Array) -> Both:
         """Return leave-one-out errors and standard deviations of y, for training rows by index."""
@@ -275,7 +275,7 @@ class NeighbourProcess(ProcessLaw):
     def _tree(self) -> cKDTree:
         return cKDTree(self._training_places / self._units)
 
-    def near(self, X: Float[Array, "b d"]) -> Array:
+    def neighbours_of(self, X: Float[Array, "b d"]) -> Array:
         """Return the indices of the training rows nearest to each row of X, (b, m)."""
         m = min(self.neighbours, len(self.representation))
         return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)

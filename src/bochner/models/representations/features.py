@@ -64,7 +64,7 @@ class FeatureRows(Representation):
 
         ``blocks`` are all rows, None if they cannot be read again.
         """
-        sums: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept, most=1.0)
+        sums: Any = replace(cast(Any, self), fit_intercept=spec.fit_intercept, max_weight=1.0)
         if isinstance(spec.alpha, str):  # copies lower leave-one-out errors
             sums = sums.without_copies(spec)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
@@ -120,7 +120,7 @@ class FeatureSums(FeatureRows):
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...] = ()
-    most: float = 1.0  # Largest weight that leave-one-out errors leave out of a row
+    max_weight: float = 1.0  # Largest weight that leave-one-out errors leave out of a row
 
     @cached_property
     def moments(self) -> Moments:
@@ -169,9 +169,10 @@ class FeatureSums(FeatureRows):
             means = centred * np.average(Z, 0, w), centred * middle
             rows = Z - means[0], y - means[1], w
             eigen = decompose_rows(*rows, centred=centred)
-            return replace(eigen, most=self.most), [rows], means
+            return replace(eigen, max_weight=self.max_weight), [rows], means
         moments = self.moments if centred else self.moments.about_zero()
-        eigen, n = replace(decompose(moments, centred), most=self.most), len(self.sample)
+        eigen = replace(decompose(moments, centred), max_weight=self.max_weight)
+        n = len(self.sample)
         return replace(eigen, rows=n) if self.keeps_all else eigen, self.pieces(), self.means
 
     def check_range(self) -> "FeatureSums":

@@ -65,7 +65,7 @@ class GridSums(Representation):
     sample: RowSample  # For leave-one-out errors and the certificate
     rows: int
     target_shape: tuple[int, ...]
-    most: float = 1.0  # Largest weight of a row that is left out at once
+    max_weight: float = 1.0  # Largest weight of a row that is left out at once
 
     lacks: ClassVar[Mapping[str, str]] = representation.FEATURES_LACK | {
         "moments_": "a fit that sums modes makes no features; its sums are "
@@ -111,7 +111,7 @@ class GridSums(Representation):
         sums = self.sums.about(self.target_mean)
         gram = self.map.gram(as_complex(sums.gram), variances, self.fit_intercept)
         n = len(self.sample) if self.keeps_all else sums.rows
-        count = max(sums.weight / self.most, float(n))
+        count = max(sums.weight / self.max_weight, float(n))
         rng = stream(self.chosen.seed, "probes")
         return ModeProblem.of(gram, as_complex(sums.cross), sums.squares, count, rng)
 
@@ -342,7 +342,7 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
 
         start = 0.1 * single.scale
         limits = (math.log(MIN_ALPHA * single.scale), math.log(start)), math.log(10.0) / 4, 48
-        value(settle(value, start, *limits, worth=-1e-9, sizes=(4, 2, 1)))  # adds the last state
+        value(settle(value, start, *limits, decrease=-1e-9, sizes=(4, 2, 1)))  # adds the last state
         path = sorted(states)
         paths.append([states[penalty] for penalty in path])
         best = min(path, key=value)

@@ -104,7 +104,7 @@ class Representation(Lacking, ABC):
     rows: int  # Number of rows read, including rows of weight zero
     sample: Any  # Rows kept for leave-one-out errors and the certificate
     weight: Any  # Sum of the weights of all rows
-    most: float  # Largest weight of a row that is left out at once
+    max_weight: float  # Largest weight of a row that is left out at once
 
     certified_rows: ClassVar[int] = CACHED_ROWS  # Largest number of rows of a certificate
 
@@ -153,9 +153,9 @@ class Representation(Lacking, ABC):
     def without_copies(self, spec: Any) -> Self:
         """Return the representation with copies merged in a sample of all rows."""
         sample, unit = without_copies(spec, self.sample) if self.keeps_all else (self.sample, 1.0)
-        if sample is self.sample and unit == self.most:
+        if sample is self.sample and unit == self.max_weight:
             return self
-        changes: Any = {"sample": replace(sample, w=sample.w * unit), "most": unit}
+        changes: Any = {"sample": replace(sample, w=sample.w * unit), "max_weight": unit}
         return replace(self, **changes)  # type: ignore[type-var]
 
     @abstractmethod

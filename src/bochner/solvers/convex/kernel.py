@@ -116,8 +116,8 @@ class KernelMatrix(DualRows):
         last = self.last
         if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
             # Whether rounding errors of a float32 factor are negligible in the steps
-            many = len(rows) > 256 and alpha > 1e-30 and float(diagonal.max()) < 1e30
-            single = many and float(h @ diagonal[rows]) * FLOAT32_PENALTY <= alpha
+            is_large = len(rows) > 256 and alpha > 1e-30 and float(diagonal.max()) < 1e30
+            single = is_large and float(h @ diagonal[rows]) * FLOAT32_PENALTY <= alpha
             matrix = self.single if single else K
             if len(rows) < n:
                 matrix = matrix[np.ix_(rows, rows)]
@@ -125,7 +125,7 @@ class KernelMatrix(DualRows):
         factor, root = last[0][2], np.sqrt(h)[:, None]
         # The change of the coefficients if the intercept decreases by 1
         unit = root * solve(factor, root.T).T
-        rest = max(float(curvatures.sum() - curvatures[rows].sum()), 0.0) / alpha  # of other rows
+        remainder = max(float(curvatures.sum() - curvatures[rows].sum()), 0.0) / alpha
 
         def step(gradient: Gradient) -> State:
             r, s = gradient
@@ -137,7 +137,7 @@ class KernelMatrix(DualRows):
                 image = symmetric_product(matrix, c.astype(matrix.dtype))
             c[rows] = root * solve(factor, (-r[rows] / root - root * image[rows]).T).T
             if problem.fit_intercept:
-                curvature = float(unit.sum()) + rest
+                curvature = float(unit.sum()) + remainder
                 if curvature > TINY**0.5:  # where no row is active, nothing determines b
                     b = (c.sum(axis=0) - target) / curvature
                 c[rows] -= unit * b
@@ -225,16 +225,16 @@ class GaussianRows:
 
     def __matmul__(self, coef: Float[Array, "n t"]) -> Float[Array, "n t"]:
         support = np.any(coef != 0, axis=1)
-        few, X = csr_array(coef[support].T), self.X[support]  # each pair has few support vectors
+        sparse, X = csr_array(coef[support].T), self.X[support]  # each pair has few support vectors
         size = max(TILE, (1 << 22) // max(1, len(X)))  # 32 MB of kernel values
         tiles = (self.X[start : start + size] for start in range(0, len(self.X), size))
-        return np.concatenate([few @ self.kernel(X, Y) for Y in tiles], axis=1).T
+        return np.concatenate([sparse @ self.kernel(X, Y) for Y in tiles], axis=1).T
 
 
 def is_machine(problem: Problem) -> bool:
     """Return whether LIBSVM minimises the problem; it requires an intercept."""
-    loss, many = problem.loss, len(problem.w) > SQUARED_HINGE_ROWS or _of_pairs(problem)
-    has_box = loss.nonsmooth or (isinstance(loss, Hinge) and many)
+    loss, is_large = problem.loss, len(problem.w) > SQUARED_HINGE_ROWS or _of_pairs(problem)
+    has_box = loss.nonsmooth or (isinstance(loss, Hinge) and is_large)
     of_kernel = isinstance(problem.rows, KernelMatrix) and problem.fit_intercept
     return of_kernel and has_box and isinstance(loss, Hinge | EpsilonInsensitive | ZeroHinge)
 
@@ -250,20 +250,20 @@ def run_libsvm(problem: Problem, tol: float, moves: int) -> State:
     y has real targets, zeros (one class), or −1 and +1 with 0 for unused rows. A final fit of real
     targets ends at a gap of ``tol``, and with few rows may make more moves.
     """
-    y, middle, slopes, within = problem.y, np.zeros(problem.y.shape[1]), SLOPES * tol, 1.0
+    y, middle, slopes, tolerance = problem.y, np.zeros(problem.y.shape[1]), SLOPES * tol, 1.0
     if not isinstance(problem.loss, Hinge):
         middle = np.median(y, axis=0)  # Otherwise rounding of a large offset is fitted
         problem = replace(problem, y=y - middle)
         if tol < TOL:
-            slopes, within = 0.01 * tol, tol
+            slopes, tolerance = 0.01 * tol, tol
             moves *= max(1, FEW_ROWS // len(y))
     fit_machines = _fit_pairs if _of_pairs(problem) else _fit_columns
     coef, b, machines = fit_machines(problem, partial(_fit_machine, slopes=slopes, moves=moves))
     at = State(coef, b, problem.rows.K @ coef + b, algorithm="libsvm", steps=1)
     at, outcome = with_gap(problem, at), Convergence.MOST_STEPS
     ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
-    if ended or (within < 1.0 and np.all(at.gap <= NEAR * at.value)):
-        is_close = bool(np.all(at.gap <= within * at.value))
+    if ended or (tolerance < 1.0 and np.all(at.gap <= NEAR * at.value)):
+        is_close = bool(np.all(at.gap <= tolerance * at.value))
         outcome = Convergence.CONVERGED if is_close else Convergence.ROUNDED
     return replace(at, intercept=b + middle, fitted=at.fitted + middle, outcome=outcome)
 
@@ -273,14 +273,14 @@ Machines = tuple[Float[Array, "n t"], Float[Array, " t"], list[Any]]  # coeffici
 
 def _fit_columns(problem: Problem, fit: Callable[..., Any]) -> Machines:
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
-    before: tuple[Any, ...] = ()  # weights and matrix of the last column
+    last: tuple[Any, ...] = ()  # weights and matrix of the last column
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
         y, rows = column.y[:, 0], np.flatnonzero(column.w[:, 0] > 0)
-        if not (before and np.array_equal(column.w, before[0])):
-            before = column.w, _matrix(column, rows)
+        if not (last and np.array_equal(column.w, last[0])):
+            last = column.w, _matrix(column, rows)
         y = y[rows] > 0 if isinstance(column.loss, Hinge) else y[rows]
-        machine = fit(column, rows, before[1], y)
+        machine = fit(column, rows, last[1], y)
         coef[rows[machine.support_], k] = machine.dual_coef_[0]
         intercept[k] = machine.intercept_[0]
         machines.append(machine)
@@ -349,9 +349,9 @@ def _matrix(problem: Problem, rows: Array) -> Any:
     K = problem.rows.K
     if isinstance(K, GaussianRows):
         return GaussianRows(K.kernel, K.X[rows])
-    few = len(rows) < len(K)
-    K = K[np.ix_(rows, rows)] if few else K
+    is_part = len(rows) < len(K)
+    K = K[np.ix_(rows, rows)] if is_part else K
     if problem.loss.has_inactive_rows:
-        K = K if few else K.copy()
+        K = K if is_part else K.copy()
         K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows, 0])
     return K

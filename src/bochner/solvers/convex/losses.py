@@ -203,9 +203,9 @@ class TwoSlopes(MarginLoss):
             return None
         low, high = (np.broadcast_to(slope, y.shape[1]) for slope in self.slopes)
         order, w = np.argsort(y, axis=0, kind="stable"), np.broadcast_to(w, y.shape)
-        below = np.cumsum(np.take_along_axis(w, order, axis=0), axis=0)
+        cumulative = np.cumsum(np.take_along_axis(w, order, axis=0), axis=0)
         # The smallest y with at least the share high/(high − low) of the weight at or below it
-        reached = below >= (1 - 1e-12) * below[-1] * high / (high - low)
+        reached = cumulative >= (1 - 1e-12) * cumulative[-1] * high / (high - low)
         at = np.take_along_axis(order, np.argmax(reached, axis=0)[None], axis=0)
         return np.take_along_axis(y, at, axis=0)[0]
 
@@ -404,14 +404,14 @@ LOG_LOSSES = (Logistic, Multinomial)  # Minus the log of the probability of the 
 
 def as_levels(levels: Any) -> tuple[float, ...]:
     """Return the levels as a tuple; raise InvalidInput unless they increase inside (0, 1)."""
-    given = tuple(finite(q, "quantiles", "a level") for q in np.atleast_1d(levels))
-    rising = given == tuple(sorted(set(given)))
-    if not given or not rising or not all(0 < q < 1 for q in given):
+    values = tuple(finite(q, "quantiles", "a level") for q in np.atleast_1d(levels))
+    rising = values == tuple(sorted(set(values)))
+    if not values or not rising or not all(0 < q < 1 for q in values):
         raise InvalidInput(
             "quantiles must lie between 0 and 1, both excluded, and increase; got "
             f"{levels!r}. Pass, say, (0.1, 0.5, 0.9)."
         )
-    return given
+    return values
 
 
 def huber_scale(
@@ -425,9 +425,9 @@ def huber_scale(
     low = 1e-9 * high
     for _ in range(60):
         middle = np.sqrt(low * high)
-        inside = np.minimum(r / np.where(middle > 0, middle, 1.0), scales)
-        many = (w * np.maximum(inside, -scales) ** 2).sum(axis=0) > w.sum()
-        low, high = np.where(many, middle, low), np.where(many, high, middle)
+        clipped = np.minimum(r / np.where(middle > 0, middle, 1.0), scales)
+        is_low = (w * np.maximum(clipped, -scales) ** 2).sum(axis=0) > w.sum()
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
     return np.sqrt(low * high)
 
 
@@ -473,8 +473,8 @@ class UserLoss(Loss):
                     f"{type(self).__name__}: value, slope and {self.second} must be functions of "
                     f"(y, f); got {function!r}."
                 )
-        given = self.trial if self.points is None else self.points
-        y, f = (np.asarray(a, np.float64) for a in given)
+        points = self.trial if self.points is None else self.points
+        y, f = (np.asarray(a, np.float64) for a in points)
         self._check(*((y, f) if self.joint else (y.reshape(-1, 1), f.reshape(-1, 1))))
 
     def _call(self, function: OfPrediction, role: str, y: Array, f: Array, shape: Any) -> Array:
@@ -515,22 +515,22 @@ class UserLoss(Loss):
             ("value", "slope", np.stack(first, axis=1), slope),
             ("slope", self.second, np.stack(second, axis=2), hessian),
         )
-        for below, above, numeric, exact in pairs:
-            off = np.abs(numeric - exact)
-            wrong = off > 1e-4 * (1 + np.abs(exact) + np.abs(numeric))
+        for function, derivative, numeric, exact in pairs:
+            error = np.abs(numeric - exact)
+            wrong = error > 1e-4 * (1 + np.abs(exact) + np.abs(numeric))
             if wrong.mean() > self.jumps:
                 i = int(np.flatnonzero(wrong.reshape(m, -1).any(axis=1))[0])
                 raise InvalidInput(
-                    f"{self._label}: {above} must be the derivative of {below} in f; at y={y[i]}, "
-                    f"f={f[i]} it differs from finite differences by {off[i].max():.3g}. Correct "
-                    "one of the two, or pass points=(y, f) where both are defined."
+                    f"{self._label}: {derivative} must be the derivative of {function} in f; at "
+                    f"y={y[i]}, f={f[i]} they differ by {error[i].max():.3g} (finite differences). "
+                    "Correct one of the two, or pass points=(y, f) where both are defined."
                 )
-        least = np.linalg.eigvalsh((hessian + hessian.transpose(0, 2, 1)) / 2)[:, 0]
-        i = int(np.argmin(least))
-        if least[i] < -1e-8:
+        smallest = np.linalg.eigvalsh((hessian + hessian.transpose(0, 2, 1)) / 2)[:, 0]
+        i = int(np.argmin(smallest))
+        if smallest[i] < -1e-8:
             raise InvalidInput(
                 f"{self._label}: the loss must be convex, its {self.second} zero or above; got "
-                f"{least[i]:.6g} at y={y[i]}, f={f[i]}. Choose a convex loss."
+                f"{smallest[i]:.6g} at y={y[i]}, f={f[i]}. Choose a convex loss."
             )
 
 

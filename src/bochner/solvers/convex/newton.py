@@ -94,8 +94,8 @@ def fastest(problem: Problem) -> Algorithm:
     rows, loss = problem.rows, problem.loss
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
     # Kept Hessians are faster up to 2048 features, or 128 where all rows are active
-    few = (2048 if local else 128) >= D and problem.y.shape[1] * D**2 <= 1 << 26
-    suits = few and rows.is_cached and problem.alpha > 0 and not loss.joint
+    is_small = (2048 if local else 128) >= D and problem.y.shape[1] * D**2 <= 1 << 26
+    suits = is_small and rows.is_cached and problem.alpha > 0 and not loss.joint
     return "cholesky updates" if suits else "conjugate gradients"
 
 
@@ -134,10 +134,10 @@ def minimise(
         start = start or constant(problem, 0.0 if local or loss.joint else None)
     elif algorithm == "cholesky updates" and not loss.nonsmooth:
         system = update_hessians(problem)
-        few = max(8 * rows.n_features, FEWEST)
-        start = start or _minimise_few(problem, few, tol, max_iter) or constant(problem, 0.0)
+        size = max(8 * rows.n_features, FEWEST)
+        start = start or _minimise_few(problem, size, tol, max_iter) or constant(problem, 0.0)
     elif algorithm == "conjugate gradients":
-        system = hessian_products(apart=loss.nonsmooth)
+        system = hessian_products(separate=loss.nonsmooth)
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
     if start is None:
         start = constant(problem)
@@ -162,28 +162,28 @@ def _descend(
     if not np.any(problem.alpha) and system is not systems_of_rows:
         threshold = 1e-9 * loss_slopes(problem, constant(problem, 0.0)).size
     while True:
-        above = local.size > threshold[live]
-        if not np.all(above):
+        active = local.size > threshold[live]
+        if not np.all(active):
             outcome = Convergence.UNBOUNDED
-            live, local = live[above], local.at(above)
+            live, local = live[active], local.at(active)
         if not len(live):
             break
         if steps == max_iter:
             outcome = Convergence.MOST_STEPS
             break
-        part, here = problem.at(live), at.at(live)
-        slope, step, hessians = system(part, here, local, live, tol)
+        part, start = problem.at(live), at.at(live)
+        slope, step, hessians = system(part, start, local, live, tol)
         gain = -0.5 * slope / local.size  # predicted by the quadratic model
-        loss, fitted = smooth_loss(part, here)
-        length = line_search(replace(part, loss=loss), fitted, here, step)
+        loss, fitted = smooth_loss(part, start)
+        length = line_search(replace(part, loss=loss), fitted, start, step)
         hessians = hessians if len(live) == len(threshold) else None
-        moved = replace(here.at_step(length, step), hessians=hessians)
-        before, local = local.size, loss_slopes(part, moved)
+        end = replace(start.at_step(length, step), hessians=hessians)
+        size, local = local.size, loss_slopes(part, end)
         if of_kernel and not nonsmooth:  # an older Hessian may predict too little
-            gain = np.maximum(gain, (before - local.size) / local.size)
-        at = at.replace_columns(live, moved)
-        done = gain <= share * np.maximum(local.gap, tol)
-        all_done = bool(np.all(done))
+            gain = np.maximum(gain, (size - local.size) / local.size)
+        at = at.replace_columns(live, end)
+        converged = gain <= share * np.maximum(local.gap, tol)
+        all_done = bool(np.all(converged))
         steps += 1
         idle = 0 if all_done else idle + bool(gain.max() < NOISE)
         if idle >= 3:  # three steps gained no more than rounding errors
@@ -196,7 +196,7 @@ def _descend(
                 at = replace(at, multipliers=local.slope, width=at.width / 2)
                 local = loss_slopes(problem, at)
         else:
-            live, local = live[~done], local.at(~done)
+            live, local = live[~converged], local.at(~converged)
     return evaluate(problem, replace(at, outcome=outcome, steps=steps))
 
 
@@ -232,16 +232,16 @@ def smooth_loss(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
     return loss.smooth(at.width), at.fitted + at.width * at.multipliers
 
 
-def _minimise_few(problem: Problem, least: int, tol: float, max_iter: int) -> State | None:
-    """Return the minimum for every fourth row of positive weight; None for fewer than ``least``."""
+def _minimise_few(problem: Problem, size: int, tol: float, max_iter: int) -> State | None:
+    """Return the minimum for every fourth row of positive weight; None for fewer than ``size``."""
     rows, mask = problem.rows, np.zeros(len(problem.w), bool)
     mask[np.flatnonzero(np.any(problem.w > 0, axis=1))[::EVERY]] = True
-    if np.count_nonzero(mask) < least:
+    if np.count_nonzero(mask) < size:
         return None
     dual = isinstance(rows, DualRows)
     part: Any = rows.part(mask) if dual else FeatureBlock(select_rows(rows, mask))
-    few = replace(problem, rows=part, y=problem.y[mask], w=EVERY * problem.w[mask])
-    at = minimise(few, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
+    subset = replace(problem, rows=part, y=problem.y[mask], w=EVERY * problem.w[mask])
+    at = minimise(subset, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
     if not dual:
         return replace(at, multipliers=None, steps=0)
     coef = np.zeros(problem.y.shape)
@@ -281,17 +281,18 @@ def systems_of_rows(
     """Return Newton steps by factors of the Hessians, or by systems of the active rows if few."""
     slopes, curvatures = weigh(problem.w, local.slope), weigh(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
-    few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # then both take as long
-    if few and problem.rows.is_cached and np.all(problem.alpha):
-        return hessian_products(apart=True)(problem, at, local, columns, tol)
+    # With at most D/2 active rows in each column, both take as long
+    is_small = active.min() > 0 and active.max() <= problem.rows.n_features / 2
+    if is_small and problem.rows.is_cached and np.all(problem.alpha):
+        return hessian_products(separate=True)(problem, at, local, columns, tol)
     gradient, hessians = derivative_sums(problem, at, slopes, curvatures)
     gradient = _complete(problem, at, gradient)
     # If no row is active, the intercept moves by about this much at most.
     farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
     steps, alphas = np.empty(gradient.shape), np.broadcast_to(problem.alpha, len(gradient))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
-        least = abs(gradient[k, -1]) / farthest[k]
-        steps[k] = -solve(hessian_factor(H, alpha, least, problem.fit_intercept), gradient[[k]])[0]
+        floor = abs(gradient[k, -1]) / farthest[k]
+        steps[k] = -solve(hessian_factor(H, alpha, floor, problem.fit_intercept), gradient[[k]])[0]
     reusable = None if problem.loss.nonsmooth else (curvatures, hessians)
     return _direction(problem, gradient, steps, reusable)
 
@@ -311,7 +312,7 @@ def derivative_sums(
     last = at.hessians
     if last is not None and np.array_equal(last[0], curvatures):
         return gradients(problem.rows, slopes), last[1]
-    part = RowSum(_gradients_and_hessians, (slopes, curvatures), into=True)
+    part = RowSum(_gradients_and_hessians, (slopes, curvatures), in_place=True)
     gradient, hessians = problem.rows.sum(part)
     return gradient, list(hessians)
 
@@ -362,8 +363,8 @@ def update_hessians(problem: Problem) -> Callable[..., Direction]:
             H = total[0]
             trace = float(np.trace(H, dtype=np.float64)) + len(H) * problem.alpha
             single = H.dtype == np.float32 and problem.alpha >= FLOAT32_PENALTY * trace
-            least = FLOOR * float(problem.w.sum())
-            last = hessian_factor(H, problem.alpha, least, problem.fit_intercept, single)
+            floor = FLOOR * float(problem.w.sum())
+            last = hessian_factor(H, problem.alpha, floor, problem.fit_intercept, single)
         sums[k] = total
         return last
 
@@ -485,10 +486,10 @@ def preconditioner(
     return solve
 
 
-def from_rows(hessian: Hessian, apart: bool) -> list[Solve]:
-    """Return one preconditioner, or if ``apart`` one per column, of 2D rows drawn by curvature."""
+def from_rows(hessian: Hessian, separate: bool) -> list[Solve]:
+    """Return a preconditioner of 2D rows drawn by curvature, or if ``separate`` one per column."""
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
-    columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
+    columns = (curvature if separate else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_draw(c, 2 * rows.n_features) for c in columns])
     mask = np.any(shares > 0, axis=0)
     Z = select_rows(rows, mask)
@@ -496,19 +497,19 @@ def from_rows(hessian: Hessian, apart: bool) -> list[Solve]:
     return [preconditioner(Z, c, alpha, hessian.floor) for c, alpha in pairs]
 
 
-def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
-    """Return the weights, or those of a systematic sample of ``most`` rows if more are nonzero."""
-    if np.count_nonzero(weights) <= most:
+def _draw(weights: Float[Array, " m"], size: int) -> Float[Array, " m"]:
+    """Return the weights, or those of a systematic sample of ``size`` rows if more are nonzero."""
+    if np.count_nonzero(weights) <= size:
         return weights
     sums = np.cumsum(weights)
-    tick = sums[-1] / most
+    tick = sums[-1] / size
     return tick * np.diff(np.floor(sums / tick + 0.5), prepend=0.0)
 
 
-def hessian_products(apart: bool) -> Callable[..., Direction]:
+def hessian_products(separate: bool) -> Callable[..., Direction]:
     """Return a function for steps by conjugate gradients.
 
-    If ``apart``, each column has its own preconditioner, new in each step. Otherwise all columns
+    If ``separate``, each column has its own preconditioner, new in each step. Otherwise all columns
     share one, until the products of a step take longer than a new preconditioner.
     """
     shared: list[Solve] = []
@@ -521,7 +522,7 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
         gradient, joint = _complete(problem, at, gradient), problem.loss.joint
         width = at.width if problem.loss.nonsmooth else 1.0
         hessian = Hessian(problem, local.curvature, width)
-        parts = shared or from_rows(hessian, apart)
+        parts = shared or from_rows(hessian, separate)
 
         def inverse(V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
             if len(parts) == 1:
@@ -529,16 +530,16 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
             return np.concatenate([parts[c](v[None]) for c, v in zip(columns, V, strict=True)])
 
         nearly = inverse(gradient, np.arange(len(gradient)))
-        rest = np.maximum(0.5 * inner(gradient, nearly, joint) / local.size, TINY)
+        decrease = np.maximum(0.5 * inner(gradient, nearly, joint) / local.size, TINY)
         # Relative residuals: 0.1 far from the minimum, 0.01 near it, or as the tolerance allows.
         # The gain differs from the gain of Newton's step by about the square of the residual.
-        shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
-        along = partial(inner, joint=joint)
-        step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
+        shares = np.clip(np.maximum(np.sqrt(decrease), np.sqrt(0.1 * tol / decrease)), 0.01, 0.1)
+        dot = partial(inner, joint=joint)
+        step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, dot)
         # One operation of a product takes six times as long as one of a new preconditioner.
         D, n = hessian.rows.n_features, len(hessian.w)
-        spent, making = step.products * 24 * D * n * len(gradient), (min(2 * D, n) + D / 3) * D**2
-        shared = [] if apart or spent >= making else parts
+        cost, making = step.products * 24 * D * n * len(gradient), (min(2 * D, n) + D / 3) * D**2
+        shared = [] if separate or cost >= making else parts
         return _direction(problem, gradient, step.solution)
 
     return steps
@@ -558,28 +559,28 @@ def conjugate_steps() -> Callable[..., Direction]:
     For losses with inactive rows or jumps the system is new in each step; else steps are conjugate.
     """
     system: Any = None
-    before: tuple[Gradient, float, State] | None = None
-    since, most = 0, 6  # steps with the system, and their limit, which doubles
+    previous: tuple[Gradient, float, State] | None = None
+    count, limit = 0, 6  # steps with the system, and their limit, which doubles
 
     def steps(
         problem: Problem, at: State, local: LossSlopes, _columns: Array, _tol: float
     ) -> Direction:
-        nonlocal system, before, since, most
-        always = problem.loss.has_inactive_rows or problem.loss.nonsmooth
-        if system is None or always or since >= most or not problem.rows.is_cached:
-            most *= 1 + (since >= most)
-            system, since = problem.rows.system(problem, local.curvature), 0
-        since += 1
+        nonlocal system, previous, count, limit
+        refreshes = problem.loss.has_inactive_rows or problem.loss.nonsmooth
+        if system is None or refreshes or count >= limit or not problem.rows.is_cached:
+            limit *= 1 + (count >= limit)
+            system, count = problem.rows.system(problem, local.curvature), 0
+        count += 1
         slopes = weigh(problem.w, local.slope)
         gradient = slopes + problem.alpha * at.coef, problem.fit_intercept * slopes.sum(axis=0)
         newton = step = system(gradient)
         slope = _slope_along(gradient, newton)
-        if before is not None and not always:
-            last_gradient, last_slope, last_step = before
+        if previous is not None and not refreshes:
+            last_gradient, last_slope, last_step = previous
             change = slope - _slope_along(last_gradient, newton)
             conjugate = newton.at_step(max(change / min(last_slope, -TINY), 0.0), last_step)
             step = conjugate if _slope_along(gradient, conjugate) < 0 else newton
-        before = gradient, slope, step
+        previous = gradient, slope, step
         return np.full(len(at.intercept), slope), step, None
 
     return steps

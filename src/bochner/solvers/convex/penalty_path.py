@@ -47,16 +47,16 @@ class HeldOutPath:
     @property
     def reason(self) -> str:
         """How the penalty was chosen, and what to do if it is at an end of the path."""
-        several = len(self.alphas) > 1
+        has_path = len(self.alphas) > 1
         chosen = f"the best of {len(self.alphas)} by the loss of held-out rows"
         if self.errors[self.best] >= 1:
             chosen += "; a constant is as good: try another kernel or lengthscale"
-        elif several and self.best == int(np.argmin(self.alphas)):
+        elif has_path and self.best == int(np.argmin(self.alphas)):
             chosen += (
                 ", and the smallest penalty that was tried: try more features, a smaller "
                 "lengthscale, or a smaller penalty (a larger C) by hand"
             )
-        elif several and self.best == int(np.argmax(self.alphas)):
+        elif has_path and self.best == int(np.argmax(self.alphas)):
             chosen += (
                 ", and the largest penalty that was tried: try another kernel or lengthscale, or "
                 "scale the columns"
@@ -85,7 +85,7 @@ class HeldOutLoss:
     fit: Fit
     largest: float
     total: Total | None = None  # replaces the problem's loss
-    near: State | None = None  # start of the first fits
+    start: State | None = None  # start of the first fits
     losses: dict[int, float] = field(default_factory=dict)
     ends: dict[tuple[int, int], State] = field(default_factory=dict)  # minimum per (fold, step)
 
@@ -111,9 +111,9 @@ class HeldOutLoss:
                 b = problem.fit_intercept * best_constant(loss, y, weights)
                 fitted.append(np.tile(b, (int(out.sum()), 1)))
                 continue
-            here = replace(problem, w=weights, alpha=self.alpha(step))
-            near = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
-            end = self.fit(here, next(filter(None, near), self.near))
+            part = replace(problem, w=weights, alpha=self.alpha(step))
+            states = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
+            end = self.fit(part, next(filter(None, states), self.start))
             self.ends[fold, step] = replace(end, width=0.1)
             if self.losses and end.outcome is Convergence.MOST_STEPS:
                 return np.inf
@@ -134,17 +134,17 @@ class HeldOutLoss:
     def alpha(self, step: int) -> float:
         return float(self.largest * FACTOR**step)
 
-    def walk(self, ridge: float = 0.0, most: int = LAST) -> None:
+    def walk(self, ridge: float = 0.0, last: int = LAST) -> None:
         """Search downhill by two steps, then one, from the best ``ridge`` penalty if it is known.
 
         Larger penalties are tried first, as they take less time.
         """
         best = FIRST
         if np.isfinite(ridge) and ridge > 0:
-            near = np.log(ridge / self.largest) / np.log(FACTOR)
-            best = int(np.clip(np.rint(near), NEAREST, most))
+            step = np.log(ridge / self.largest) / np.log(FACTOR)
+            best = int(np.clip(np.rint(step), NEAREST, last))
         # A loss must be smaller by more than rounding
-        downhill(self, best, (NEAREST, LAST), sizes=(2, 1), worth=1e-4)
+        downhill(self, best, (NEAREST, LAST), sizes=(2, 1), decrease=1e-4)
 
     def path(self, inflation: float = 1.0) -> tuple[HeldOutPath, State]:
         """Return the path, penalties divided by ``inflation``, and the best state of fold 0.

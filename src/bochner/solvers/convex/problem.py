@@ -164,13 +164,13 @@ class RowSum:
     part: Callable[..., Any]  # part(Z, *arrays); its arrays may be changed by the sum
     arrays: tuple[Array, ...] = ()  # one entry per row, from row ``first`` on
     first: int = 0
-    into: bool = False  # whether part(total, Z, *arrays) adds to the total, None at first
+    in_place: bool = False  # whether part(total, Z, *arrays) adds to the total, None at first
     stacked: bool = False  # whether parts are listed, not added
 
     def add(self, total: Any, block: Any) -> Any:
         rows = places(block, self.first)
         arrays = (a[rows] for a in self.arrays)
-        if self.into:
+        if self.in_place:
             return self.part(total, block.Z, *arrays)
         part = self.part(block.Z, *arrays)
         return add(total, [part] if self.stacked else part)
@@ -318,24 +318,24 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 
 
 def factor_with_jitter(
-    factor: Callable[[float], Array], diagonal: Any, least: float, most: float
+    factor: Callable[[float], Array], diagonal: Any, low: float, high: float
 ) -> Float[Array, "p p"]:
     """Return ``factor(jitter)`` for the first jitter that succeeds, or the diagonal's factor."""
     try:
-        return retry(factor, 0.0, least, most)
+        return retry(factor, 0.0, low, high)
     except LinAlgError:
         return np.asfortranarray(np.diag(np.sqrt(diagonal)))
 
 
 def hessian_factor(
-    H: Float[Array, "p p"], alpha: float, least: float, intercept: bool, single: bool = False
+    H: Float[Array, "p p"], alpha: float, floor: float, intercept: bool, single: bool = False
 ) -> Float[Array, "p p"]:
     """Return the upper factor of H + alpha I, with a larger diagonal if rounding needs it.
 
-    The intercept, the last entry, has no penalty and a curvature of at least ``least``.
+    The intercept, the last entry, has no penalty and a curvature of at least ``floor``.
     """
     diagonal = np.diag(H).astype(np.float64) + alpha
-    diagonal[-1] = max(float(H[-1, -1]), least, TINY)
+    diagonal[-1] = max(float(H[-1, -1]), floor, TINY)
 
     def shifted(jitter: float) -> Float[Array, "p p"]:
         A = H.astype(np.float32 if single else np.float64, order="F")
@@ -360,7 +360,7 @@ def line_search(
 
     ``fitted`` are the values at which the loss is evaluated for length zero.
     """
-    image, along, across = step.fitted, problem.inner(at, step), problem.inner(step, step)
+    image, linear, quadratic = step.fitted, problem.inner(at, step), problem.inner(step, step)
 
     def slopes(length: Float[Array, " t"]) -> Float[Array, " t"]:
         sums = np.zeros(image.shape[1])
@@ -371,9 +371,9 @@ def line_search(
                 sums += weigh(problem.w[rows], slope * image[rows]).sum(axis=0)
         sums = np.full(len(length), sums.sum()) if problem.loss.joint else sums
         sums = np.where(np.isfinite(sums), sums, np.inf) + problem.drift * step.intercept
-        return sums + problem.alpha * (along + length * across)
+        return sums + problem.alpha * (linear + length * quadratic)
 
-    return best_length(slopes, len(along))
+    return best_length(slopes, len(linear))
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
@@ -395,22 +395,22 @@ def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
         low, at_low = np.where(short, high, low), np.where(short, at_high, at_low)
         high = np.where(short, 2 * high, high)
         at_high = slope(high)
-    enough = np.where(falls & (at_high > 0), SLOPE_RATIO * np.abs(first), np.inf)
-    return np.where(falls, _root(slope, low, high, at_low, at_high, enough), 0.0)
+    tolerance = np.where(falls & (at_high > 0), SLOPE_RATIO * np.abs(first), np.inf)
+    return np.where(falls, _root(slope, low, high, at_low, at_high, tolerance), 0.0)
 
 
 def _root(
-    slope: Slope, low: Array, high: Array, at_low: Array, at_high: Array, enough: Array
+    slope: Slope, low: Array, high: Array, at_low: Array, at_high: Array, tolerance: Array
 ) -> Float[Array, " t"]:
-    """Return where increasing slopes are within ``enough`` of zero, by secants and bisection.
+    """Return where increasing slopes are within ``tolerance`` of zero, by secants and bisection.
 
     If an end of the bracket stays, its slope is halved (Illinois algorithm), as slopes may jump.
     """
     best: Array = high
     value: Array = at_high
-    side = np.zeros(len(enough))
+    side = np.zeros(len(tolerance))
     for turn in range(64):
-        open_ = np.abs(value) > enough
+        open_ = np.abs(value) > tolerance
         if not np.any(open_):
             break
         rise = at_high - at_low
@@ -420,10 +420,10 @@ def _root(
         value = np.where(open_, slope(best), value)
         left = open_ & (value < 0)
         right = open_ & ~left
-        stays = np.where(side == np.sign(value), 0.5, 1.0)
+        factor = np.where(side == np.sign(value), 0.5, 1.0)
         side = np.sign(value)
-        at_low = np.where(left, value, np.where(right, stays * at_low, at_low))
-        at_high = np.where(right, value, np.where(left, stays * at_high, at_high))
+        at_low = np.where(left, value, np.where(right, factor * at_low, at_low))
+        at_high = np.where(right, value, np.where(left, factor * at_high, at_high))
         low, high = np.where(left, best, low), np.where(right, best, high)
     return best
 
@@ -432,9 +432,9 @@ def best_constant(
     loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
 ) -> Float[Array, " t"]:
     """Return the constants that minimise the loss: by a formula, by descent, or by bisection."""
-    known = loss.constant(y, w)
-    if known is not None:
-        return known
+    constant = loss.constant(y, w)
+    if constant is not None:
+        return constant
     if loss.joint:
         share = w[:, :1] / max(float(w[:, 0].sum()), TINY)
 
@@ -450,14 +450,14 @@ def best_constant(
         return np.nan_to_num(total, nan=np.inf, posinf=np.inf)
 
     low, high = -np.ones(y.shape[1]), np.ones(y.shape[1])
-    least = 1e-12 * w.sum(axis=0)
+    floor = 1e-12 * w.sum(axis=0)
     for _ in range(100):
-        falls, rises = slope(high) < -least, slope(low) > least
+        falls, rises = slope(high) < -floor, slope(low) > floor
         if not np.any(falls | rises):
             break
         low, high = np.where(rises, 2 * low, low), np.where(falls, 2 * high, high)
     for _ in range(64):
         middle = (low + high) / 2
-        up = slope(middle) < 0
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
+        rising = slope(middle) < 0
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     return (low + high) / 2

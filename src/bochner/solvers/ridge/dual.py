@@ -72,9 +72,9 @@ class KernelRows:
         """Return the upper triangle of √w K √w + αI, Fortran-contiguous."""
         n, root = len(self.w), self.root
         A = np.zeros((n, n), dtype, order="F")  # Later products also read the lower half
-        for here in slices(n, BAND):
-            left = slice(here.stop)
-            A[left, here] = scale_both(self.K[here, left], root[here], root[left]).T
+        for band in slices(n, BAND):
+            left = slice(band.stop)
+            A[left, band] = scale_both(self.K[band, left], root[band], root[left]).T
         A[np.diag_indices(n)] += alpha
         return A
 
@@ -116,7 +116,7 @@ class KernelRows:
         return KernelRows(self.K[:m, :m], self.y[:m], self.w[:m], self.centred)
 
     def solve(
-        self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
+        self, alpha: float | Float[Array, " t"], last: int, tolerance: float = REFINED
     ) -> "RowSolution":
         """Solve at one penalty or one per target; keep 1 − leverage of the last rows."""
         t = self.y.shape[1]
@@ -126,23 +126,23 @@ class KernelRows:
         for value in np.unique(alphas):
             index = np.flatnonzero(alphas == value)
             part = self if len(index) == t else replace(self, y=self.y[:, index])
-            factor = part.factor(float(value), within, CONVERGES)
+            factor = part.factor(float(value), tolerance, CONVERGES)
             coef[:, index], intercept[index] = factor.coef, factor.intercept
             left_out[:, index], slack[:, index] = factor.left_out(last)
         return RowSolution(coef, intercept, slack, left_out)
 
     def factor(
-        self, alpha: float, within: float = REFINED, most: float = 0.01, single: bool = True
+        self, alpha: float, tolerance: float = REFINED, ratio: float = 0.01, single: bool = True
     ) -> "KernelFactor":
         """Return the solution at one penalty with its factor; n³/3 operations.
 
         With ``single`` and more than 1024 rows the factor is float32, if each refinement leaves at
-        most the share ``most`` of a residual. Raises LinAlgError if A is not positive.
+        most the share ``ratio`` of a residual. Raises LinAlgError if A is not positive.
         """
         root = self.root[:, None]
         right, pair = np.hstack([root * self.deviations, root]), None
         if single and len(right) > SINGLE_FROM:
-            pair = self._solve_single(alpha, right, within, most)
+            pair = self._solve_single(alpha, right, tolerance, ratio)
         if pair is None:
             A = self.shift(alpha)
             factor(A)
@@ -159,32 +159,32 @@ class KernelRows:
         return KernelFactor(pair[1], *of_rows, p, u, intercept, form, log_det)
 
     def _solve_single(
-        self, alpha: float, right: Float[Array, "n r"], within: float, most: float
+        self, alpha: float, right: Float[Array, "n r"], tolerance: float, ratio: float
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
         """Return A⁻¹ right and the float32 factor U; None if refinement does not converge.
 
-        A step may leave the share ``most`` of a residual; one at rounding level counts as zero.
+        A step may leave the share ``ratio`` of a residual; one at rounding level counts as zero.
         """
         A = self.shift(alpha, np.float32)
         try:
             factor(A)
         except LinAlgError:
             return None
-        size, u, before = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
+        size, u, last = np.linalg.norm(right, axis=0), np.zeros_like(right), np.inf
         residual, unit = right, 2 * float(np.finfo(float).eps) * (self.trace + alpha)
         for _ in range(12):
             u += solve_factored(A, residual)
             residual = right - self.product(u) - alpha * u
-            level = np.maximum(within * size, unit * np.linalg.norm(u, axis=0))
+            level = np.maximum(tolerance * size, unit * np.linalg.norm(u, axis=0))
             # A column of zeros (a class without rows) has the solution zero.
-            off = float((np.linalg.norm(residual, axis=0) / np.maximum(level, TINY)).max())
-            if off <= 1:
+            error = float((np.linalg.norm(residual, axis=0) / np.maximum(level, TINY)).max())
+            if error <= 1:
                 return u, A
-            if not off < most * before:
+            if not error < ratio * last:
                 return None
-            if off * off <= 0.1 * min(before, 1 / within):  # the next step leaves little
+            if error * error <= 0.1 * min(last, 1 / tolerance):  # the next step leaves little
                 return u + solve_factored(A, residual), A
-            before = off
+            last = error
         return None
 
     def at(self, alpha: float, full: bool = True) -> "KernelFactor":
@@ -436,8 +436,8 @@ def kernel_leave_one_out(
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
     by_alpha += float(by_diagonal @ dual.diagonal) / alpha
     outer /= total
-    below = scale_both(outer.T, rows.root, rows.root)
-    return KernelScore(float(np.log(total)), below, alpha * by_alpha / total)
+    gradient = scale_both(outer.T, rows.root, rows.root)
+    return KernelScore(float(np.log(total)), gradient, alpha * by_alpha / total)
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,11 @@ class Eigen:
     centred: bool = True  # whether an intercept is fitted
     rows: int = 0  # n, the number of rows of positive weight
     noise: float = 0.0  # rounding level of eigenvalues
-    most: float = 1.0  # largest weight that leave-one-out errors leave out of a row
+    max_weight: float = 1.0  # largest weight that leave-one-out errors leave out of a row
 
     @cached_property
     def count(self) -> float:
-        return max(self.weight / self.most, self.rows)
+        return max(self.weight / self.max_weight, self.rows)
 
     def target(self, i: int) -> "Eigen":
         return replace(self, projected=self.projected[:, i : i + 1], power=self.power[i : i + 1])
@@ -77,14 +77,14 @@ class Eigen:
         """Return the terms of the criteria along a path of penalties."""
         # λ yᵀ(ZZᵀ + λI)⁻¹y and λ² yᵀ(ZZᵀ + λI)⁻²y, as differences from P, or as sums
         alphas = np.asarray(alphas, np.float64)
-        inverse, squares, (share, outside) = self._inverse(alphas), self.projected**2, self.shares
-        shrunk, most = alphas * inverse, 1e-6 * self.power
+        inverse, squares, (share, remainder) = self._inverse(alphas), self.projected**2, self.shares
+        shrunk, floor = alphas * inverse, 1e-6 * self.power
         difference = self.power - inverse.T @ squares
-        q = np.where(difference > most, difference, outside + shrunk.T @ share) / alphas[:, None]
+        q = np.where(difference > floor, difference, remainder + shrunk.T @ share) / alphas[:, None]
         difference = self.power - (inverse * (1 + shrunk)).T @ squares
-        rss = np.where(difference > most, difference, outside + (shrunk**2).T @ share)
-        rest = self.count - self.centred - len(self.values)
-        log_det = np.log(self.values[:, None] + alphas).sum(axis=0) + rest * np.log(alphas)
+        rss = np.where(difference > floor, difference, remainder + (shrunk**2).T @ share)
+        n_zero = self.count - self.centred - len(self.values)
+        log_det = np.log(self.values[:, None] + alphas).sum(axis=0) + n_zero * np.log(alphas)
         return SpectralPath(alphas, rss, q, self.trace(alphas), log_det)
 
     @cached_property
@@ -128,8 +128,8 @@ class Eigen:
     @cached_property
     def shares(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
         """Parts of P: c²/w of each resolved direction (else zero), and P⊥, outside all of them."""
-        least = FLOAT32_GRAM if self.precision == "float32" else 0.0
-        resolved = self.values > max(self.noise, least * float(self.values[-1]))
+        floor = FLOAT32_GRAM if self.precision == "float32" else 0.0
+        resolved = self.values > max(self.noise, floor * float(self.values[-1]))
         share = np.zeros_like(self.projected)
         share[resolved] = self.projected[resolved] ** 2 / self.values[resolved, None]
         spans = np.count_nonzero(resolved) >= self.rows - self.centred
@@ -198,12 +198,12 @@ def solve_ridge(
     rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
     "gcv". If the outcome is FLOAT32_LIMITED, form the moments in float64 and call again.
     """
-    given = None if isinstance(alpha, str) else as_alphas(alpha, len(eigen.power))
+    fixed = None if isinstance(alpha, str) else as_alphas(alpha, len(eigen.power))
     alphas = penalties(eigen)
-    if given is not None and np.any(given > 0):
-        alphas = np.unique(np.append(alphas, given[given > 0]))
-    along = eigen.at(alphas)
-    of_targets = {"gcv": gcv(eigen, along), "evidence": evidence(eigen, along)}
+    if fixed is not None and np.any(fixed > 0):
+        alphas = np.unique(np.append(alphas, fixed[fixed > 0]))
+    spectral_path = eigen.at(alphas)
+    of_targets = {"gcv": gcv(eigen, spectral_path), "evidence": evidence(eigen, spectral_path)}
     of_loo = np.full(len(alphas), np.nan), 0, None
     loo = None if rows is None else left_out_path(eigen, rows, alphas)
     if loo is not None and loo.rows:
@@ -223,12 +223,12 @@ def solve_ridge(
         place = path.best(name) if target is None else best_index(of_targets[name][:, target], name)
         return float(alphas[place])
 
-    chosen, criterion = given, "given"
+    chosen, criterion = fixed, "given"
     if chosen is None:
         chosen, criterion = choose_alpha(eigen.power, name, per_target, best, float(alphas[-1]))
-    used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
-    coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
-    return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion)
+    alpha_ = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
+    coef, outcome = eigen.coefficients(alpha_), _outcome(eigen, path, chosen, criterion)
+    return Solution(coef, means[1] - means[0] @ coef, alpha_, outcome, path, criterion)
 
 
 def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: str) -> Outcome:
@@ -303,8 +303,8 @@ def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
 #
 # The leverage of a row z is h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W with its
 # coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s with the slack
-# s = 1 − min(w, m) h, where m is ``most``: 1 if a row of weight w stands for w rows, or the largest
-# weight if each row is left out with all its weight.
+# s = 1 − min(w, m) h. Here m is ``max_weight``: 1 if a row of weight w stands for w rows, or the
+# largest weight if each row is left out with all its weight.
 #
 # If the fit interpolates the rows, h is near one. Rounding changes it by about
 # g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u of the
@@ -327,13 +327,13 @@ Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None
 
 
 def _slacks(
-    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], kept: Any = slice(None)
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], selection: Any = slice(None)
 ) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
     """Yield rows in the coordinates of eigenvectors, targets, weights and slacks.
 
-    A block takes O(b D (D + p)). ``kept`` selects the eigenvectors in use.
+    A block takes O(b D (D + p)). ``selection`` is the eigenvectors in use.
     """
-    inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
+    inverse, vectors = 1 / (eigen.values[selection, None] + alphas), eigen.vectors[:, selection]
     for Z, y, weights in blocks:
         A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
         w = np.ones(len(y)) if weights is None else weights
@@ -343,7 +343,7 @@ def _slacks(
 def _slack(
     eigen: Eigen, A: Array, inverse: Array, w: Array, alphas: Float[Array, " p"]
 ) -> Float[Array, "b p"]:
-    """Return s = 1 − min(w, most) h, or zero if s is at rounding level.
+    """Return s = 1 − min(w, m) h, or zero if s is at rounding level.
 
     The level is 50 times (float32) or 500 times (float64) the first-order bound of the rounding
     error, where q is at most s/λ and h/(w_1 + λ), w_1 the smallest eigenvalue. In float64 ten times
@@ -351,7 +351,7 @@ def _slack(
     """
     leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
     leverage += 1 / eigen.weight if eigen.centred else 0.0
-    slack = slack_of_leverage(leverage, w[:, None], eigen.most)
+    slack = slack_of_leverage(leverage, w[:, None], eigen.max_weight)
     gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
     with np.errstate(divide="ignore", invalid="ignore"):
         q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
@@ -391,8 +391,8 @@ def deviation_of(
     W, v = max(float(w.sum()), TINY), w * np.minimum(w, 1.0)
     mean = w @ squares / W
     b = mean / np.maximum(w @ residual_squares / W, TINY)
-    within = v @ (squares - b * residual_squares) ** 2
-    return np.sqrt((1 - share) * within + share * (v @ (squares - mean) ** 2)) / W
+    residual = v @ (squares - b * residual_squares) ** 2
+    return np.sqrt((1 - share) * residual + share * (v @ (squares - mean) ** 2)) / W
 
 
 def left_out_path(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]) -> LooErrors:
@@ -404,9 +404,9 @@ def left_out_path(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p
     power = eigen.power / eigen.weight
     varies = power > 0
     units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
-    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
-    inverse = 1 / (eigen.values[kept, None] + alphas)
-    coefs = [c[:, None] * inverse for c in eigen.projected[kept].T]
+    selection = np.cumsum(eigen.values) > 1e-6 * alphas[0]
+    inverse = 1 / (eigen.values[selection, None] + alphas)
+    coefs = [c[:, None] * inverse for c in eigen.projected[selection].T]
     residuals, errors = np.zeros((2, len(alphas), len(power)))
     W, rows, deviation = TINY, 0, np.zeros(len(alphas))
 
@@ -421,7 +421,7 @@ def left_out_path(eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p
         return pooled[0], pooled[1], w
 
     with np.errstate(invalid="ignore"):  # infinite errors have no deviation
-        parts = [squares_of(*block) for block in _slacks(eigen, blocks, alphas, kept)]
+        parts = [squares_of(*block) for block in _slacks(eigen, blocks, alphas, selection)]
         if parts:
             squares, residual_squares, w = map(np.concatenate, zip(*parts, strict=True))
             W, rows = max(float(w.sum()), TINY), len(w)
@@ -464,8 +464,8 @@ def extrapolate(
     """Return the errors and penalties of fits to ``ratio`` ≥ 1 times as many rows."""
     free = max(eigen.count - eigen.centred, 1.0)
     trace, square_trace = eigen.trace(alphas), eigen.trace(alphas, 2)
-    larger = alphas * (trace + (ratio - 1) * free) / trace
-    return extrapolate_errors(errors, trace, square_trace, free, ratio), larger
+    penalties_ = alphas * (trace + (ratio - 1) * free) / trace
+    return extrapolate_errors(errors, trace, square_trace, free, ratio), penalties_
 
 
 def extrapolate_errors(
@@ -514,7 +514,7 @@ def maximise_evidence(
     so the maximum is global.
     """
     targets = (eigen.target(i) for i in range(len(eigen.power)))
-    maxima, outcomes = zip(*(_maximise(one, noise, amplitude) for one in targets), strict=True)
+    maxima, outcomes = zip(*(_maximise(part, noise, amplitude) for part in targets), strict=True)
     noises, amplitudes, alpha, log_p = np.array(maxima).T
     return Evidence(noises, amplitudes, alpha, log_p, EvidenceOutcome.worst(outcomes))
 
@@ -525,24 +525,24 @@ def _maximise(
     """Return (σ², a², λ, log p), see :class:`Evidence`, and the outcome of one target."""
     float32, low, outcome = eigen.precision == "float32", eigen.floor, EvidenceOutcome.SOLVED
     limited = EvidenceOutcome.FLOAT32_LIMITED if float32 else EvidenceOutcome.SINGULAR
-    alphas, fixed, given = penalties(eigen), noise, (noise, amplitude)
+    alphas, fixed, values = penalties(eigen), noise, (noise, amplitude)
     if noise is not None and amplitude is not None:
-        alpha, given = max(noise / amplitude, low if float32 else 0.1 * low), (None, amplitude)
+        alpha, values = max(noise / amplitude, low if float32 else 0.1 * low), (None, amplitude)
         if noise / amplitude < low and eigen.values[0] < low:
             outcome = limited
     elif not (eigen.power[0] > 0 and freedom(eigen) > 0):
         top, constant = max(float(eigen.values[-1]), 1.0), EvidenceOutcome.CONSTANT_TARGET
         return (noise or 0.0, amplitude or 0.0, top, float("nan")), constant
     elif noise == 0:
-        alpha, given = low, (None, None)
+        alpha, values = low, (None, None)
     else:
         if noise is not None and low < alphas[0]:
             alphas = np.concatenate([[low], alphas])
-        best = int(np.argmax(evidence(eigen, eigen.at(alphas), *given)[:, 0]))
+        best = int(np.argmax(evidence(eigen, eigen.at(alphas), *values)[:, 0]))
         ends = np.log(alphas[[max(best - 1, 0), min(best + 1, len(alphas) - 1)]])
 
         def slope(log_alpha: float) -> float:
-            return float(evidence_slope(eigen, eigen.at(np.exp([log_alpha])), *given)[0, 0])
+            return float(evidence_slope(eigen, eigen.at(np.exp([log_alpha])), *values)[0, 0])
 
         alpha, fixed = float(alphas[best]), None
         if slope(ends[0]) > 0 > slope(ends[1]):
@@ -553,11 +553,11 @@ def _maximise(
             directions = min(eigen.rows - eigen.centred, len(eigen.vectors))
             all_resolved = np.count_nonzero(eigen.values > low) >= directions
             outcome = limited if float32 or not all_resolved else outcome
-            alpha, fixed, given = low, noise, (None, None)
+            alpha, fixed, values = low, noise, (None, None)
         elif alpha <= alphas[0]:
             outcome = limited if float32 else EvidenceOutcome.EDGE_LOW
         elif alpha >= alphas[-1]:
             outcome = EvidenceOutcome.EDGE_HIGH
-    there = eigen.at([alpha])
-    a2, log_p = (float(f(eigen, there, *given)[0, 0]) for f in (amplitude_at, evidence))
+    path = eigen.at([alpha])
+    a2, log_p = (float(f(eigen, path, *values)[0, 0]) for f in (amplitude_at, evidence))
     return (alpha * a2 if fixed is None else fixed, a2, alpha, log_p), outcome

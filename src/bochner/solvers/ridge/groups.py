@@ -47,8 +47,8 @@ def reduce_rows(
         C[np.diag_indices(len(C))] += dtype(alpha)
         if dtype is np.float64:
             break
-        above = sum(float(np.vdot(C[:j, j], C[:j, j])) for j in range(len(C)))
-        norm = float(np.sqrt(2 * above + np.square(np.diag(C), dtype=np.float64).sum()))
+        squares = sum(float(np.vdot(C[:j, j], C[:j, j])) for j in range(len(C)))
+        norm = float(np.sqrt(2 * squares + np.square(np.diag(C), dtype=np.float64).sum()))
         if np.finfo(dtype).eps * norm <= 0.01 * alpha:
             break
     right = np.hstack([root * Z, root * y, root]).astype(C.dtype, copy=False)

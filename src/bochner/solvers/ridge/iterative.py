@@ -310,10 +310,10 @@ def falling(errors: Float[Array, " p"]) -> bool:
 def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
     """Return the criteria along the path; at given penalties (no states) they are NaN."""
     if not states:
-        known = np.unique(alphas)
-        return Path(known, *np.full((4, len(known)), np.nan))
+        penalties = np.unique(alphas)
+        return Path(penalties, *np.full((4, len(penalties)), np.nan))
     triples = [(s.loo, gcv(problem, s), s.loo_deviation) for s in states]
     loo, scores, deviation = (pool(np.stack(a), problem.power) for a in zip(*triples, strict=True))
-    known, dimension = np.array([(s.alpha, s.dimension) for s in states]).T
-    unknown = np.full(len(states), np.nan)
-    return Path(known, loo, scores, unknown, dimension, len(problem.sample.w), deviation)
+    penalties, dimension = np.array([(s.alpha, s.dimension) for s in states]).T
+    nan = np.full(len(states), np.nan)
+    return Path(penalties, loo, scores, nan, dimension, len(problem.sample.w), deviation)

@@ -66,17 +66,17 @@ class Penalties:
         if alpha not in self.fits:
             try:
                 fit = self.rows.at(alpha)
-                kept = replace(fit, inverse=None)
-                kept.__dict__.update(criteria=fit.criteria, diagonal=fit.diagonal)
-                self.fits[alpha] = kept
+                stored = replace(fit, inverse=None)
+                stored.__dict__.update(criteria=fit.criteria, diagonal=fit.diagonal)
+                self.fits[alpha] = stored
             except LinAlgError:
                 self.fits[alpha] = None
         return self.fits[alpha]
 
     def best(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the penalty that minimises a criterion, for one target or for all."""
-        along = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
-        return float(np.exp(minimise(along, float(np.log(start)), *self.bounds, self.level)))
+        slope = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
+        return float(np.exp(minimise(slope, float(np.log(start)), *self.bounds, self.level)))
 
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
         """Return the logarithm of a criterion and its slope in log α, for one target or for all.
@@ -94,8 +94,8 @@ class Penalties:
         if target is None:
             value, slope = pool(value[None], self.rows.power), pool(slope[None], self.rows.power)
             target = 0
-        least = max(float(value[target]), TINY)
-        return float(np.log(least)), float(slope[target]) / least
+        floor = max(float(value[target]), TINY)
+        return float(np.log(floor)), float(slope[target]) / floor
 
     def best_in_bounds(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the best penalty; if "loo" is unreliable, that of :meth:`likeliest`.
@@ -133,21 +133,21 @@ class Penalties:
         2 % of the error of the best 99 % of the rows: an outlier would allow more. If the evidence
         is hardly above that of noise, return the largest penalty: the fit is nearly constant.
         """
-        near = self.best("loo", start, target)
-        squares = self._squares(near, target)
-        most = squares.sum() + 0.02 * squares[: int(0.99 * len(squares))].sum()
-        far = middle = self.best("evidence", near, target)
+        low = self.best("loo", start, target)
+        squares = self._squares(low, target)
+        limit = squares.sum() + 0.02 * squares[: int(0.99 * len(squares))].sum()
+        high = middle = self.best("evidence", low, target)
         power, nu = self.rows.power, max(freedom(self.rows), 1.0)
         power = power[power > 0] if target is None else power[[target]]
         of_noise = float((1 + np.log(2 * np.pi * power / nu)).sum())
-        above = 0.5 * nu * (of_noise - self.slope("evidence", target, far)[0])
-        if self.noise_is_constant and -np.inf < above <= ABOVE_NOISE:
+        excess = 0.5 * nu * (of_noise - self.slope("evidence", target, high)[0])
+        if self.noise_is_constant and -np.inf < excess <= ABOVE_NOISE:
             return float(np.exp(self.bounds[1]))
         for _ in range(5):
-            small = self._squares(middle, target).sum() <= most
-            near, far = (middle, far) if small else (near, middle)
-            middle = float(np.sqrt(near * far))
-        return near
+            small = self._squares(middle, target).sum() <= limit
+            low, high = (middle, high) if small else (low, middle)
+            middle = float(np.sqrt(low * high))
+        return low
 
     def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
         """Return squared leave-one-out errors, ascending; infinite if the matrix is singular."""
@@ -181,16 +181,16 @@ def solve_kernel(
     ``loss`` its first choice is on 512. Slacks are of the last 1024 (with ``loss`` 3072) rows.
     """
     dense = rows.first(DENSE_FOR_LOSS if loss else DENSE_ROWS)
-    twice = alpha == "loo" and not per_target and loss is None and len(dense.w) < len(rows.w)
-    few = dense.first(SETTLED_ROWS if twice else PENALTY_ROWS)
+    refines = alpha == "loo" and not per_target and loss is None and len(dense.w) < len(rows.w)
+    subset = dense.first(SETTLED_ROWS if refines else PENALTY_ROWS)
     level = LEVEL if start is None else NEAR
-    penalties = Penalties(few, level=level, noise_is_constant=loss is None)
-    tried, before = dict[float, RowSolution](), None
-    first = FIRST * few.trace / len(few.w) if start is None else start
+    penalties = Penalties(subset, level=level, noise_is_constant=loss is None)
+    fits, start_ = dict[float, RowSolution](), None
+    first = FIRST * subset.trace / len(subset.w) if start is None else start
     best = lambda target: penalties.best_in_bounds(str(alpha), first, target)
     constant = float(np.exp(penalties.bounds[1]))
-    chosen, criterion = choose_alpha(few.power, alpha, per_target, best, constant)
-    many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if loss is None else len(dense.w)
+    chosen, criterion = choose_alpha(subset.power, alpha, per_target, best, constant)
+    is_large, size = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if loss is None else len(dense.w)
 
     def error(part: KernelRows, alpha: float, last: int) -> float:
         progress(f"Choosing alpha with {len(part.w):,} rows", f"alpha = {alpha:.3g}")
@@ -199,48 +199,48 @@ def solve_kernel(
         except LinAlgError:
             return np.inf
         if part is rows:
-            tried[alpha] = fit
+            fits[alpha] = fit
         y, w = part.y[-last:], part.w[-last:]
         if loss is not None:
             return loss(y - fit.left_out, y, w)
         return float(pool((w @ fit.left_out**2 / w.sum())[None], part.power)[0])
 
-    settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
-    if settles and (many or loss is not None):
-        at = before = float(chosen[0])
+    settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(subset.power > 0))
+    if settles and (is_large or loss is not None):
+        at = start_ = float(chosen[0])
         has_all_rows = len(dense.w) == len(rows.w)
         if loss is not None or not has_all_rows:
             last = PENALTY_ROWS if loss is None else min(LOSS_ROWS, len(dense.w))
             at = settle(lambda a: error(dense, a, last), at, penalties.bounds, FINER, MAX_STEPS)
         if (loss is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
             # On all rows only multiples of the penalty are compared, without interpolation
-            before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
+            start_, low = (start_, -np.inf) if has_all_rows else (None, penalties.bounds[0])
             # On all rows, a quarter of the penalty must lower the loss by 0.2 %.
-            step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
-            bounds = least, np.log(at)
-            limits: Any = bounds, step, MAX_STEPS, worth, False
-            at = settle(lambda a: error(rows, a, known), at, *limits)
+            step, decrease = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
+            bounds = low, np.log(at)
+            limits: Any = bounds, step, MAX_STEPS, decrease, False
+            at = settle(lambda a: error(rows, a, size), at, *limits)
         chosen = np.array([at])
         penalties.at(at)
-    solution = _solution(penalties, chosen, criterion, before)
-    if not many:
+    solution = _solution(penalties, chosen, criterion, start_)
+    if not is_large:
         return solution
-    if (solved := tried.get(float(np.min(solution.alpha)))) is None:
+    if (solved := fits.get(float(np.min(solution.alpha)))) is None:
         progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
-        solved = rows.solve(solution.alpha, known)
+        solved = rows.solve(solution.alpha, size)
     slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
-    slack[-known:] = solved.slack
+    slack[-size:] = solved.slack
     return replace(solution, coef=solved.coef, intercept=solved.intercept, slack=slack)
 
 
 def _solution(
-    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None = None
+    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, start: float | None = None
 ) -> Solution:
-    """Return the solution at the chosen penalties; ``before`` is the penalty on fewer rows."""
-    tried = [penalties.at(float(alpha)) for alpha in chosen]
-    outcome = _outcome(penalties, chosen, criterion, before)
-    fits = [fit for fit in tried if fit is not None]
-    if len(fits) < len(tried):
+    """Return the solution at the chosen penalties; ``start`` is the penalty on fewer rows."""
+    factors = [penalties.at(float(alpha)) for alpha in chosen]
+    outcome = _outcome(penalties, chosen, criterion, start)
+    fits = [fit for fit in factors if fit is not None]
+    if len(fits) < len(factors):
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
         return replace(_solution(penalties, raised, criterion), outcome=outcome)
@@ -249,8 +249,8 @@ def _solution(
         coef = np.stack([fit.coef[:, i] for i, fit in enumerate(fits)], axis=1)
         intercept = np.array([fit.intercept[i] for i, fit in enumerate(fits)])
         slack = np.hstack([fit.left_out()[1] for fit in fits])
-    used = chosen if len(fits) > 1 else float(chosen[0])
-    return Solution(coef, intercept, used, outcome, _path(penalties), criterion, slack=slack)
+    alpha_ = chosen if len(fits) > 1 else float(chosen[0])
+    return Solution(coef, intercept, alpha_, outcome, _path(penalties), criterion, slack=slack)
 
 
 def _path(penalties: Penalties) -> Path:
@@ -271,7 +271,7 @@ def _path(penalties: Penalties) -> Path:
 
 
 def _outcome(
-    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None
+    penalties: Penalties, chosen: Float[Array, " c"], criterion: str, start: float | None
 ) -> Outcome:
     """Return the outcome; an edge if the criterion still falls at the end of the penalties."""
     power, shared = penalties.rows.power, len(chosen) == 1
@@ -286,14 +286,14 @@ def _outcome(
     falls = 0.0  # Negative if the criterion falls towards smaller penalties
     if min(best.values()) <= 1.001 * low or max(best.values()) >= 0.999 * high:
         falls = -1.0 if min(best.values()) <= 1.001 * low else 1.0
-    elif before is not None:
-        change = float(np.log(chosen[0] / before))
+    elif start is not None:
+        change = float(np.log(chosen[0] / start))
         falls = change if abs(change) > (MAX_STEPS - 0.5) * FINER else 0.0
     else:
-        tried = sorted(alpha for alpha, fit in penalties.fits.items() if fit is not None)
+        alphas = sorted(alpha for alpha, fit in penalties.fits.items() if fit is not None)
         for target, alpha in best.items():
             _, slope = penalties.slope(criterion, target, alpha)
-            if abs(slope) > penalties.level and alpha == tried[-1 if slope < 0 else 0]:
+            if abs(slope) > penalties.level and alpha == alphas[-1 if slope < 0 else 0]:
                 falls = -slope
                 break
     if falls == 0:
@@ -318,16 +318,16 @@ def choose_penalty(
     maximises it among λ with a leave-one-out error at most about 1 % above the smallest, because
     with a misspecified kernel the maximum may predict badly.
     """
-    few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
-    bounds = LOWEST * few.trace, HIGHEST * few.trace
-    first = FIRST * few.trace / len(few.w) if start is None else start
+    subset = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
+    bounds = LOWEST * subset.trace, HIGHEST * subset.trace
+    first = FIRST * subset.trace / len(subset.w) if start is None else start
     is_open = criterion == "auto" and noise is None and amplitude is None
-    penalties = Penalties(few)
+    penalties = Penalties(subset)
 
     def best(target: int) -> tuple[float, EvidenceOutcome]:
         find = partial(penalties.likeliest, first, target) if is_open else None
-        one = replace(few, y=few.y[:, target : target + 1])
-        return likeliest_alpha(one, one.at, (noise, amplitude), bounds, first, 3e-4, find)
+        single = replace(subset, y=subset.y[:, target : target + 1])
+        return likeliest_alpha(single, single.at, (noise, amplitude), bounds, first, 3e-4, find)
 
     alphas, outcomes = zip(*map(best, range(rows.y.shape[1])), strict=True)
     return np.array(alphas), EvidenceOutcome.worst(outcomes)

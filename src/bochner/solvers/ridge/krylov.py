@@ -61,10 +61,10 @@ def low_rank_inverse(
     of ZᵀZ is far below α.
     """
     scale = np.abs(r).max(axis=0, initial=np.finfo(float).tiny)
-    inside = vectors.T @ (Z.T @ (r / scale).astype(Z.dtype))
-    inside /= values[:, None] + alphas
-    within = Z @ (vectors @ inside).astype(Z.dtype)
-    return (r - scale * within) / alphas
+    coef = vectors.T @ (Z.T @ (r / scale).astype(Z.dtype))
+    coef /= values[:, None] + alphas
+    image = Z @ (vectors @ coef).astype(Z.dtype)
+    return (r - scale * image) / alphas
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class GrowingSubspace:
         room: int = MAX_BYTES,
     ) -> None:
         self.multiply, self.precision = multiply, precision
-        self._most = max(12 * n_sides, room // (16 * n_features))
+        self._max_vectors = max(12 * n_sides, room // (16 * n_features))
         self._S, self._T = np.empty((2, 0, n_features))
         self._H = np.zeros((0, 0))
         self.passes = 0
@@ -112,16 +112,16 @@ class GrowingSubspace:
         systems: ShiftedSystems,
         precondition: Callable[[Array, Array], Array],
         tol: float,
-        most: int,
+        limit: int,
         proven: bool = True,
     ) -> KrylovSolution:
-        """Return solutions with error bounds of at most ``tol``, or those after ``most`` passes.
+        """Return solutions with error bounds of at most ``tol``, or those after ``limit`` passes.
 
         ``precondition(r, alphas)`` returns P⁻¹ r for residuals r, with one penalty per column. With
         ``proven`` the bound is |r|/(2√α). Otherwise it is the smaller of this bound and √(rᵀP⁻¹r),
         which is the error in the norm of G + αI if P equals G + αI.
         """
-        end = self.passes + most
+        end = self.passes + limit
         while True:
             u, r = self._project(systems)
             z = None if proven else precondition(r, systems.alphas)
@@ -129,7 +129,7 @@ class GrowingSubspace:
             if np.all(bound <= tol) or self.passes >= end:
                 break
             columns = np.argsort(-bound, kind="stable")[: np.count_nonzero(bound > tol)]
-            if len(self._S) + len(columns) > self._most:
+            if len(self._S) + len(columns) > self._max_vectors:
                 # Products of vectors in the span follow from the known products.
                 span = np.column_stack([u, self._S[-len(columns) :].T])
                 basis, _ = np.linalg.qr(self._S @ span)
@@ -151,21 +151,21 @@ class GrowingSubspace:
         systems: ShiftedSystems,
         precondition: Callable[[Array, Array], Array],
         tol: float,
-        most: int,
+        limit: int,
         proven: bool = True,
         drop: float = 0.0,
     ) -> tuple[KrylovSolution, float]:
         """Return solutions with float64 residuals, and the largest bound at the first of these.
 
-        Iterates until bounds are at most ``tol``, for at most ``most`` passes. When iterations have
+        Iterates until bounds are at most ``tol``, in at most ``limit`` passes. When iterations have
         reduced them to ``drop`` times their size, the float64 residual becomes the right-hand side.
         """
-        end, bounds, fails = self.passes + most, list[float](), 0
+        end, bounds, fails = self.passes + limit, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
-        rest, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
+        residual_systems, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
         while True:
             target = max(tol, drop * worst)
-            solution = self.solve(rest, precondition, target, end - self.passes, proven)
+            solution = self.solve(residual_systems, precondition, target, end - self.passes, proven)
             u = u + solution.u
             self.passes += 1
             r = systems.right - self.multiply(u, "float64") - systems.alphas * u
@@ -180,7 +180,7 @@ class GrowingSubspace:
             if worst <= tol or fails >= 2 or self.passes >= end:
                 final = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
                 return final, bounds[0]
-            rest = replace(systems, right=r)
+            residual_systems = replace(systems, right=r)
 
     def _project(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
         """Return the solutions of least error within the span, and their residuals."""
@@ -188,9 +188,9 @@ class GrowingSubspace:
         if len(self._H):
             values, vectors = eigh(self._H, check_finite=False)
         projected = vectors.T @ (self._S @ systems.right)
-        inside = vectors @ (projected / (np.maximum(values, 0.0)[:, None] + systems.alphas))
-        u = self._S.T @ inside
-        return u, systems.right - self._T.T @ inside - systems.alphas * u
+        coef = vectors @ (projected / (np.maximum(values, 0.0)[:, None] + systems.alphas))
+        u = self._S.T @ coef
+        return u, systems.right - self._T.T @ coef - systems.alphas * u
 
     def _extend(self, V: Float[Array, "D c"]) -> bool:
         """Add the components of V orthogonal to the basis by a pass; return whether there are any.
@@ -211,9 +211,9 @@ class GrowingSubspace:
         product, k = self.multiply(np.ascontiguousarray(Q.T), self.precision).T, len(self._S)
         self._S = np.concatenate([self._S, Q])
         self._T = np.concatenate([self._T, product])
-        across = product @ self._S.T
-        before, block = across[:, :k], across[:, k:]
-        self._H = np.block([[self._H, before.T], [before, (block + block.T) / 2]])
+        products = product @ self._S.T
+        edge, block = products[:, :k], products[:, k:]
+        self._H = np.block([[self._H, edge.T], [edge, (block + block.T) / 2]])
         return True
 
 
@@ -249,14 +249,14 @@ def solve_kernel_systems(
     # 2 KB per row.
     for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
         space = GrowingSubspace(multiply, n, t, precision, max(MAX_BYTES, 16 * 128 * n))
-        least = max(MIN_DROP, drop) if precision == "float32" else MIN_DROP
-        step, _ = space.exactly(systems, precondition, tol, max_iter - passes, not ordered, least)
+        floor = max(MIN_DROP, drop) if precision == "float32" else MIN_DROP
+        step, _ = space.exactly(systems, precondition, tol, max_iter - passes, not ordered, floor)
         passes, history = passes + space.passes, history + list(step.history)
-        before = systems.bound(systems.right)
-        better = step.bound <= before
-        u = u + np.where(better, step.u, 0.0)
-        bound: Array = np.where(better, step.bound, before)
-        systems = replace(systems, right=np.where(better, step.residual, systems.right))
+        bounds = systems.bound(systems.right)
+        improves = step.bound <= bounds
+        u = u + np.where(improves, step.u, 0.0)
+        bound: Array = np.where(improves, step.bound, bounds)
+        systems = replace(systems, right=np.where(improves, step.residual, systems.right))
         if np.all(bound <= tol):
             break
     converged = bool(np.all(bound <= tol))

@@ -33,15 +33,15 @@ TINY = float(np.finfo(float).tiny)  # Floor for divisors
 # (tr (I − H)) and ``log_det`` (log |K + αI|). ``gcv`` needs no q and no ``log_det``.
 
 
-def slack_of_leverage(leverage: Array, w: Array, most: float = 1.0) -> Array:
-    """Return 1 − min(w, most) h: of a row of weight w at most the weight ``most`` is left out."""
-    return 1 - np.minimum(w, most) * leverage
+def slack_of_leverage(leverage: Array, w: Array, max_weight: float = 1.0) -> Array:
+    """Return 1 − min(w, max_weight) h; at most ``max_weight`` of the weight w is left out."""
+    return 1 - np.minimum(w, max_weight) * leverage
 
 
 def slack_of_inverse(diagonal: Array, w: Array) -> Array:
     """Return 1 − min(w, 1) h without cancellation, from ``diagonal``, α ((K + αI)⁻¹)_ii."""
-    above = np.maximum(w, 1.0)
-    return np.maximum((above - 1 + diagonal) / above, MIN_SLACK)
+    scale = np.maximum(w, 1.0)
+    return np.maximum((scale - 1 + diagonal) / scale, MIN_SLACK)
 
 
 def left_out_errors(residuals: Array, slack: Array) -> Array:

@@ -26,22 +26,22 @@ def minimise(
     point alone does not end the descent: fits that interpolate may be flat before they improve.
     """
     x = float(np.clip(start, low, high))
-    here = function(x)
-    best, tried = (here[0], x), [x]
+    end = function(x)
+    best, points = (end[0], x), [x]
     # The step to the minimum for a curvature of 0.1
-    step = float(np.clip(abs(here[1]) / 0.1, np.log(2.0), np.log(10.0)))
-    ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
-    while len(tried) < 14 and (abs(here[1]) > level or True not in ends):
+    step = float(np.clip(abs(end[1]) / 0.1, np.log(2.0), np.log(10.0)))
+    ends: dict[bool, tuple[float, tuple[float, float]]] = {end[1] > 0: (x, end)}
+    while len(points) < 14 and (abs(end[1]) > level or True not in ends):
         if len(ends) == 2:
             x = _minimum(*ends[False], *ends[True])
         else:
-            x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
-        if x in tried:
+            x, step = float(np.clip(x - np.sign(end[1]) * step, low, high)), np.log(100.0)
+        if x in points:
             break
-        here = function(x)
-        tried.append(x)
-        ends[here[1] > 0] = x, here
-        best = min(best, (here[0], x))
+        end = function(x)
+        points.append(x)
+        ends[end[1] > 0] = x, end
+        best = min(best, (end[0], x))
         if len(ends) == 2 and abs(ends[True][0] - ends[False][0]) < 0.05:
             break
     return best[1]
@@ -49,13 +49,13 @@ def minimise(
 
 def _minimum(a: float, left: tuple[float, float], b: float, right: tuple[float, float]) -> float:
     """Return the minimiser of the cubic with these end values and slopes, kept off the ends."""
-    width, inside = b - a, 0.5
+    width, share_ = b - a, 0.5
     if np.all(np.isfinite([*left, *right])):
         d = left[1] + right[1] - 3 * (left[0] - right[0]) / (a - b)
         root = np.sqrt(max(d * d - left[1] * right[1], 0.0))
         share = (right[1] + root - d) / (right[1] - left[1] + 2 * root + TINY)
-        inside = 1 - share if np.isfinite(share) else 0.5
-    return a + float(np.clip(inside, 0.1, 0.9)) * width
+        share_ = 1 - share if np.isfinite(share) else 0.5
+    return a + float(np.clip(share_, 0.1, 0.9)) * width
 
 
 def downhill(
@@ -63,19 +63,19 @@ def downhill(
     start: int,
     bounds: tuple[float, float],
     sizes: Sequence[int] = (1,),
-    worth: float = 0.0,
+    decrease: float = 0.0,
 ) -> int:
     """Return the integer of smallest value, downhill from ``start``, by steps of these sizes.
 
-    Negative steps are tried first. A step must lower the value by more than ``worth`` times it.
+    Negative steps are tried first. A step must lower the value by more than ``decrease`` times it.
     """
     best, (low, high) = start, bounds
     for size in sizes:
         for step in (-size, size):
-            before = best
-            while low <= best + step <= high and value(best + step) < (1 - worth) * value(best):
+            last = best
+            while low <= best + step <= high and value(best + step) < (1 - decrease) * value(best):
                 best += step
-            if best != before:
+            if best != last:
                 break
     return best
 
@@ -85,22 +85,22 @@ def settle(
     alpha: float,
     bounds: tuple[float, float],
     step: float,
-    most: int,
-    worth: float = 0.0,
-    between: bool = True,
+    max_steps: int,
+    decrease: float = 0.0,
+    refines: bool = True,
     sizes: Sequence[int] = (1,),
 ) -> float:
     """Return the penalty of smallest value, downhill from ``alpha``, within bounds of log α.
 
-    :func:`downhill` takes at most ``most`` steps of log α. ``between``: a parabola interpolates.
+    :func:`downhill` takes at most ``max_steps`` steps of log α, and ``refines`` adds a parabola.
     """
     at = lambda steps: alpha * float(np.exp(step * steps))
     value_at = cache(lambda steps: value(at(steps)))
-    low, high = (np.clip((end - np.log(alpha)) / step, -most, most) for end in bounds)
-    best = downhill(value_at, 0, (low, high), sizes, worth)
-    if between and low <= best - 1 and best + 1 <= high:
-        near = best - 1, best, best + 1
-        alphas, values = (np.array([f(place) for place in near]) for f in (at, value_at))
+    low, high = (np.clip((end - np.log(alpha)) / step, -max_steps, max_steps) for end in bounds)
+    best = downhill(value_at, 0, (low, high), sizes, decrease)
+    if refines and low <= best - 1 and best + 1 <= high:
+        places = best - 1, best, best + 1
+        alphas, values = (np.array([f(place) for place in places]) for f in (at, value_at))
         if np.all(np.isfinite(values)):
             return parabola_minimum(alphas, values)
     return at(best)
@@ -140,7 +140,7 @@ def likeliest_alpha(
     if noise == 0:
         return low, EvidenceOutcome.SOLVED
 
-    def along(log_alpha: float) -> tuple[float, float]:
+    def profile(log_alpha: float) -> tuple[float, float]:
         try:
             state = at(float(np.exp(log_alpha)))
         except LinAlgError:
@@ -149,7 +149,7 @@ def likeliest_alpha(
         return -float(value[0]) / problem.count, -float(slope[0]) / problem.count
 
     logs = np.log([start, low, high])
-    alpha = find() if find else float(np.exp(minimise(along, logs[0], logs[1], logs[2], level)))
+    alpha = find() if find else float(np.exp(minimise(profile, logs[0], logs[1], logs[2], level)))
     if alpha <= 1.001 * low:
         return alpha, EvidenceOutcome.EDGE_LOW
     return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
