@@ -39,7 +39,7 @@ def _without_loss(solve: Callable[..., Any]) -> Callable[..., Any]:
 RACE = "selection.race"
 
 
-def _without(*rules: str) -> Replacements:
+def _disabled(*rules: str) -> Replacements:
     """Return the replacement that removes candidates of these rules."""
     return {f"{RACE}.CANDIDATES": lambda table: [c for c in table if c.rule not in rules]}
 
@@ -50,9 +50,9 @@ ROUGH = "rough kernels", "rough kernels with more rows"
 
 #: Rules, and the replacements that remove each of them.
 RULES: dict[str, Replacements] = {
-    **{rule: _without(rule) for rule in dict.fromkeys(c.rule for c in CANDIDATES[2:])},
-    "rough kernels": _without(*ROUGH),
-    "families": _without("families", ROUGH[0]),
+    **{rule: _disabled(rule) for rule in dict.fromkeys(c.rule for c in CANDIDATES[2:])},
+    "rough kernels": _disabled(*ROUGH),
+    "families": _disabled("families", ROUGH[0]),
     "screened columns": {"selection.lengthscales.screened_lengthscales": lambda _: lambda *_: None},
     "smaller penalties of classes": {f"{RACE}.Race._lower_penalty": lambda _: Race._evaluate_at},
     "log loss chooses the penalty": {f"{ROWS}.solve_kernel": _without_loss},
@@ -60,7 +60,7 @@ RULES: dict[str, Replacements] = {
         "solvers.ridge.kernel_path.settle": lambda _: lambda *args, **_: args[1]
     },
     "second turn": _effort(rounds=1),
-    "more rows": _without("more rows", ROUGH[1]),
+    "more rows": _disabled("more rows", ROUGH[1]),
     "families in neighbourhoods": {"selection.neighbourhoods.tune": NONE},
     "neighbourhoods": {f"{ROWS}.choose_locally": lambda _: lambda *args: (args[-1][0], None)},
     "curves": {"selection.choose.choose_curves": lambda _: lambda *_: None},
@@ -74,10 +74,10 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     "1 % worse" counts the cases whose error is more than 1 % larger without the rule.
     """
     result, frames = [], means(rows)
-    for who in filter(frames[0].columns.__contains__, RULES):
+    for name in filter(frames[0].columns.__contains__, RULES):
         ratios = (frame.clip(lower=1e-3) for frame in frames)
-        errors, seconds = ((frame[who] / frame[FULL]).dropna() for frame in ratios)
-        row = {"who": f"without {who}", "cases": len(errors), "changed": int(np.sum(errors != 1))}
+        errors, seconds = ((frame[name] / frame[FULL]).dropna() for frame in ratios)
+        row = {"who": f"without {name}", "cases": len(errors), "changed": int(np.sum(errors != 1))}
         row |= {"error, ratio": gmean(errors), "core seconds, ratio": gmean(seconds)}
         row |= {"1 % worse": int(np.sum(errors > 1.01)), "1 % better": int(np.sum(errors < 0.99))}
         result.append(row | {"worst": errors.max(), "best": errors.min()})
@@ -103,12 +103,12 @@ def ablation(options: Options) -> Iterator[Row]:
     raw = {f"{e.split(':')[0]}, {task}": (e, task) for task in RAW for e in RAW[task].split()}
     names = options.pick((*DEVELOPMENT, *CLASSES, *raw), ("uci_concrete",))
     rows = options.rows or options.pick(6000, 100)
-    rules = {FULL: {}} | {who: RULES[who] for who in filter(options.names, RULES)}
-    fits = [SimpleNamespace(name=w, fit=partial(_fit, r), most=10**9) for w, r in rules.items()]
+    rules = {FULL: {}} | {learner: RULES[learner] for learner in filter(options.names, RULES)}
+    fits = [SimpleNamespace(name=w, fit=partial(_fit, r), max_rows=10**9) for w, r in rules.items()]
     unlimited = replace(options, cases=(), who=())  # both are selected in this function
-    few = np.random.default_rng(0).standard_normal((100, 3))
-    for labels in (few[:, 0], (few[:, 0] > 0).astype(int)):
-        _fit({}, few, labels, 0)  # imports modules outside the timing
+    subset = np.random.default_rng(0).standard_normal((100, 3))
+    for labels in (subset[:, 0], (subset[:, 0] > 0).astype(int)):
+        _fit({}, subset, labels, 0)  # imports modules outside the timing
 
     def rows_of(name: str) -> Iterator[Row]:
         def split(_: Any, seed: int) -> Split:

@@ -78,17 +78,17 @@ def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
     if not rows:
         return []
     (errors, seconds), names, result = means(rows), BOCHNER[classes], []
-    best, others = errors.min(axis=1), errors.drop(columns=list(names), errors="ignore")
-    near = lambda error, least: float(np.mean(error <= 1.01 * least + 1e-12))
-    for who, rank in ranks(errors).items():
-        error = errors[who]
-        row: Row = {"who": who, "cases": len(errors), "mean rank": rank}
+    best, baselines = errors.min(axis=1), errors.drop(columns=list(names), errors="ignore")
+    near = lambda error, minimum: float(np.mean(error <= 1.01 * minimum + 1e-12))
+    for name, rank in ranks(errors).items():
+        error = errors[name]
+        row: Row = {"who": name, "cases": len(errors), "mean rank": rank}
         row["within 1 % of the best"] = near(error, best)
         row["above the best"] = float((error / best - 1)[best > 0].mean())
-        row["core seconds"] = float(seconds[who].median())
-        if who in names and others.notna().any(axis=1).all():
-            row["within 1 % of the best other library"] = near(error, others.min(axis=1))
-        if who in names[1:] and names[0] in errors.dropna(axis=1):
+        row["core seconds"] = float(seconds[name].median())
+        if name in names and baselines.notna().any(axis=1).all():
+            row["within 1 % of the best other library"] = near(error, baselines.min(axis=1))
+        if name in names[1:] and names[0] in errors.dropna(axis=1):
             row["worse than the simplest"] = int(np.sum(error > 1.01 * errors[names[0]]))
         result.append(row)
     return result
@@ -110,9 +110,9 @@ def raw_summary(rows: Sequence[Row]) -> list[Row]:
     for task, classes in (("quantities", False), ("classes", True)):
         of_task = [row for row in rows if row["task"] == task]
         for row in standings(of_task, classes):
-            errors, who = means(of_task)[0].clip(lower=1e-3), row["who"]
-            excluded = BOCHNER[classes] if who in BOCHNER[classes] else (who,)
-            ratios = errors[who] / errors.drop(columns=list(excluded), errors="ignore").min(axis=1)
+            errors, name = means(of_task)[0].clip(lower=1e-3), row["who"]
+            excluded = BOCHNER[classes] if name in BOCHNER[classes] else (name,)
+            ratios = errors[name] / errors.drop(columns=list(excluded), errors="ignore").min(axis=1)
             row |= {"case": task, "wins": int(np.sum(ratios < 1))}
             result.append(row | {"of the best other": np.exp(np.log(ratios).mean())})
     return result
@@ -131,7 +131,7 @@ def fit_all(
         for learner in learners:
             if options.wants(case, learner.name, seed):
                 data = split(learner, seed)
-                if len(data.y) <= learner.most:
+                if len(data.y) <= learner.max_rows:
                     row = {"case": case, "who": learner.name, "seed": seed, "rows": len(data.y)}
                     fit = partial(learner.fit, data.X, data.y, seed)
                     yield row | labels | evaluate(fit, data)
@@ -180,9 +180,9 @@ def raw(options: Options) -> Iterator[Row]:
             raw_frame, target = source.raw_table(entry)
 
             def split(learner: Any, seed: int) -> Split:
-                most = 255 if learner.name.startswith("Hist") else len(raw_frame)  # noqa: B023
+                limit = 255 if learner.name.startswith("Hist") else len(raw_frame)  # noqa: B023
                 is_bochner = learner.name in BOCHNER[classes]  # noqa: B023
-                frame = raw_frame if is_bochner else source.for_trees(raw_frame, most)  # noqa: B023
+                frame = raw_frame if is_bochner else source.for_trees(raw_frame, limit)  # noqa: B023
                 return source.raw_split(frame, target, classes, rows, seed)  # noqa: B023
 
             yield from fit_all(options, case, selected, split, 1, task=task)
@@ -274,35 +274,35 @@ def few(options: Options) -> Iterator[Row]:
     """
     sizes = (options.rows,) if options.rows else options.pick((100, 500, 2000), (60,))
     for name, case in FEW.items():
-        for how in ("given", "default"):
-            for n in sizes if options.selects(f"{name}, {how}") else ():
-                yield from _few(name, case, how, n, options.seeds(3))
+        for kind in ("given", "default"):
+            for n in sizes if options.selects(f"{name}, {kind}") else ():
+                yield from _few(name, case, kind, n, options.seeds(3))
 
 
-def _few(name: str, case: Few, how: str, n: int, seeds: range) -> Iterator[Row]:
+def _few(name: str, case: Few, kind: str, n: int, seeds: range) -> Iterator[Row]:
     models = {"ours": clone(case.ours), "scikit-learn": clone(case.theirs)}
     models["ours"].set_params(random_state=0)
     prefix = "nystroem__" if isinstance(case.theirs, Pipeline) else ""
     if prefix:
         models["scikit-learn"].set_params(nystroem__n_components=min(n, FEATURES))
-    if how == "given":
+    if kind == "given":
         models["ours"].set_params(kernel=Gaussian(LENGTHSCALE), **case.ours_given)
         gamma = {} if "optimizer" in case.theirs_given else {f"{prefix}gamma": 0.5 / LENGTHSCALE**2}
         models["scikit-learn"].set_params(**gamma, **case.theirs_given)
-    results: dict[str, list[tuple[float, float]]] = {who: [] for who in models}
+    results: dict[str, list[tuple[float, float]]] = {key: [] for key in models}
     for seed in (0, *seeds):  # the first call imports modules and is not counted
         rows = few_split(case.data, n, seed)
-        for who, model in models.items():
+        for key, model in models.items():
             with threadpool_limits(1):
                 _, times = clock(partial(_fit_and_predict, model, rows))
-            results[who].append((times["core seconds"], case.score(model, rows)))
-    seconds = {who: median(s for s, _ in values[1:]) for who, values in results.items()}
-    for who, values in results.items():
-        row = {"case": f"{name}, {how}", "who": f"{who}, {n} rows", "core seconds": seconds[who]}
+            results[key].append((times["core seconds"], case.score(model, rows)))
+    seconds = {key: median(s for s, _ in values[1:]) for key, values in results.items()}
+    for key, values in results.items():
+        row = {"case": f"{name}, {kind}", "who": f"{key}, {n} rows", "core seconds": seconds[key]}
         row["error"] = fmean(error for _, error in values[1:])
-        if who == "ours":
+        if key == "ours":
             row["seconds of ours over theirs"] = seconds["ours"] / seconds["scikit-learn"]
-            row = goal(row, "seconds of ours over theirs", most=1.0)
+            row = goal(row, "seconds of ours over theirs", maximum=1.0)
         yield row
 
 
@@ -318,17 +318,17 @@ Limits = Mapping[str, float] | float | None
 
 
 def compare_models(
-    case: str, data: Split, models: Mapping[str, Any], least: Limits = None, repeats: int = 1
+    case: str, data: Split, models: Mapping[str, Any], minimum: Limits = None, repeats: int = 1
 ) -> Iterator[Row]:
     """Yield error and seconds of fit and prediction of each learner, timed in turns."""
 
     def race(model: Any, seed: int) -> float:
         return data.error(with_seed(model, seed).fit(data.X, data.y).predict(data.X_test))
 
-    times = turns({who: partial(race, m) for who, m in models.items()}, repeats, warm_up=False)
-    errors = {who: fmean(timing.values) for who, timing in times.items()}
-    spread = {who: float(np.std(t.values, ddof=1)) for who, t in times.items() if repeats > 1}
-    for row in compare(case, times, least, error=errors, std_of_errors=spread):
+    times = turns({name: partial(race, m) for name, m in models.items()}, repeats, warm_up=False)
+    errors = {name: fmean(record.values) for name, record in times.items()}
+    spread = {name: float(np.std(t.values, ddof=1)) for name, t in times.items() if repeats > 1}
+    for row in compare(case, times, minimum, error=errors, std_of_errors=spread):
         yield row | {"rows": len(data.y)}
 
 
@@ -340,7 +340,7 @@ def fourier(options: Options) -> Iterator[Row]:
     "auto" compares method="auto" with landmarks.
     """
     width = options.pick(2048, 256)
-    least = {"RBFSampler + RidgeCV": 15.0, "Nystroem + RidgeCV": 8.0, "Falkon": 1.5}
+    minimum = {"RBFSampler + RidgeCV": 15.0, "Nystroem + RidgeCV": 8.0, "Falkon": 1.5}
     samplers = {"orthogonal": RBFSampler, "auto": Nystroem}
 
     def rows_of(case: str) -> Iterator[Row]:
@@ -352,7 +352,7 @@ def fourier(options: Options) -> Iterator[Row]:
         )
         if method == "auto" and find_spec("falkon"):
             models["Falkon"] = Falkon(width, max(data.penalty / len(data.y), 1e-8))
-        yield from compare_models(f"{case}, D={width}", data, models, least, options.pick(3, 2))
+        yield from compare_models(f"{case}, D={width}", data, models, minimum, options.pick(3, 2))
 
     yield from collect((f"{t}, {m}" for t in source.SCALED for m in samplers), rows_of)
     yield from missing("falkon")
@@ -372,8 +372,8 @@ def classifiers(options: Options) -> Iterator[Row]:
     """
 
     def rows_of(name: str) -> Iterator[Row]:
-        C, most = MACHINES[name]
-        data = _one_lengthscale(name, options.pick(options.rows or most, 1000), options)
+        C, limit = MACHINES[name]
+        data = _one_lengthscale(name, options.pick(options.rows or limit, 1000), options)
         width, kernel, uniform = options.pick(1024, 64), Gaussian(1.0), bo.Nystrom("uniform")
         common: dict[str, Any] = {"kernel": kernel, "n_features": width, "C": C}
         landmarks = Nystroem(gamma=0.5, n_components=width)
@@ -391,13 +391,13 @@ def classifiers(options: Options) -> Iterator[Row]:
     yield from collect(filter(options.selects, MACHINES), rows_of)
 
 
-def _one_lengthscale(name: str, most: int, options: Options) -> Split:
+def _one_lengthscale(name: str, limit: int, options: Options) -> Split:
     """Return a table of classes as numbers, divided by the lengthscale of gamma="scale"."""
     if name == "mnist":
-        data = source.digits(options, most)
+        data = source.digits(options, limit)
         X, X_test = data.X, data.X_test
     else:
-        data = source.table_split(name, options.data, most, 0)
+        data = source.table_split(name, options.data, limit, 0)
         numbers = in_numbers().fit(data.X)
         X, X_test = (numbers.transform(rows).astype(np.float32) for rows in (data.X, data.X_test))
     scale = np.float32(np.sqrt(X.shape[1] * X.var() / 2))
@@ -420,7 +420,9 @@ def intervals(options: Options) -> Iterator[Row]:
     """
     makers: dict[str, Callable[..., Bounds]] = {"KernelRidge": _interval}
     if find_spec("catboost"):
-        makers["CatBoost, quantiles"] = lambda X, y, T, seed: _between(_catboost(X, y, seed)(T))
+        makers["CatBoost, quantiles"] = lambda X, y, T, seed: _central_interval(
+            _catboost(X, y, seed)(T)
+        )
         makers["CatBoost, conformalised"] = partial(_conformalised, _catboost)
     if find_spec("lightgbm"):
         makers["LightGBM, conformalised"] = partial(_conformalised, _lightgbm)
@@ -430,12 +432,12 @@ def intervals(options: Options) -> Iterator[Row]:
         for seed in options.seeds(3):
             data = source.table_split(name, options.data, rows, seed)
             X, T = data.X.to_numpy(np.float64), data.X_test.to_numpy(np.float64)
-            for who, make in makers.items():
-                if not options.wants(f"{name}, 0.9", who, seed):
+            for learner, make in makers.items():
+                if not options.wants(f"{name}, 0.9", learner, seed):
                     continue
                 bounds, times = clock(lambda: make(X, data.y, T, seed))  # noqa: B023
                 for c, (low, high) in bounds.items():
-                    row: Row = {"case": f"{name}, {c}", "who": who, "seed": seed}
+                    row: Row = {"case": f"{name}, {c}", "who": learner, "seed": seed}
                     row["coverage"] = np.mean((low <= data.y_test) & (data.y_test <= high))
                     row |= {"width": np.mean(high - low), "core seconds": times["core seconds"]}
                     yield row | {"score": interval_score(data.y_test, low, high, c)}
@@ -462,7 +464,7 @@ def _lightgbm(X: Array, y: Array, seed: int) -> Callable[[Array], Array]:
     return lambda rows: np.sort(np.stack([m.predict(rows) for m in models], axis=1), axis=1)
 
 
-def _between(quantiles: Array) -> Bounds:
+def _central_interval(quantiles: Array) -> Bounds:
     """Return bounds by coverage from the columns of LEVELS."""
     return {c: (quantiles[:, 1 - i], quantiles[:, 2 + i]) for i, c in enumerate(COVERAGES)}
 
@@ -473,7 +475,7 @@ def _conformalised(
     """Return quantiles widened by errors on held-out rows (Romano et al. 2019, eq. 6 to 8)."""
     held_out, train = np.split(np.random.default_rng(seed).permutation(len(y)), [len(y) // 4])
     quantiles = fit(X[train], y[train], seed)
-    bounds, calibration = _between(quantiles(T)), _between(quantiles(X[held_out]))
+    bounds, calibration = _central_interval(quantiles(T)), _central_interval(quantiles(X[held_out]))
     for c, (low, high) in calibration.items():
         scores = np.sort(np.maximum(low - y[held_out], y[held_out] - high))
         margin = scores[min(int(np.ceil((len(held_out) + 1) * c)), len(held_out)) - 1]
@@ -491,19 +493,19 @@ def one_class(options: Options) -> Iterator[Row]:
     A mixture of eight normal clouds; one test row in twenty is from a wide cloud. "error" is the
     misclassified share at nu = 0.05. scikit-learn's exact machine fits 10,000 rows.
     """
-    n, few = options.pick((278_000, 10_000), (5_000, 1_000))
+    n, m = options.pick((278_000, 10_000), (5_000, 1_000))
     width, nu, gamma, rng = 512, 0.05, 1 / 32, np.random.default_rng(0)
     centres = 2 * rng.standard_normal((8, 20))
-    X = (centres[rng.integers(8, size=n + few)] + rng.standard_normal((n + few, 20))).astype("f4")
-    inside = np.where(rng.random(few) < 0.05, -1, 1)
-    X[n:][inside < 0] = 2.2 * rng.standard_normal((int(np.sum(inside < 0)), 20))
-    ours = bo.OneClassSVM(Gaussian(4.0), nu=nu, method="orthogonal", n_features=width)
+    X = (centres[rng.integers(8, size=n + m)] + rng.standard_normal((n + m, 20))).astype("f4")
+    sign = np.where(rng.random(m) < 0.05, -1, 1)
+    X[n:][sign < 0] = 2.2 * rng.standard_normal((int(np.sum(sign < 0)), 20))
+    fit = bo.OneClassSVM(Gaussian(4.0), nu=nu, method="orthogonal", n_features=width)
     sampler = RBFSampler(gamma=gamma, n_components=width)
     linear = make_pipeline(sampler, linear_model.SGDOneClassSVM(nu=nu))
-    approximate = {"ours": ours, "RBFSampler + SGDOneClassSVM": linear}
-    exact = {"ours": ours, "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu)}
-    for rows, models in ((n, approximate), (few, exact)):
-        data = Split(X[:rows], np.ones(rows, int), X[n:], inside)
+    approximate = {"ours": fit, "RBFSampler + SGDOneClassSVM": linear}
+    exact = {"ours": fit, "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu)}
+    for rows, models in ((n, approximate), (m, exact)):
+        data = Split(X[:rows], np.ones(rows, int), X[n:], sign)
         yield from compare_models(f"n={rows:,}, nu={nu}", data, models)
 
 
@@ -526,23 +528,23 @@ def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
     X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(52_000, 3000)]]
     spread = X.std() if name == "mnist" else np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     X = np.asarray((X - X.mean(axis=0)) / spread, dtype=np.float32)
-    few, n_new, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
+    n_exact, n_new, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
     X, new = X[:-n_new], X[-n_new:]
     kernel = Gaussian(median_distance(X[:1000]))
-    gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": few}
+    gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": n_exact}
     common: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
-    ours, exact = bo.KernelPCA(8, **common), KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
-    makers = {"ours": lambda _: ours.fit(X), "exact": lambda _: exact.fit(X[:few])}
+    fit, exact = bo.KernelPCA(8, **common), KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
+    makers = {"ours": lambda _: fit.fit(X), "exact": lambda _: exact.fit(X[:n_exact])}
     times, K = turns(makers, 1, warm_up=False), kernel(new.astype(np.float64))
-    explained = {who: np.var(t.values[0].transform(new), axis=0).sum() for who, t in times.items()}
+    explained = {key: np.var(t.values[0].transform(new), axis=0).sum() for key, t in times.items()}
     total = (np.trace(K) - K.sum() / len(K)) / len(K)
-    error = {who: 1 - float(share) / total for who, share in explained.items()}
+    error = {key: 1 - float(share) / total for key, share in explained.items()}
     yield from compare(f"KernelPCA, {name}", times, 1.0, error=error, rows=rows)
-    K = rbf_kernel(X[:few], gamma=gamma)
-    makers = {"ours": lambda _: bo.KernelKMeans(k, **common).fit(X).labels_[:few]}
-    makers["exact"] = lambda _: KMeans(k, random_state=0).fit(_root(X[:few], gamma)).labels_
+    K = rbf_kernel(X[:n_exact], gamma=gamma)
+    makers = {"ours": lambda _: bo.KernelKMeans(k, **common).fit(X).labels_[:n_exact]}
+    makers["exact"] = lambda _: KMeans(k, random_state=0).fit(_root(X[:n_exact], gamma)).labels_
     times = turns(makers, 1, warm_up=False)
-    error = {who: _cost(K, timing.values[0], k) / few for who, timing in times.items()}
+    error = {key: _cost(K, record.values[0], k) / n_exact for key, record in times.items()}
     yield from compare(f"KernelKMeans, {name}", times, 1.0, error=error, rows=rows)
 
 

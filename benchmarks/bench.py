@@ -63,9 +63,9 @@ class Options:
         """Return whether a case is selected."""
         return any(fnmatch(case, name) for name in self.cases or "*")
 
-    def names(self, who: str) -> bool:
+    def names(self, label: str) -> bool:
         """Return whether a learner is selected."""
-        return any(fnmatch(who, name) for name in self.who or "*")
+        return any(fnmatch(label, name) for name in self.who or "*")
 
     def wants(self, case: str, who: str = "", seed: int | None = None) -> bool:
         """Return whether a measurement is selected and not recorded yet."""
@@ -140,35 +140,35 @@ def clock(call: Callable[[], Any]) -> tuple[Any, Row]:
     return value, {"seconds": time.perf_counter() - start, "core seconds": core}
 
 
-def goal(row: Row, metric: str, least: float | None = None, most: float | None = None) -> Row:
+def goal(row: Row, metric: str, minimum: float | None = None, maximum: float | None = None) -> Row:
     """Return the row with a required value of one of its metrics, and whether all are met."""
-    met = row[metric] >= least if most is None else row[metric] <= most
-    sign, limit = ("≥", least) if most is None else ("≤", most)
+    passes = row[metric] >= minimum if maximum is None else row[metric] <= maximum
+    sign, limit = ("≥", minimum) if maximum is None else ("≤", maximum)
     required = [*filter(None, [row.get("required")]), f"{metric} {sign} {limit:.4g}"]
-    met = met and row.get("met", "yes") == "yes"
-    return row | {"required": "; ".join(required), "met": "yes" if met else "NO"}
+    passes = passes and row.get("met", "yes") == "yes"
+    return row | {"required": "; ".join(required), "met": "yes" if passes else "NO"}
 
 
 def compare(
     case: str,
     times: Mapping[str, Timing],
-    least: Mapping[str, float] | float | None = None,
+    minimum: Mapping[str, float] | float | None = None,
     **metrics: Mapping[str, Any],
 ) -> Iterator[Row]:
     """Yield a row for each library, with the ratio of seconds and the metrics by name.
 
-    "times faster" is the seconds of a library over those of "ours"; ``least`` is its requirement.
+    "times faster" is the seconds of a library over those of "ours"; ``minimum`` is its requirement.
     """
-    ours, middle = times["ours"], {who: median(timing.seconds) for who, timing in times.items()}
-    for who, timing in times.items():
-        row: Row = {"case": case, "who": who, "seconds": middle[who]}
-        row |= {name.replace("_", " "): values.get(who) for name, values in metrics.items()}
-        if who != "ours":
-            pairs = [r / o for o, r in zip(ours.seconds, timing.seconds, strict=True)]
-            row["times faster"] = middle[who] / middle["ours"]
+    base, middle = times["ours"], {key: median(record.seconds) for key, record in times.items()}
+    for key, record in times.items():
+        row: Row = {"case": case, "who": key, "seconds": middle[key]}
+        row |= {name.replace("_", " "): values.get(key) for name, values in metrics.items()}
+        if key != "ours":
+            pairs = [r / o for o, r in zip(base.seconds, record.seconds, strict=True)]
+            row["times faster"] = middle[key] / middle["ours"]
             row["range"] = f"{min(pairs):.3g} to {max(pairs):.3g}"
-            required = least.get(who) if isinstance(least, Mapping) else least
-            row = row if required is None else goal(row, "times faster", least=required)
+            required = minimum.get(key) if isinstance(minimum, Mapping) else minimum
+            row = row if required is None else goal(row, "times faster", minimum=required)
         yield row
 
 
@@ -193,14 +193,14 @@ def child(code: str, *arguments: object, limit: float | None = None) -> Row:
     """
     command = [sys.executable, "-c", _HEAD + code + _PEAK, *map(str, arguments)]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"the process took more than {limit:.4g} seconds") from None
-    if done.returncode:
-        raise RuntimeError(f"the process of a benchmark ended with code {done.returncode}")
-    *_, output, peak = done.stdout.splitlines()
+    if result.returncode:
+        raise RuntimeError(f"the process of a benchmark ended with code {result.returncode}")
+    *_, output, peak = result.stdout.splitlines()
     return {"peak MB": int(peak) / 1e6} | json.loads(output)
 
 
@@ -239,7 +239,7 @@ def measure(name: str, options: Options, results: Path | None = None) -> list[Ro
     """Run an experiment in this process, append its rows to a file, print and return its table."""
     (run, summary), context = EXPERIMENTS[name], circumstances()
     say(f"\n## {name}: {str(run.__doc__).splitlines()[0]}\n")
-    before = [row for row in (read(results) if results else []) if row["bench"] == name]
+    original = [row for row in (read(results) if results else []) if row["bench"] == name]
     start, rows, notes = time.perf_counter(), [], []
     for row in collect([name], lambda _: run(options)):
         if set(row) == {"note"}:
@@ -249,8 +249,8 @@ def measure(name: str, options: Options, results: Path | None = None) -> list[Ro
         if results:
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record_of(name, row, context), default=float) + "\n")
-        say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
-    lines = (summary(before + rows) if summary and before + rows else rows) + notes
+        say(" · ".join(_as_cell(value) for value in row.values() if value not in {None, ""}))
+    lines = (summary(original + rows) if summary and original + rows else rows) + notes
     say("\n" + table(lines) + f"\n({time.perf_counter() - start:.0f} s)")
     return lines
 
@@ -267,7 +267,7 @@ def table(rows: Iterable[Row]) -> str:
         return "\n".join(notes)
     full = (name for row in cells for name, value in row.items() if value not in {None, ""})
     columns = list(dict.fromkeys(full))
-    lines = [[_shown(row.get(name)) for name in columns] for row in cells]
+    lines = [[_as_cell(row.get(name)) for name in columns] for row in cells]
     return "\n".join([markdown(columns, lines), *notes])
 
 
@@ -282,7 +282,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _shown(value: Any) -> str:
+def _as_cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool | str):
@@ -301,10 +301,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.here:
         (name,) = names
         rows = read(results) if results else []
-        done = frozenset((r["case"], r["who"], r["seed"]) for r in rows if r["bench"] == name)
+        result = frozenset((r["case"], r["who"], r["seed"]) for r in rows if r["bench"] == name)
         values = {f.name: getattr(parsed, f.name) for f in fields(Options) if f.name != "done"}
         warnings.filterwarnings("ignore", module="sklearn")
-        measure(name, Options(**values, done=done), results)
+        measure(name, Options(**values, done=result), results)
         return 0
     say(" · ".join(f"{name} {value}" for name, value in circumstances().items()))
     if parsed.quick:
@@ -325,8 +325,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     folder = os.environ.get("BOCHNER_DATA")
     add = parser.add_argument
-    known = f"any of {', '.join(EXPERIMENTS)}; all by default"
-    add("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="names", help=known)
+    present = f"any of {', '.join(EXPERIMENTS)}; all by default"
+    add("names", nargs="*", choices=[*EXPERIMENTS, []], metavar="names", help=present)
     folders = "folder of data sets (default: $BOCHNER_DATA)"
     add("--data", type=Path, default=Path(folder) if folder else None, help=folders)
     add("--results", type=Path, help="file of records (default: results.jsonl; of --quick: none)")

@@ -126,10 +126,10 @@ def scaled(name: str, options: Options, width: int) -> Split:
 
 
 @cache
-def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Split:
+def _scaled(name: str, folder: Path | None, limit: int | None, width: int) -> Split:
     source = vars(load_earth()) if name == "elevation" else stored(name, folder)
     X, y = source["X"].astype(np.float64), source["y"].astype(np.float32)
-    order = np.random.default_rng(0).permutation(len(y))[:most]
+    order = np.random.default_rng(0).permutation(len(y))[:limit]
     test, train = np.split(order, [len(order) // 10])
     if name != "elevation":
         X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
@@ -140,11 +140,11 @@ def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Spl
     return Split(X[train], y[train], X[test], y[test], model.alpha_)
 
 
-def digits(options: Options, most: int) -> Split:
+def digits(options: Options, limit: int) -> Split:
     """Return rows of MNIST to fit and to test, with values from 0 to 1."""
     arrays = stored("mnist", options.data)
     X, y, split = (arrays["X"] / np.float32(255)).astype(np.float32), arrays["y"], arrays["split"]
-    n, m = options.pick((most, 10_000), (500, 500))
+    n, m = options.pick((limit, 10_000), (500, 500))
     train, new = np.flatnonzero(split == 0)[:n], np.flatnonzero(split == 1)[:m]
     return Split(X[train], y[train], X[new], y[new])
 
@@ -199,8 +199,8 @@ def raw_split(frame: Any, target: Any, classes: bool, rows: int, seed: int) -> S
     if classes:
         labels = target.to_numpy().astype(str)
         names, counts = np.unique(labels[train], return_counts=True)
-        known = np.isin(labels, names[counts > 1])
-        train, test = train[known[train]], test[known[test]]
+        present = np.isin(labels, names[counts > 1])
+        train, test = train[present[train]], test[present[test]]
         y = np.searchsorted(names[counts > 1], labels)
     else:
         y = target.to_numpy(np.float64)
@@ -208,16 +208,16 @@ def raw_split(frame: Any, target: Any, classes: bool, rows: int, seed: int) -> S
     return Split(frame.iloc[train], y[train], frame.iloc[test], y[test])
 
 
-def for_trees(frame: Any, most: int) -> Any:
+def for_trees(frame: Any, limit: int) -> Any:
     """Return a table of numbers and categories with short names, for boosted trees.
 
-    A column of more than ``most`` categories becomes its codes.
+    A column of more than ``limit`` categories becomes its codes.
     """
     columns = {}
     for place, name in enumerate(frame.columns):
         column = frame[name]
         if column.dtype.kind not in "iufb":
             column = column.astype(str).where(column.notna(), "missing").astype("category")
-            column = column.cat.codes if len(column.cat.categories) > most else column
+            column = column.cat.codes if len(column.cat.categories) > limit else column
         columns[f"x{place}"] = column.astype(int) if column.dtype.kind == "b" else column
     return import_module("pandas").DataFrame(columns)

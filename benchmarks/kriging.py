@@ -39,10 +39,10 @@ def _places(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
 
 def exact(kernel: Kernel, X: Array, y: Array, new: Array) -> Predicted:
     """Return mean and variance of an exact process of amplitude 1 with a constant unknown mean."""
-    one = np.ones(len(y))
+    first = np.ones(len(y))
     factor = cho_factor(kernel(X) + NOISE * np.eye(len(y)), lower=True, overwrite_a=True)
     k = kernel(new, X)
-    a, b = cho_solve(factor, np.stack([y, one], axis=1)).T
+    a, b = cho_solve(factor, np.stack([y, first], axis=1)).T
     mean = a.sum() / b.sum()
     variance = kernel.diag(new) - np.einsum("ij,ji->i", k, cho_solve(factor, k.T))
     return mean + k @ (a - mean * b), variance + (1 - k @ b) ** 2 / b.sum()
@@ -95,11 +95,11 @@ def _compare(
         process = bo.GaussianProcessRegressor(kernel, method=method, **LAW).fit(X, y)
         _, std = process.predict(new, return_std=True)
         row["error of deviations"] = float(np.sqrt(np.mean((std / variance**0.5 - 1) ** 2)))
-    return goal(row, "error", most=tolerance)
+    return goal(row, "error", maximum=tolerance)
 
 
 def _many_rows(options: Options) -> Iterator[Row]:
-    for n, d, most in options.pick(((10**6, 2, 2.0), (10**7, 1, 30.0)), ((10_000, 2, 2.0),)):
+    for n, d, maximum in options.pick(((10**6, 2, 2.0), (10**7, 1, 30.0)), ((10_000, 2, 2.0),)):
         X, y = _places(n, d)
         model = bo.KernelRidge(Matern(1.5, 0.1), method=bo.FourierGrid(1e-3), alpha=NOISE)
         model.fit(X[:2000], y[:2000])
@@ -107,7 +107,7 @@ def _many_rows(options: Options) -> Iterator[Row]:
         new = np.random.default_rng(1).uniform(0, 1, (10_000, d))
         row = {"case": f"rows, n={n:,}, d={d}", "modes": model.map_.n_features} | times
         row["error"] = float(np.sqrt(np.mean((model.predict(new) - _smooth(new)) ** 2)))
-        yield goal(row, "seconds", most=most)
+        yield goal(row, "seconds", maximum=maximum)
 
 
 def _by_evidence(options: Options) -> Iterator[Row]:
@@ -119,7 +119,7 @@ def _by_evidence(options: Options) -> Iterator[Row]:
     mean, std = model.predict(X[n:], return_std=True)
     row = {"case": f"evidence, n={n:,}", "modes": model.map_.n_features} | times
     row |= _scores(mean, std**2, y[n:], model.noise_variance_)
-    yield goal(row, "seconds", most=120.0)
+    yield goal(row, "seconds", maximum=120.0)
 
 
 def _scores(mean: Array, variance: Array, y: Array, noise: float = NOISE) -> Row:
@@ -146,13 +146,13 @@ def kriging_packages(options: Options) -> Iterator[Row]:
         X = rng.uniform(0, 1, (n + m, d))
         f = _draw(X, d)
         y = f + NOISE**0.5 * rng.standard_normal(n + m)
-        for who, (package, predict, most, columns) in METHODS.items():
+        for name, (package, predict, limit, columns) in METHODS.items():
             case = f"{d} columns"
-            if d in columns and find_spec(package) and options.wants(case, who):
+            if d in columns and find_spec(package) and options.wants(case, name):
                 import_module(package)
-                few = min(n, options.pick(most, max(most // 10, 200)))
-                (mean, variance), times = clock(lambda: predict(X[:few], y[:few], X[n:]))  # noqa: B023
-                row = {"case": case, "who": who, "rows": few} | times
+                n_rows = min(n, options.pick(limit, max(limit // 10, 200)))
+                (mean, variance), times = clock(lambda: predict(X[:n_rows], y[:n_rows], X[n:]))  # noqa: B023
+                row = {"case": case, "who": name, "rows": n_rows} | times
                 row["error"] = float(np.sqrt(np.mean((mean - f[n:]) ** 2)))
                 squares = (mean - f[n:]) ** 2 / np.maximum(variance, 1e-12)
                 yield row | _scores(mean, variance, y[n:]) | {"of variance": float(squares.mean())}
@@ -183,11 +183,11 @@ def _grid(X: Array, y: Array, new: Array, method: Any = None) -> Predicted:
 
 def _pykrige(X: Array, y: Array, new: Array, nearest: int | None = None) -> Predicted:
     """Return kriging of all rows, or of the nearest rows by the matrix of all distances."""
-    kernel, few = Matern(1.5, LENGTHSCALE), slice(nearest and 100)
+    kernel, rows = Matern(1.5, LENGTHSCALE), slice(nearest and 100)
     curve = lambda _, h: NOISE + 1 - kernel(np.ravel(h)[:, None], np.zeros((1, 1))).reshape(h.shape)
     options = {"variogram_parameters": [0.0], "variogram_function": curve, "exact_values": False}
     make = import_module("pykrige.ok").OrdinaryKriging
-    model, local = make(*X[few].T, y[few], "custom", **options), {}
+    model, local = make(*X[rows].T, y[rows], "custom", **options), {}
     if nearest:
         (model.X_ADJUSTED, model.Y_ADJUSTED), model.Z = X.T.copy(), y
         local = {"backend": "loop", "n_closest_points": nearest}

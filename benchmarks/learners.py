@@ -78,7 +78,7 @@ class Learner:
     name: str
     model: Any
     space: Mapping[str, Any] = field(default_factory=dict)
-    most: int = 10**9
+    max_rows: int = 10**9
 
     def fit(self, X: Any, y: np.ndarray, seed: int) -> Any:
         """Return the fitted learner."""
@@ -126,8 +126,8 @@ def learners(classes: bool, tuned: bool = True) -> list[Learner]:
             models[name] = getattr(import_module(package), kind + task)(**options)
     if find_spec("xrfm"):
         models["xRFM"] = _in_numbers(RecursiveFeatures(classes))
-    most = lambda name: FEW if name.startswith("GP of") else 10**9
-    result = [Learner(name, model, most=most(name)) for name, model in models.items()]
+    max_rows = lambda name: FEW if name.startswith("GP of") else 10**9
+    result = [Learner(name, model, max_rows=max_rows(name)) for name, model in models.items()]
     spaces = {name: space for name, space in SPACES.items() if tuned and name in models}
     return result + [Learner(f"{name}, tuned", models[name], s) for name, s in spaces.items()]
 

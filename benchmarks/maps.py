@@ -132,8 +132,8 @@ class MapCase(NamedTuple):
     ours: Any
     others: dict[str, Any]
     seeds: int = 1  # of the errors, whose root mean square is reported
-    least: float | None = None  # required ratio of seconds
-    most: float | None = None  # largest ratio of our error to another
+    minimum: float | None = None  # required ratio of seconds
+    maximum: float | None = None  # largest ratio of our error to another
     new: Array | None = None  # rows of the errors; None: the first 2,000 rows
 
 
@@ -152,14 +152,14 @@ def _compare(case: MapCase, repeats: int) -> Iterator[Row]:
         phi(case.X)  # the result is dropped, as a fit drops the features of a block
 
     methods = {"ours": case.ours} | case.others
-    maps = {who: partial(transform, make_map(method, 0)) for who, method in methods.items()}
+    maps = {name: partial(transform, make_map(method, 0)) for name, method in methods.items()}
     times, seeds = turns(maps, repeats), range(case.seeds)
     errors = {w: map_error((make_map(m, s) for s in seeds), rows, K) for w, m in methods.items()}
-    for row in compare(case.name, times, case.least, error=errors):
+    for row in compare(case.name, times, case.minimum, error=errors):
         if row["who"] != "ours":
             row["error of ours over it"] = errors["ours"] / row["error"]
-            if case.most:
-                row = goal(row, "error of ours over it", most=case.most)  # noqa: PLW2901
+            if case.maximum:
+                row = goal(row, "error of ours over it", maximum=case.maximum)  # noqa: PLW2901
         yield row
 
 
@@ -192,46 +192,46 @@ def features(options: Options) -> Iterator[Row]:
 
 
 def _map_cases(options: Options) -> Iterator[MapCase]:
-    few, many = options.pick((2000, 20_000), (300, 1000))
+    n_small, n_large = options.pick((2000, 20_000), (300, 1000))
     single = ((10, 2048, "float32", 6.0), (100, 2048, "float32", 4.0), (784, 4096, "float32", 1.3))
-    for d, D, dtype, least in (*single, (10, 2048, "float64", 10.0)):
-        X = _normal(many, d, d).astype(dtype)
+    for d, D, dtype, minimum in (*single, (10, 2048, "float64", 10.0)):
+        X = _normal(n_large, d, d).astype(dtype)
         arguments = Gaussian(1.0), D, X, "orthogonal", _sampler(1.0, D, X)
-        yield MapCase(f"d={d}, D={D}, {dtype}", *arguments, least=least)
+        yield MapCase(f"d={d}, D={D}, {dtype}", *arguments, minimum=minimum)
     seeds, d_of = options.pick(11, 3), {5: "qmc", 20: "orthogonal", 100: "orthogonal"}
     for d, placement in d_of.items():
-        X = _normal(few, d, d)
-        scale, most = median_distance(X), 1 / 8 if d == 5 else 1 / 3
+        X = _normal(n_small, d, d)
+        scale, maximum = median_distance(X), 1 / 8 if d == 5 else 1 / 3
         arguments = Gaussian(scale), 1024, X, placement, _sampler(scale, 1024, X)
-        yield MapCase(f"placed, d={d}, {placement}", *arguments, seeds=seeds, most=most)
+        yield MapCase(f"placed, d={d}, {placement}", *arguments, seeds=seeds, maximum=maximum)
     hermite, harmonic = bo.HermiteMercer(), bo.MercerHarmonic()
-    X = _normal(many, 9).astype(np.float32)
+    X = _normal(n_large, 9).astype(np.float32)
     arguments = Gaussian(3.0), 512, X, hermite, _sampler(3.0, 512, X)
-    yield MapCase("hermite, D=512", *arguments, least=1.0, new=X[:1000])
-    X, new = np.split(_normal(2 * few, 9, 1), 2)
+    yield MapCase("hermite, D=512", *arguments, minimum=1.0, new=X[:1000])
+    X, new = np.split(_normal(2 * n_small, 9, 1), 2)
     arguments = Gaussian(3.0), 256, X, hermite, {"orthogonal": "orthogonal"}
-    yield MapCase("hermite, D=256, new rows", *arguments, seeds=seeds, most=0.05, new=new)
-    X = sphere(np.random.default_rng(0), few)
-    for D, most in ((128, 1e-4), (512, 1e-6)):
+    yield MapCase("hermite, D=256, new rows", *arguments, seeds=seeds, maximum=0.05, new=new)
+    X = sphere(np.random.default_rng(0), n_small)
+    for D, maximum in ((128, 1e-4), (512, 1e-6)):
         arguments = Gaussian(), D, X, harmonic, {"published": bo.Gegenbauer("monomial")}
-        yield MapCase(f"sphere, D={D}", *arguments, seeds=5, most=most)
-    X = _normal(many, 3, 2).astype(np.float32)
+        yield MapCase(f"sphere, D={D}", *arguments, seeds=5, maximum=maximum)
+    X = _normal(n_large, 3, 2).astype(np.float32)
     for kernel in (Gaussian(), Matern(1.5)):
         arguments = kernel, 512, X, harmonic, _sampler(1.0, 512, X)
-        yield MapCase(f"harmonic, {kernel!r}", *arguments, least=1.0)
-    X, D = _normal(2 * few, 128).astype(np.float32), options.pick(4096, 512)
+        yield MapCase(f"harmonic, {kernel!r}", *arguments, minimum=1.0)
+    X, D = _normal(2 * n_small, 128).astype(np.float32), options.pick(4096, 512)
     poly, tensor = (bo.PolySketch(), 10.0), (bo.TensorSketch(), 1.0)
-    for (method, least), law in ((poly, "normal"), (poly, "positive"), (tensor, "positive")):
+    for (method, minimum), law in ((poly, "normal"), (poly, "positive"), (tensor, "positive")):
         rows = np.abs(X) if law == "positive" else X
         sketch = _transformer(PolynomialCountSketch(degree=3, n_components=D), rows)
         arguments = Polynomial(3, 0.0), D, rows, method, sketch
         name = f"sketch, {type(method).__name__}, {law} rows"
-        yield MapCase(name, *arguments, seeds=seeds, least=least, most=1.0, new=rows[:400])
-    for d, D, least in ((1024, 8192, 2.0), (100, 2048, None)):
+        yield MapCase(name, *arguments, seeds=seeds, minimum=minimum, maximum=1.0, new=rows[:400])
+    for d, D, minimum in ((1024, 8192, 2.0), (100, 2048, None)):
         X = _normal(options.pick(512, 64), d, d).astype(np.float32)  # the size of a block in a fit
         arguments = Gaussian((2 * d) ** 0.5), D, X, bo.Fourier(bo.Structured())
         formed = {"formed": bo.Fourier(bo.Orthogonal())}
-        yield MapCase(f"structured, {d} to {D}", *arguments, formed, least=least, new=X[:256])
+        yield MapCase(f"structured, {d} to {D}", *arguments, formed, minimum=minimum, new=X[:256])
 
 
 @bench()

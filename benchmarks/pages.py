@@ -70,8 +70,8 @@ def _means(rows: Sequence[Row], learners: Sequence[str]) -> list[Row]:
         if row["who"] in learners and np.isfinite(row["error"]):
             groups.setdefault((row["case"], row["who"]), []).append(row)
     records = []
-    for (case, who), fits in groups.items():
-        row = {"bench": "tables", "case": case, "who": who, "seed": None}
+    for (case, learner), fits in groups.items():
+        row = {"bench": "tables", "case": case, "who": learner, "seed": None}
         row |= {"rows": fits[0]["rows"], "splits": len(fits)}
         averages = {"error": fmean, "log loss": fmean, "core seconds": median}
         for metric, mean in averages.items():
@@ -126,27 +126,27 @@ def cross_table(
     return markdown([*head, *columns.values()], cells)
 
 
-def _by_case(rows: Sequence[Row], ours: str | None = None) -> Cases:
-    """Return rows by case and learner; only cases with the learner ``ours`` if it is given."""
+def _by_case(rows: Sequence[Row], learner: str | None = None) -> Cases:
+    """Return rows by case and learner; only cases with the learner ``learner`` if it is given."""
     cases: Cases = {}
     for row in rows:
         cases.setdefault(row["case"], {})[row["who"]] = row
-    return {case: of for case, of in cases.items() if ours is None or ours in of}
+    return {case: of for case, of in cases.items() if learner is None or learner in of}
 
 
-def _learners(cases: Cases, names: Sequence[str], cell: Cell, more: Mapping[Any, Any]) -> str:
+def _learners(cases: Cases, names: Sequence[str], cell: Cell, extra: Mapping[Any, Any]) -> str:
     """Return a table of cases and learners."""
-    titles = {who: who for who in names if any(who in of for of in cases.values())}
+    titles = {name: name for name in names if any(name in of for of in cases.values())}
     titles |= {"KernelRidge": "bochner"} if "KernelRidge" in titles else {}
     lines: dict[tuple[str, ...], Any] = {}
     for case, of in cases.items():
         row = next(iter(of.values()))
         lines[case, f"{row['rows']:,}", str(row["splits"])] = of
-    return cross_table(["table", "rows", "splits"], lines | more, titles, cell, "–")
+    return cross_table(["table", "rows", "splits"], lines | extra, titles, cell, "–")
 
 
-def _bold_least(metric: str, who: str, of: Mapping[str, Row]) -> str:
-    value = of[who][metric]
+def _bold_least(metric: str, name: str, of: Mapping[str, Row]) -> str:
+    value = of[name][metric]
     return f"**{value:.3g}**" if value == min(r[metric] for r in of.values()) else f"{value:.3g}"
 
 
@@ -161,11 +161,11 @@ def class_table(rows: Sequence[Row]) -> str:
     frame = pd.DataFrame(rows)
     places = [ranks(frame.pivot(index="case", columns="who", values=name)) for name in metrics]
 
-    def cell(who: str, of: Any) -> str:
+    def cell(learner: str, of: Any) -> str:
         if of is places[0]:
-            return ", ".join(f"{place[who]:.2f}" for place in places)
-        least = (_bold_least(metric, who, of) for metric in metrics[:2])
-        return f"{', '.join(least)}, {of[who]['core seconds']:.3g} s"
+            return ", ".join(f"{place[learner]:.2f}" for place in places)
+        minimum = (_bold_least(metric, learner, of) for metric in metrics[:2])
+        return f"{', '.join(minimum)}, {of[learner]['core seconds']:.3g} s"
 
     return _learners(cases, CLASS, cell, {("**mean rank**", "", ""): places[0]})
 
@@ -251,7 +251,7 @@ def _measured(rows: Sequence[Row]) -> str:
     for row in rows:
         if row["commit"] != last["commit"]:
             other.setdefault((row["date"], row["commit"]), {})[row["who"]] = None
-    named = "".join(f"; {', '.join(who)} {d} at {c}" for (d, c), who in other.items())
+    named = "".join(f"; {', '.join(name)} {d} at {c}" for (d, c), name in other.items())
     return "Measured {date} at {commit}".format(**last) + f"{named}: {last['machine']}."
 
 
@@ -267,16 +267,16 @@ def replace_part(page: str, name: str, body: str) -> str:
 def headline(rows: Sequence[Row]) -> str:
     """Return the first claim of the README."""
     cases = _by_case(rows, QUANTITY[0])
-    most = max(of[QUANTITY[0]]["rows"] for of in cases.values())
-    ours, light = (
-        median(of[who]["core seconds"] for of in cases.values() if who in of)
-        for who in ("KernelRidge", "LightGBM")
+    limit = max(of[QUANTITY[0]]["rows"] for of in cases.values())
+    seconds, light = (
+        median(of[name]["core seconds"] for of in cases.values() if name in of)
+        for name in ("KernelRidge", "LightGBM")
     )
     return (
-        f"With default parameters, on {len(cases)} tables of up to {most:,} rows: **bochner has "
+        f"With default parameters, on {len(cases)} tables of up to {limit:,} rows: **bochner has "
         f"the lowest error on {_wins(cases)} of {len(cases)}**, compared with\nLightGBM, CatBoost, "
         "HistGradientBoosting and scikit-learn's `SVR`. The median fit takes "
-        f"{ours:.2g} CPU seconds;\nLightGBM takes {light:.2g}. "
+        f"{seconds:.2g} CPU seconds;\nLightGBM takes {light:.2g}. "
         "`python -m benchmarks tables --data DIR` measures it ([table](docs/compare.md)).\n\n"
         f"![{alt_text(rows)}](docs/pictures/compare-accuracy.svg)"
     )
@@ -314,7 +314,7 @@ def fill_paper(text: str, rows: Sequence[Row]) -> str:
     tables = {"figure 1": row_table(series, columns) if series else ""}
     tables["table 2: published"] = _by_method(rows, ["table 2, published"], "", _published)
     parts = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
-    tables["table 2: own"] = _by_method(rows, parts, "", _own)
+    tables["table 2: own"] = _by_method(rows, parts, "", _bochner_result)
     for D in (1024, 512):
         tables[f"table 3: {D}"] = _by_method(rows, [f"table 3, D={D}"], f"D = {D:,}", _clusters)
     for name, body in tables.items():
@@ -327,8 +327,8 @@ def _by_method(rows: Iterable[Row], parts: Sequence[str], first: str, cell: Cell
     fits: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for part in parts:
         for row in rows:
-            table, name, *rest = row["case"].split(", ")
-            if ", ".join([table, *rest]) == part:
+            table, name, *remainder = row["case"].split(", ")
+            if ", ".join([table, *remainder]) == part:
                 fits.setdefault((row["who"],), {}).setdefault(name, []).append(row)
     titles = {name: "CO₂" if name == "CO2" else name for of in fits.values() for name in of}
     of_seeds = lambda name, of: cell(name, pd.DataFrame(of[name]))
@@ -344,17 +344,17 @@ def number(values: pd.Series) -> str:
     return f"{mean:.{digits}f} ± {error:.{digits}f}"
 
 
-def _theirs(numbers: Sequence[float], fits: pd.DataFrame, form: str) -> str:
+def _published_number(numbers: Sequence[float], fits: pd.DataFrame, form: str) -> str:
     """Return the published number of a method, if there is one."""
     value = dict(zip(PUBLISHED, numbers, strict=True)).get(fits["who"][0])
     return "" if value is None else form.format(value)
 
 
 def _published(name: str, fits: pd.DataFrame) -> str:
-    return number(fits["MSE"]) + _theirs(PUBLISHED_ERRORS[name], fits, " ({:g})")
+    return number(fits["MSE"]) + _published_number(PUBLISHED_ERRORS[name], fits, " ({:g})")
 
 
-def _own(_: str, fits: pd.DataFrame) -> str:
+def _bochner_result(_: str, fits: pd.DataFrame) -> str:
     scale = f", ℓ = {fits['lengthscale'][0]:.2g}" if "lengthscale" in fits else ""
     return f"{number(fits['MSE'])}{scale}, {fits['core seconds'].mean():.2g} s"
 
@@ -362,7 +362,7 @@ def _own(_: str, fits: pd.DataFrame) -> str:
 def _clusters(name: str, fits: pd.DataFrame) -> str:
     error = fits["exact"].sem()
     spread = f" ± {error:.4f}" if error >= 0 else ""
-    published = _theirs(PUBLISHED_OBJECTIVES[name], fits, ", {:.2f}")
+    published = _published_number(PUBLISHED_OBJECTIVES[name], fits, ", {:.2f}")
     return f"{fits['exact'].mean():.4f}{spread} ({fits['in features'].mean():.2f}{published})"
 
 
@@ -396,10 +396,10 @@ def draw_errors(rows: Sequence[Row], path: Path) -> None:
     with mpl.rc_context(STYLE):
         canvas = Figure(figsize=(7.6, 1.2 + 0.25 * len(cases)), layout="constrained")
         panel = canvas.subplots()
-        for who, colour, marker in zip(QUANTITY, COLOURS, MARKERS, strict=True):
-            fitted = [(i, of) for i, of in enumerate(cases.values()) if who in of]
-            ratios = [of[who]["error"] / of[QUANTITY[0]]["error"] for _, of in fitted]
-            label = "bochner" if who == QUANTITY[0] else who
+        for name, colour, marker in zip(QUANTITY, COLOURS, MARKERS, strict=True):
+            fitted = [(i, of) for i, of in enumerate(cases.values()) if name in of]
+            ratios = [of[name]["error"] / of[QUANTITY[0]]["error"] for _, of in fitted]
+            label = "bochner" if name == QUANTITY[0] else name
             style = {"color": colour, "marker": marker, "linestyle": "none", "label": label}
             panel.semilogx(ratios, [i for i, _ in fitted], **style)
         panel.set_yticks(range(len(cases)), cases)
@@ -409,7 +409,7 @@ def draw_errors(rows: Sequence[Row], path: Path) -> None:
         canvas.legend(loc="outside upper center", ncols=5)
         panel.minorticks_off()
         canvas.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    svg = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", text.getvalue())
+    svg = re.sub(r"-?\d+\.\d{2,}", lambda match: f"{float(match[0]):.1f}", text.getvalue())
     svg = re.sub(r"\s*\n(?=[MLCQz\"])", "", svg)
     svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
     svg = re.sub(r" id=\"\w+_\d+\"| transform=\"rotate\(-0[^\"]*\"", "", svg)

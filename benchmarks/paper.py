@@ -131,11 +131,11 @@ def figure_1(options: Options) -> Iterator[Row]:
             c = [alpha(l, d) ** 0.5 * float(mean) for l, mean in enumerate(means)]
             terms = [c_l * P for c_l, P in zip(c, gegenbauers(DEGREE, d, t), strict=True)]
             series["Chebyshev" if d == 2 else f"Gegenbauer d={d}"] = np.cumsum(terms, axis=0)
-        for who, sums in series.items():
+        for learner, sums in series.items():
             errors = np.abs(sums - exact).max(axis=1) / np.abs(exact).max()
             # The second digit of an error below 1e-9 depends on the machine
             digits = [float(f"{e:.{1 if e < 1e-9 else 6}g}") for e in errors]
-            yield {"case": case, "who": who} | {f"q={q}": e for q, e in enumerate(digits)}
+            yield {"case": case, "who": learner} | {f"q={q}": e for q, e in enumerate(digits)}
 
 
 #: Penalties, relative to the largest eigenvalue of the Gram matrix of half of the rows.
@@ -174,14 +174,14 @@ def _table2(name: str, options: Options) -> Iterator[Row]:
         splits.append(Split(X[train], y[train], X[test], y[test]))
     _warm_up(Gaussian(1.0), X)
     for protocol, methods in protocols.items():
-        for who, method in methods.items():
+        for learner, method in methods.items():
             scale = 1.0
             if protocol not in {"published", "learner"}:
-                most = options.pick(8000, 100)
-                scale = lengthscale(method, width, splits[0].X[:most], splits[0].y[:most])
+                limit = options.pick(8000, 100)
+                scale = lengthscale(method, width, splits[0].X[:limit], splits[0].y[:limit])
             for seed, data in enumerate(splits):
                 predicted, times = clock(lambda: _predicted(method, scale, width, data, seed))  # noqa: B023
-                row = {"case": f"table 2, {name}, {protocol}", "who": who, "seed": seed}
+                row = {"case": f"table 2, {name}, {protocol}", "who": learner, "seed": seed}
                 row |= {"MSE": data.error(predicted) ** 2, "core seconds": times["core seconds"]}
                 row |= {"rows": len(data.y), "tested": len(data.y_test), "columns": X.shape[1]}
                 yield row | ({} if protocol == "learner" else {"lengthscale": scale})
@@ -299,8 +299,8 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
     X = X[:, X.std(axis=0) > 0]
     X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    few = np.random.default_rng(0).permutation(len(X))[: options.pick(options.rows, 300)]
-    X, k = X[np.sort(few)], len(np.unique(y))
+    order = np.random.default_rng(0).permutation(len(X))[: options.pick(options.rows, 300)]
+    X, k = X[np.sort(order)], len(np.unique(y))
     single, seeds = X.astype(np.float32), options.seeds(3)
     _warm_up(kernel, X)
     for width in widths:
@@ -311,10 +311,10 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
 
         rows, clusterings = [], []
         for seed in seeds:
-            for who, method in (PUBLISHED | BOCHNER).items():
+            for learner, method in (PUBLISHED | BOCHNER).items():
                 fit, times = clock(lambda: cluster(method, seed))  # noqa: B023
                 clusterings.append(fit.labels_)
-                row: Row = {"case": f"table 3, {name}, D={width}", "who": who, "seed": seed}
+                row: Row = {"case": f"table 3, {name}, D={width}", "who": learner, "seed": seed}
                 row |= {"in features": float(fit.inertia_) / len(X), "rows": len(X)}
                 row |= {"columns": X.shape[1], "clusters": k, "seconds": times["seconds"]}
                 rows.append(row)
@@ -322,17 +322,17 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
         yield from (row | {"exact": float(e)} for row, e in zip(rows, exact, strict=True))
 
 
-def exact_objectives(kernel: Kernel, X: Array, labels: list[Array], most: int) -> Array:
+def exact_objectives(kernel: Kernel, X: Array, labels: list[Array], limit: int) -> Array:
     """Return mean k(x, x) − 2 k(x, C) + k(C, C) for each clustering, C the cluster of x.
 
     k(x, C) and k(C, C) are means over all rows of the cluster; the mean over x is of at most
-    ``most`` rows, the same for every clustering. It equals the mean of k(x, x) − k(x, C).
+    ``limit`` rows, the same for every clustering. It equals the mean of k(x, x) − k(x, C).
     """
-    sample = np.random.default_rng(0).permutation(len(X))[:most]
-    inside = [(one[:, None] == np.unique(one)).astype(np.float64) for one in labels]
-    shares = np.hstack([member / member.sum(axis=0) for member in inside])
-    chosen = np.hstack(inside)[sample]
-    ends = np.cumsum([member.shape[1] for member in inside])[:-1]
+    sample = np.random.default_rng(0).permutation(len(X))[:limit]
+    members = [(first[:, None] == np.unique(first)).astype(np.float64) for first in labels]
+    shares = np.hstack([member / member.sum(axis=0) for member in members])
+    chosen = np.hstack(members)[sample]
+    ends = np.cumsum([member.shape[1] for member in members])[:-1]
     total = np.zeros(len(labels))
     for start in range(0, len(sample), 250):
         near = (kernel(X[sample[start : start + 250]], X) @ shares) * chosen[start : start + 250]

@@ -73,7 +73,7 @@ def memory(options: Options) -> Iterator[Row]:
             for n in options.pick(sizes, (20_000,)):
                 write_parquet(table, pieces(n, d, 0))
                 result = child(_FIT, kind, n, table, test)
-                yield goal({"case": f"{kind}, n={n:,}"} | result, "peak MB", most=limit)
+                yield goal({"case": f"{kind}, n={n:,}"} | result, "peak MB", maximum=limit)
                 limit = min(limit, 1.1 * result["peak MB"])
 
 
@@ -180,10 +180,10 @@ print(json.dumps(times | {"error": error, "steps": steps()}))
 
 
 def _in_process(
-    kind: str, who: str, rows: int, width: int, alpha: float, tol: float, out: Path
+    kind: str, name: str, rows: int, width: int, alpha: float, tol: float, out: Path
 ) -> tuple[Row, Array | None]:
     """Return row and predictions of a fit in a new process; other libraries have ten minutes."""
-    code, limit = _START + _LEARNERS[kind, who] + _TAIL, None if who == "ours" else 600.0
+    code, limit = _START + _LEARNERS[kind, name] + _TAIL, None if name == "ours" else 600.0
     try:
         return child(code, rows, width, out, alpha, tol, limit=limit), np.load(out)
     except RuntimeError as error:
@@ -206,16 +206,16 @@ def exact(options: Options) -> Iterator[Row]:
             X = np.vstack([data.X[:n], data.X_test]).astype(np.float64)
             y = np.r_[data.y[:n], data.y_test].astype(np.float64)
             np.savez(f"{out}.npz", X=X, y=y, f=y)
-            for who in ("scikit-learn", "ours"):
-                fits[who] = _in_process("file", who, n, 1024, 0.1, 0.0, out)
-        (theirs, expected), (row, predicted) = fits["scikit-learn"], fits["ours"]
-        yield {"case": name, "who": "scikit-learn", "rows": n} | theirs
+            for learner in ("scikit-learn", "ours"):
+                fits[learner] = _in_process("file", learner, n, 1024, 0.1, 0.0, out)
+        (reference, expected), (row, predicted) = fits["scikit-learn"], fits["ours"]
+        yield {"case": name, "who": "scikit-learn", "rows": n} | reference
         if expected is not None and predicted is not None:
             row["difference"] = float(np.abs(predicted - expected).max()) / float(y[:n].std())
-            row["times faster"] = theirs["seconds"] / row["seconds"]
-            row["share of memory"] = row["peak MB"] / theirs["peak MB"]
-            row = goal(goal(row, "times faster", least=10), "share of memory", most=0.1)
-            row = goal(row, "difference", most=1e-6)
+            row["times faster"] = reference["seconds"] / row["seconds"]
+            row["share of memory"] = row["peak MB"] / reference["peak MB"]
+            row = goal(goal(row, "times faster", minimum=10), "share of memory", maximum=0.1)
+            row = goal(row, "difference", maximum=1e-6)
         yield {"case": name, "who": "ours", "rows": n} | row
 
     yield from collect(SCALED, rows_of)
@@ -241,11 +241,11 @@ def wide(options: Options) -> Iterator[Row]:
             if cases:
                 _save("ridge", rows, out)
             for case, width in cases.items():
-                for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
-                    row, _ = _in_process("ridge", who, rows, width, 1.0, 1e-4, out)
-                    row = {"case": case, "who": who} | row
-                    required = rows == 500_000 and who == "ours" and "peak MB" in row
-                    yield goal(row, "peak MB", most=2000) if required else row
+                for name in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
+                    row, _ = _in_process("ridge", name, rows, width, 1.0, 1e-4, out)
+                    row = {"case": case, "who": name} | row
+                    required = rows == 500_000 and name == "ours" and "peak MB" in row
+                    yield goal(row, "peak MB", maximum=2000) if required else row
         rows, width = options.pick((100_000, 2048), (9000, 256))
         if options.selects(case := f"exact, {rows:,} rows, D={width}"):
             _save("exact", rows, out)
@@ -258,17 +258,17 @@ def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
     row, reference = _in_process("exact", "ours", *sizes, 1e-4, out)
     yield {"case": case, "who": "ours, tol=1e-4"} | row
     tolerances = {"ours": (1.0, 0.2, 0.04), "GPyTorch, KeOps": (1.0, 0.1, 0.01, 0.001)}
-    for who, tols in tolerances.items():
-        if reference is None or (who != "ours" and not find_spec("gpytorch")):
+    for name, tols in tolerances.items():
+        if reference is None or (name != "ours" and not find_spec("gpytorch")):
             continue
         for tol in tols:
-            row, predicted = _in_process("exact", who, *sizes, tol, out)
-            row |= {"case": case, "who": who, "tol": tol}
+            row, predicted = _in_process("exact", name, *sizes, tol, out)
+            row |= {"case": case, "who": name, "tol": tol}
             if predicted is None:
                 break
             error = float(np.sqrt(np.mean((predicted - reference) ** 2)))
             row["difference"] = error / float(np.std(reference))
-            row = goal(row, "difference", most=1e-3)
+            row = goal(row, "difference", maximum=1e-3)
             if row["met"] == "yes":
                 break
         yield row
@@ -326,24 +326,24 @@ def plan(options: Options) -> Iterator[Row]:
 def _planned(name: str, options: Options) -> Iterator[Row]:
     data = table_split(name, options.data, options.pick(options.rows or 10**6, 1500), 0)
     with tempfile.TemporaryDirectory() as folder:
-        table, most = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
+        table, limit = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
         np.savez(table, X=data.X, y=data.y)
         planned = child(_PLAN, table)
         for fit in planned["fits"]:
             listed = fit["n_features"] in {512, 2048} or fit["solver"] == "exact"
-            if fit["solver"] == "local" or fit["seconds"] > most:
+            if fit["solver"] == "local" or fit["seconds"] > limit:
                 continue
             if not listed and fit != planned["choice"]:
                 continue
             result = child(_PLANNED, table, json.dumps(fit), planned["kernel"])
             megabytes = result.pop("before MB") + fit["bytes"] / 1e6
-            who = f"{fit['method']}, D={fit['n_features']}, {fit['solver']}"
-            row: Row = {"case": name, "who": who, "predicted seconds": fit["seconds"]}
+            learner = f"{fit['method']}, D={fit['n_features']}, {fit['solver']}"
+            row: Row = {"case": name, "who": learner, "predicted seconds": fit["seconds"]}
             row |= result | {"predicted MB": megabytes, "predicted error": fit["error"]}
             row["seconds over predicted"] = result["core seconds"] / fit["seconds"]
             row["MB over predicted"] = result["peak MB"] / megabytes
             for metric, factor in (("seconds over predicted", 1.5), ("MB over predicted", 1.2)):
-                row = goal(goal(row, metric, least=1 / factor), metric, most=factor)
+                row = goal(goal(row, metric, minimum=1 / factor), metric, maximum=factor)
             yield row
 
 
@@ -366,7 +366,7 @@ def gpu(options: Options) -> Iterator[Row]:
             model = _model(width).set_params(kernel=Gaussian(3.0), alpha=1.0)
             fits = {w: partial(_predicted, model, blocks, e, rows[n:]) for w, e in engines.items()}
             times = turns(fits, len(options.seeds(3)))
-            errors = {who: float(np.std(t.values[0] - f[n:])) for who, t in times.items()}
+            errors = {name: float(np.std(t.values[0] - f[n:])) for name, t in times.items()}
             case = f"{torch.cuda.get_device_name()}, n={n:,}, D={width}, {np.dtype(dtype)}"
             yield from compare(case, times, error=errors)
 
@@ -425,9 +425,9 @@ def _kill_processes(options: Options, n_kills: int) -> Row:
             _, status = os.waitpid(pid, 0)
             timer.cancel()
             if os.WIFEXITED(status):
-                same = np.array_equal(np.load(folder / "coef.npy"), expected)
+                is_equal = np.array_equal(np.load(folder / "coef.npy"), expected)
                 counts["fits"] += 1
-                counts["same bits"] += int(os.WEXITSTATUS(status) == 0 and same)
+                counts["same bits"] += int(os.WEXITSTATUS(status) == 0 and is_equal)
             else:
                 counts["kills"] += 1
     return counts | {"seconds": seconds}
@@ -484,10 +484,10 @@ def _overhead(options: Options) -> Iterator[Row]:
             "two workers": bo.engines.Dask(client),
         }
         for _ in options.seeds(3):
-            for who, where in engines.items():
-                before, seconds = core(), _seconds(blocks, where, width)
-                fits.setdefault(who, []).append((seconds, core() - before))
-    for who, times in fits.items():
+            for name, where in engines.items():
+                original, seconds = core(), _seconds(blocks, where, width)
+                fits.setdefault(name, []).append((seconds, core() - original))
+    for name, times in fits.items():
         seconds, processors = map(min, zip(*times, strict=True))
-        row = {"case": f"overhead, n={n:,}, D={width}", "who": who, "seconds": seconds}
+        row = {"case": f"overhead, n={n:,}, D={width}", "who": name, "seconds": seconds}
         yield row | {"core seconds": processors}

@@ -109,13 +109,13 @@ def _machine(model: Any, data: Split) -> Numbers:
 
 
 def _quantile(model: Any, data: Split) -> Numbers:
-    below = float(np.mean(data.y_test <= model.predict(data.X_test)))
-    yield Number("share below the 90 % quantile", 0.9, below, 0.05, 1)
+    share = float(np.mean(data.y_test <= model.predict(data.X_test)))
+    yield Number("share below the 90 % quantile", 0.9, share, 0.05, 1)
 
 
 def _one_class(model: Any, data: Split) -> Numbers:
-    outside = float(np.mean(model.predict(data.X) < 0))
-    yield Number("share outside, at most nu", 0.05, outside, 0.0, -1)
+    share = float(np.mean(model.predict(data.X) < 0))
+    yield Number("share outside, at most nu", 0.05, share, 0.0, -1)
 
 
 def _correlations(model: Any, data: Split) -> Numbers:
@@ -185,11 +185,11 @@ def _case(case: str, learner: str, name: str, n: int, seeds: range) -> Iterator[
             message = str(exception)
     if message:
         yield {"case": case, "who": f"refused: {message[:60]}", "verdict": "said"}
-    for who, numbers in reports.items():
+    for label, numbers in reports.items():
         reported, true, tolerance = np.array([number[1:4] for number in numbers]).T
         d, sign = reported - true, numbers[0].flatters
         mean, error = d.mean(), d.std(ddof=min(1, len(d) - 1)) / len(d) ** 0.5
         excess = sign * mean if sign else abs(mean)
-        row: Row = {"case": case, "who": who, "reported": reported.mean(), "true": true.mean()}
+        row: Row = {"case": case, "who": label, "reported": reported.mean(), "true": true.mean()}
         wrong = excess > max(tolerance.mean(), 3 * error)
         yield row | {"off": mean, "±": error, "verdict": "FALSE" if wrong else "true"}

@@ -139,8 +139,8 @@ def one_thread():
 @pytest.fixture
 def ctrl_c():
     """Handle Ctrl-C as in a terminal; a process in the background would ignore it."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
+    original = signal.getsignal(signal.SIGINT)
+    if original is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, original)

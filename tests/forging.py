@@ -166,16 +166,16 @@ def forge(rng, header, arrays):
         else:
             alter_array(rng, arrays)
     try:
-        data = file_bytes(header, arrays, twice=rng.random() < 0.03)
+        data = file_bytes(header, arrays, duplicate=rng.random() < 0.03)
     except (TypeError, ValueError):
         return None
     return alter_bytes(rng, data) if rng.random() < 0.05 else data
 
 
-def file_bytes(header, arrays, twice=False):
-    """Return the bytes of a file with a valid checksum; ``twice``: with a duplicate key."""
+def file_bytes(header, arrays, duplicate=False):
+    """Return the bytes of a file with a valid checksum; ``duplicate``: with a duplicate key."""
     text = seal(header | {"tensors": digests_of(arrays)})
-    text = text[:-1] + ',"value":null}' if twice else text
+    text = text[:-1] + ',"value":null}' if duplicate else text
     return safetensors_bytes(arrays, {"bochner": text})
 
 

@@ -184,13 +184,13 @@ LEARNERS = [
 def fits():
     """Return functions by name of the case; they return model, new rows, scale of the target."""
     cases = {}
-    for name, make, on, options, kind, *variants in LEARNERS:
+    for name, make, device_, options, kind, *variants in LEARNERS:
         for variant in ("plain", *variants):
-            label = f"{name} on {on}" + (f", {variant}" if variant != "plain" else "")
-            cases[label] = partial(of_rows, make, ON[on] | options, kind, variant)
+            label = f"{name} on {device_}" + (f", {variant}" if variant != "plain" else "")
+            cases[label] = partial(of_rows, make, ON[device_] | options, kind, variant)
     cases["ridge on many features"] = many_features
-    for on in ("a named kernel", "a chosen kernel"):
-        cases[f"ridge of a table on {on}"] = partial(of_table, RIDGE, ON[on], "number")
+    for device_ in ("a named kernel", "a chosen kernel"):
+        cases[f"ridge of a table on {device_}"] = partial(of_table, RIDGE, ON[device_], "number")
     cases["logistic of a table"] = partial(
         of_table, bo.LogisticRegression, ON["a named kernel"], "class"
     )
@@ -278,13 +278,13 @@ def quiet(answer):
         return answer()
 
 
-def differences(was, now, factor=1.0):
+def differences(old, new, factor=1.0):
     """Return a sentence for each entry of a record that changed by more than its tolerance."""
-    sentences = [f"{key}: recorded only" for key in was.keys() - now.keys()]
-    sentences += [f"{key}: new" for key in now.keys() - was.keys()]
-    for key in was.keys() & now.keys():
-        if not agrees(key, was[key], now[key], was.get("scale", 1.0), factor):
-            sentences.append(f"{key}: {was[key]} recorded, {now[key]} now")
+    sentences = [f"{key}: recorded only" for key in old.keys() - new.keys()]
+    sentences += [f"{key}: new" for key in new.keys() - old.keys()]
+    for key in old.keys() & new.keys():
+        if not agrees(key, old[key], new[key], old.get("scale", 1.0), factor):
+            sentences.append(f"{key}: {old[key]} recorded, {new[key]} now")
     return sentences
 
 
@@ -324,10 +324,10 @@ def record(path, patterns):
     """Record the cases whose names match one of the patterns; return their number."""
     cases = KINDS[path]()
     records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    again = [name for name in cases if any(fnmatch(name, p) or name == p for p in patterns)]
-    records |= {name: quiet(cases[name]) for name in again}
+    names = [name for name in cases if any(fnmatch(name, p) or name == p for p in patterns)]
+    records |= {name: quiet(cases[name]) for name in names}
     write(path, {name: records[name] for name in cases if name in records})
-    return len(again)
+    return len(names)
 
 
 def main():

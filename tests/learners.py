@@ -132,11 +132,11 @@ ANSWERS = {
 def answers(model, X, names=ANSWERS):
     """Return the outputs of a fitted model at rows, by name of the method."""
     rowless = isinstance(model, bo.KernelSGDRegressor) or isinstance(model.method, WITHOUT_ROWS)
-    without = ("predict_interval",) if rowless else ()
+    exclusions = ("predict_interval",) if rowless else ()
     return {
         name: np.asarray(ANSWERS[name](model, X))
         for name in names
-        if hasattr(model, name) and name not in without
+        if hasattr(model, name) and name not in exclusions
     }
 
 

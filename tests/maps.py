@@ -106,21 +106,21 @@ PRODUCT = [case for case in PRODUCT if case not in CASES]
 NAMES = [*map(str, (*CASES, *PRODUCT))]
 
 
-def of_maps(wanted=lambda case: True, main=lambda case: True, **more):
-    """Return a parametrisation by the cases for which ``wanted`` holds, and the values of ``more``.
+def of_maps(selects=lambda case: True, main=lambda case: True, **extra):
+    """Return a parametrisation by the cases for which ``selects`` holds, and the values of ``extra``.
 
     In the main tier each case has one combination of values, in turn; all others are slow.
     """
     params = []
     for i, case in enumerate((*CASES, *PRODUCT)):
-        for j, values in enumerate(product(*more.values()) if wanted(case) else ()):
-            fast = i < len(CASES) and main(case) and j == i % prod(map(len, more.values()))
+        for j, values in enumerate(product(*extra.values()) if selects(case) else ()):
+            fast = i < len(CASES) and main(case) and j == i % prod(map(len, extra.values()))
             name = "-".join(
                 [getattr(value, "__name__", str(value)) for value in values] + NAMES[i : i + 1]
             )
             marks = () if fast else pytest.mark.slow
             params.append(pytest.param(case, *values, id=name, marks=marks))
-    return pytest.mark.parametrize(("case", *more), params)
+    return pytest.mark.parametrize(("case", *extra), params)
 
 
 def takes_sparse_rows(case):
@@ -160,7 +160,7 @@ def factor_of(case, dtype):
     """Return the factor of a map's tolerance: the inverse root of a kernel matrix amplifies most."""
     family, phi = FAMILIES[case.family], map_of(case)
     if isinstance(phi, NystromMap):
-        least = 200 if dtype == "float32" else 1e4
-        return max(least, np.abs(phi.root(np.dtype(dtype))).sum(axis=0).max())
+        minimum = 200 if dtype == "float32" else 1e4
+        return max(minimum, np.abs(phi.root(np.dtype(dtype))).sum(axis=0).max())
     whitened = "Nystrom" in repr(case.method)
     return family.factor if dtype == "float64" else 8.0 if whitened else min(family.factor, 16.0)

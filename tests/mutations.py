@@ -182,7 +182,7 @@ def pytest_code(tests: list[str], seconds: float, site: Site | None) -> int:
     ``seconds`` limits the processor time, and ten times as many the elapsed time; the status at a
     limit is that of a signal.
     """
-    began, child = time.monotonic(), os.fork()
+    start, child = time.monotonic(), os.fork()
     if child == 0:
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
@@ -197,7 +197,7 @@ def pytest_code(tests: list[str], seconds: float, site: Site | None) -> int:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
-        if time.monotonic() - began > 10 * seconds:
+        if time.monotonic() - start > 10 * seconds:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.1)
 
@@ -221,11 +221,11 @@ def fails(tests: list[str], seconds: float, site: Site | None) -> bool:
 def fate_of(job: tuple[Site, list[str]]) -> tuple[str, float]:
     """Return "killed" if a test fails, else "survived", and the elapsed seconds."""
     site, tests = job
-    began = time.monotonic()
+    start = time.monotonic()
     files = next((files for part, files in FILES.items() if site.path.startswith(part)), "")
     reach = [f"{file}.py" for file in f"{files} {ALWAYS}".split()]
     killed = (tests and fails(tests, SECONDS, site)) or fails(reach, SECONDS, site)
-    return "killed" if killed else "survived", time.monotonic() - began
+    return "killed" if killed else "survived", time.monotonic() - start
 
 
 def main() -> int:

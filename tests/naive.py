@@ -20,7 +20,7 @@ def value(kernel, x, y):
     return formula(kernel, x, y)
 
 
-def inside(kernel, x, y):
+def inner_value(kernel, x, y):
     return value(kernel.kernel, x, y)
 
 
@@ -64,7 +64,7 @@ def matern(kernel, x, y):
 def mahalanobis(kernel, x, y):
     values, vectors = mpmath.eigsy(mpmath.matrix(kernel.matrix))
     root = vectors * mpmath.diag([mpmath.sqrt(max(v, 0)) for v in values]) * vectors.T
-    return inside(kernel, list(mpmath.matrix([x]) * root), list(mpmath.matrix([y]) * root))
+    return inner_value(kernel, list(mpmath.matrix([x]) * root), list(mpmath.matrix([y]) * root))
 
 
 def cosine(x, y):
@@ -171,23 +171,23 @@ def skewed(kernel, x, y):
 
 
 def normalised(kernel, x, y):
-    sizes = inside(kernel, x, x) * inside(kernel, y, y)
-    return inside(kernel, x, y) / mpmath.sqrt(sizes) if sizes else mpmath.mpf(0)
+    sizes = inner_value(kernel, x, x) * inner_value(kernel, y, y)
+    return inner_value(kernel, x, y) / mpmath.sqrt(sizes) if sizes else mpmath.mpf(0)
 
 
 def modulated(kernel, x, y):
     f, g = of_function(kernel, (x, y))
-    return f * inside(kernel, x, y) * g
+    return f * inner_value(kernel, x, y) * g
 
 
 def monotone(kernel, x, y):
     f, g = list(x), list(y)
     for j, points, values in zip(kernel.columns, kernel.points, kernel.values, strict=True):
-        f[j], g[j] = (_between(row[j], points, values) for row in (x, y))
-    return inside(kernel, f, g)
+        f[j], g[j] = (_interpolate(row[j], points, values) for row in (x, y))
+    return inner_value(kernel, f, g)
 
 
-def _between(number, points, values):
+def _interpolate(number, points, values):
     """Return the value at ``number`` on the line between the two points around it."""
     if number <= points[0]:
         return values[0]
@@ -200,7 +200,7 @@ def _between(number, points, values):
 
 def of_windows(kernel, x, y):
     a, b = windows(kernel, x), windows(kernel, y)
-    total = mpmath.fsum(inside(kernel, u, v) for u in a for v in b)
+    total = mpmath.fsum(inner_value(kernel, u, v) for u in a for v in b)
     power = {"mean": 1, "root": mpmath.mpf(1) / 2, "sum": 0}[kernel.average]
     return total / (max(len(a), 1) * max(len(b), 1)) ** power
 
@@ -252,15 +252,15 @@ FORMULAS = {
     kernels.Constant: lambda k, x, y: mpmath.mpf(k.value),
     kernels.Sum: lambda k, x, y: value(k.left, x, y) + value(k.right, x, y),
     kernels.Product: lambda k, x, y: value(k.left, x, y) * value(k.right, x, y),
-    kernels.Scaled: lambda k, x, y: k.scale * inside(k, x, y),
-    kernels.Columns: lambda k, x, y: inside(k, *([z[c] for c in k.columns] for z in (x, y))),
+    kernels.Scaled: lambda k, x, y: k.scale * inner_value(k, x, y),
+    kernels.Columns: lambda k, x, y: inner_value(k, *([z[c] for c in k.columns] for z in (x, y))),
     kernels.Mahalanobis: mahalanobis,
-    kernels.Power: lambda k, x, y: inside(k, x, y) ** k.exponent,
-    kernels.Exp: lambda k, x, y: mpmath.exp(inside(k, x, y)),
+    kernels.Power: lambda k, x, y: inner_value(k, x, y) ** k.exponent,
+    kernels.Exp: lambda k, x, y: mpmath.exp(inner_value(k, x, y)),
     kernels.Normalised: normalised,
     kernels.Modulated: modulated,
     kernels.Monotone: monotone,
-    kernels.Warped: lambda k, x, y: inside(k, *of_function(k, (x, y))),
+    kernels.Warped: lambda k, x, y: inner_value(k, *of_function(k, (x, y))),
     kernels.Windows: of_windows,
     kernels.Custom: lambda k, x, y: mpmath.mpf(k.function(np.array([x]), np.array([y])).item()),
     kernels.Periodic: periodic,

@@ -10,9 +10,9 @@ VOID = {"meta", "img", "source", "br", "link"}
 class Reader(HTMLParser):
     """Tags, attributes, text and cells of tables; cells omit the text of tags in ``without``."""
 
-    def __init__(self, without):
+    def __init__(self, exclusions):
         super().__init__(convert_charrefs=True)
-        self.without = {*without}
+        self.without = {*exclusions}
         self.open, self.tags, self.attrs, self.text, self.cells = [], [], [], [], []
 
     def handle_starttag(self, tag, attrs):
@@ -41,8 +41,8 @@ class Reader(HTMLParser):
             self.cells[-1][-1] += data
 
 
-def read(page, without=()):
-    reader = Reader(without)
+def read(page, exclusions=()):
+    reader = Reader(exclusions)
     reader.feed(page)
     reader.close()
     assert not reader.open

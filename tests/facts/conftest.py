@@ -72,7 +72,7 @@ def level(request, monkeypatch):
         in_pure_python(monkeypatch)
         yield request.param
         return
-    before = native._compiled.get_level()
+    original = native._compiled.get_level()
     native._compiled.set_level(request.param)
     yield request.param
-    native._compiled.set_level(before)
+    native._compiled.set_level(original)

@@ -29,9 +29,9 @@ def dtype(request):
 
 
 @pytest.fixture(params=["whole", "part"])
-def placed(request, dtype):
+def placement(request, dtype):
     """Return a function that copies a matrix, alone or into a larger one that must not change."""
-    around = []
+    placements = []
 
     def place(A):
         n, m = A.shape
@@ -39,11 +39,11 @@ def placed(request, dtype):
             return np.array(A, dtype, order="F")
         room = np.full((n + 5, m + 4), 7, dtype, order="F")
         room[3 : n + 3, 2 : m + 2] = A
-        around.append((room, n, m))
+        placements.append((room, n, m))
         return room[3 : n + 3, 2 : m + 2]
 
     yield place
-    for room, n, m in around:
+    for room, n, m in placements:
         mask = np.ones(room.shape, bool)
         mask[3 : n + 3, 2 : m + 2] = False
         assert (room[mask] == 7).all()
@@ -63,16 +63,16 @@ def close(actual, expected, dtype):
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_factors_inverses_and_solutions_equal_those_of_numpy(n, dtype, placed):
+def test_factors_inverses_and_solutions_equal_those_of_numpy(n, dtype, placement):
     A, B = matrices(n, dtype)
     exact = A.astype(np.float64)
-    U = placed(np.triu(A) + 9 * np.tri(n, k=-1))
+    U = placement(np.triu(A) + 9 * np.tri(n, k=-1))
     lapack.factor(U)
     R = np.triu(U)
     assert close(R.T.astype(np.float64) @ R, exact, dtype)
     assert (np.tril(U, -1) == 9 * np.tri(n, k=-1)).all()  # the lower half is unchanged
 
-    X = placed(B)
+    X = placement(B)
     lapack.solve_by_triangle(U, X)
     assert close(X, np.linalg.solve(R.T.astype(np.float64), B), dtype)
     for transposed in (False, True):
@@ -91,33 +91,33 @@ def test_factors_inverses_and_solutions_equal_those_of_numpy(n, dtype, placed):
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_products_equal_those_of_numpy(n, dtype, placed):
+def test_products_equal_those_of_numpy(n, dtype, placement):
     A, B = matrices(n, dtype)
     exact, C = A.astype(np.float64), B.astype(np.float64)
     for sides in ((False, False), (True, False), (False, True), (True, True)):
-        left, right = (placed(M.T if s else M) for M, s in zip((A, B), sides, strict=True))
-        S = placed(np.ones((n, 6)))
+        left, right = (placement(M.T if s else M) for M, s in zip((A, B), sides, strict=True))
+        S = placement(np.ones((n, 6)))
         lapack.add_product(S, left, right, -2.0, 3.0, transposed=sides)
         assert close(S, 3 - 2 * exact @ C, dtype)
     for transposed, rows in ((False, C @ C.T), (True, C.T @ C)):
-        S = placed(np.ones(rows.shape))
-        lapack.add_square(S, placed(B), 2.0, transposed=transposed)
+        S = placement(np.ones(rows.shape))
+        lapack.add_square(S, placement(B), 2.0, transposed=transposed)
         assert close(np.triu(S), np.triu(1 + 2 * rows), dtype)
-    S = placed(np.ones(A.shape))
-    lapack.add_symmetric_product(S, placed(B), 2 * B)
+    S = placement(np.ones(A.shape))
+    lapack.add_symmetric_product(S, placement(B), 2 * B)
     assert close(np.triu(S), np.triu(1 + 4 * C @ C.T), dtype)
-    X = placed(B)
-    lapack.multiply_by_triangle(placed(A), X)
+    X = placement(B)
+    lapack.multiply_by_triangle(placement(A), X)
     assert close(X, np.tril(exact) @ C, dtype)
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_products_with_symmetric_matrices_read_the_upper_half(n, dtype, placed):
+def test_products_with_symmetric_matrices_read_the_upper_half(n, dtype, placement):
     A, B = matrices(n, dtype)
     exact, C = A.astype(np.float64), B.astype(np.float64)
-    half = lambda: placed(np.triu(A) + 9 * np.tri(n, k=-1))
+    half = lambda: placement(np.triu(A) + 9 * np.tri(n, k=-1))
     assert close(lapack.upper_product(half(), B[:, 0].copy()), exact @ C[:, 0], dtype)
-    assert close(lapack.upper_product(half(), placed(B)), exact @ C, dtype)
+    assert close(lapack.upper_product(half(), placement(B)), exact @ C, dtype)
 
 
 def test_factors_of_indefinite_matrices_raise(dtype):
@@ -212,7 +212,7 @@ def test_decompositions_have_the_same_bits_for_any_number_of_threads(name):
         with threadpool_limits(count, "blas"):
             result = getattr(blas, name)(A)
             results.append(result if isinstance(result, tuple) else (result,))
-    assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
+    assert all(np.array_equal(first, second) for first, second in zip(*results, strict=True))
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_without_n_jobs_the_context_of_joblib_sets_the_number_of_threads(threads
     X = np.random.default_rng(0).standard_normal((40, 2))
     with joblib.parallel_config(n_jobs=7):
         bo.KernelRidge(kernel, alpha=0.1).fit(X, X[:, 0])
-    assert {used for _, used in counts} == {7}
+    assert {n_threads for _, n_threads in counts} == {7}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -271,9 +271,9 @@ def test_large_products_have_the_same_bits_for_any_number_of_threads(dtype, monk
         (lambda: blas.triangular_product(C.copy(), L), B @ L.T),
         (lambda: gram(wide), np.triu(B @ B.T)),
     ):
-        one, three = with_threads(make, 1, 3)
-        assert (one == three).all()
-        assert np.abs(one - exact).max() < 100 * np.finfo(dtype).eps * 100
+        first, three = with_threads(make, 1, 3)
+        assert (first == three).all()
+        assert np.abs(first - exact).max() < 100 * np.finfo(dtype).eps * 100
 
 
 # --- tasks side by side ---
@@ -326,10 +326,10 @@ def test_factors_in_parts_have_the_same_bits_for_any_number_of_threads(dtype):
         blas.factor(U)
         return U
 
-    one, three = with_threads(factor_copy, 1, 3)
-    assert (one == three).all()
-    R = np.triu(one)
-    assert (one - R == 5 * np.tri(n, k=-1)).all()  # the lower half is unchanged
+    first, three = with_threads(factor_copy, 1, 3)
+    assert (first == three).all()
+    R = np.triu(first)
+    assert (first - R == 5 * np.tri(n, k=-1)).all()  # the lower half is unchanged
     errors = np.abs(R.T.astype(np.float64) @ R - A).max()
     assert errors <= (n + 1) * np.finfo(dtype).eps * np.diag(A).max()
 
@@ -346,8 +346,8 @@ def test_a_default_fit_is_the_same_for_any_number_of_threads():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((700, 3))
     y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.1 * rng.standard_normal(700)
-    first, *others = with_threads(lambda: bo.KernelRidge(random_state=0).fit(X, y), 1, 2, 4)
-    for model in others:
+    first, *models = with_threads(lambda: bo.KernelRidge(random_state=0).fit(X, y), 1, 2, 4)
+    for model in models:
         for name in ("kernel_", "alpha_"):
             assert getattr(model, name) == getattr(first, name)
         assert str(model.choice_) == str(first.choice_)

@@ -90,8 +90,8 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
 
 
 TWO_CUTS = (
-    replace(certificates.leverage_bound(60.0, 20.0, 2), remainder=0.1),
-    replace(certificates.leverage_bound(90.0, 20.0, 4), remainder=0.001),
+    replace(certificates.leverage_bound(60.0, 20.0, 2), tail=0.1),
+    replace(certificates.leverage_bound(90.0, 20.0, 4), tail=0.001),
 )
 SOME_CUTS = Bound("spectral distance", cuts=TWO_CUTS)
 
@@ -174,7 +174,7 @@ def test_tails_of_the_gaussian_equal_tails_of_a_poisson_variable():
     squares, alpha = (X**2).sum(axis=1), 0.6
     for cut in certificates.zonal_bound(Gaussian(), X, alpha=alpha).cuts[::4]:
         expected = gammainc(cut.degree + 1, squares).sum() / alpha
-        assert cut.remainder == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        assert cut.tail == pytest.approx(expected, rel=1e-6, abs=1e-9)
         assert cut.order == cut.degree // 2 + 1
 
 
@@ -222,20 +222,20 @@ def test_the_omitted_part_in_a_ball_is_within_its_bound(kernel, mean, factor, ga
     X = sphere(50, radius=1.0)
     bound = certificates.ball_bound(kernel, X, alpha=0.5)
     assert bound == certificates.ball_bound(kernel, X, alpha=0.5)
-    below = certificates.zonal_bound(kernel, X, alpha=0.5)
+    other_bound = certificates.zonal_bound(kernel, X, alpha=0.5)
     for cut in bound.cuts:
         q = cut.degree
         assert q + 1 >= math.e**2 * mean
         exact = factor * 50 / 0.5 * poisson.sf(q, mean) * (1 if gaussian else math.exp(mean))
-        assert exact <= cut.remainder
+        assert exact <= cut.tail
         harmonics = sum(2 * l + 1 for l in range(q + 1))  # in three dimensions
         assert (cut.order, cut.variance) == (q // 2 + 1, cut.order * harmonics)
-    assert bound.width(0.5) > below.width(0.5)
+    assert bound.width(0.5) > other_bound.width(0.5)
 
 
 def test_a_polynomial_has_no_omitted_part_in_a_ball():
     cut = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5).cuts[-1]
-    assert (cut.degree, cut.order, cut.remainder) == (3, 2, 0.0)
+    assert (cut.degree, cut.order, cut.tail) == (3, 2, 0.0)
 
 
 @pytest.fixture(scope="module")

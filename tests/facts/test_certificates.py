@@ -53,12 +53,12 @@ def test_the_omitted_part_is_positive_for_a_cut_series_and_zero_for_unbiased_map
     assert (unbiased.left_out(X) == 0).all()
 
 
-@pytest.mark.parametrize("which", ["kernel", "features"])
-def test_dimensions_and_leverage_equal_those_of_dense_algebra(which, monkeypatch):
+@pytest.mark.parametrize("kind", ["kernel", "features"])
+def test_dimensions_and_leverage_equal_those_of_dense_algebra(kind, monkeypatch):
     monkeypatch.setattr("bochner.certificates.pencil.BLOCK", 50)
     X, phi = points(120), maps()[0]
-    k = Gaussian() if which == "kernel" else phi
-    K = k(X) if which == "kernel" else phi(X) @ phi(X).T
+    k = Gaussian() if kind == "kernel" else phi
+    K = k(X) if kind == "kernel" else phi(X) @ phi(X).T
     S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
     np.testing.assert_allclose(leverage_scores(k, X, alpha=0.5), np.diag(S), atol=1e-10)
     assert effective_dimension(k, X, alpha=0.5) == pytest.approx(np.trace(S))
@@ -68,9 +68,9 @@ def cost(A, P):
     return np.trace(A) - np.trace(P @ A @ P)
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
-def test_projection_costs_are_in_the_interval_and_two_reach_its_ends(which):
-    phi, X = maps()[which], points()
+@pytest.mark.parametrize("kind", [0, 1], ids=["Fourier", "Nystrom"])
+def test_projection_costs_are_in_the_interval_and_two_reach_its_ends(kind):
+    phi, X = maps()[kind], points()
     c = certify_costs(phi, X, rank=5, random_state=0)
     K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
     E, g = K_hat - K, np.random.default_rng(0)
@@ -85,8 +85,8 @@ def test_projection_costs_are_in_the_interval_and_two_reach_its_ends(which):
         assert c.lowest <= gap <= c.highest
         assert abs(gap) <= c.relative * cost(K, U @ U.T)
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
-    above, below = max(c.highest, 0) / c.best_cost, max(-c.lowest, 0) / c.best_cost
-    assert c.factor == (None if below >= 1 else pytest.approx((1 + above) / (1 - below)))
+    upper, lower = max(c.highest, 0) / c.best_cost, max(-c.lowest, 0) / c.best_cost
+    assert c.factor == (None if lower >= 1 else pytest.approx((1 + upper) / (1 - lower)))
     assert replace(c, lowest=-1.5 * c.best_cost).factor is None  # no bound
 
 
@@ -124,10 +124,10 @@ def test_parts_of_the_risk_are_unbiased_over_draws_of_noise(experiment):
 
 
 @pytest.mark.parametrize("alpha", [1.0, 20.0])
-@pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
-def test_the_risk_is_below_its_bound(experiment, alpha, which):
+@pytest.mark.parametrize("kind", [0, 1], ids=["Fourier", "Nystrom"])
+def test_the_risk_is_below_its_bound(experiment, alpha, kind):
     X, f, _ = experiment
-    phi = maps(D=100)[which]
+    phi = maps(D=100)[kind]
     K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
     exact, approximate = (truth_of(A, f, 0.25, alpha) for A in (K, K_hat))
     r = risk(phi, X, f, alpha=alpha, noise=0.25)
@@ -171,9 +171,9 @@ def test_certificates_of_all_rows_equal_dense_algebra(kind, n, alpha):
     """With 700 rows the Lanczos method is used, which is accurate to 1e-5 of the larger side."""
     X = points(n)
     phi = waves() if kind == "waves" else landmarks(X, min(n - 1, 30))
-    below, above, K, E = brute(phi, X, alpha)
+    lower, upper, K, E = brute(phi, X, alpha)
     c = certify(phi, X, alpha=alpha, random_state=0)
-    assert c.epsilon == pytest.approx(max(below, above), rel=2e-5, abs=1e-11)
+    assert c.epsilon == pytest.approx(max(lower, upper), rel=2e-5, abs=1e-11)
     assert c.epsilon_interval == (c.epsilon, c.epsilon)
     assert (c.exact, c.confidence) == (True, 1)
     assert c.frobenius == pytest.approx(np.linalg.norm(E) / np.linalg.norm(K), rel=1e-9)
@@ -186,9 +186,9 @@ def test_certificates_of_all_rows_equal_dense_algebra(kind, n, alpha):
 def test_a_sample_too_small_for_the_penalty_is_reported():
     X, phi = points(800, d=12), waves(d=12, pairs=50)
     c = certify(phi, X, alpha=1e-3, n_sample=64, random_state=0)
-    below, above, _, _ = brute(phi, X, 1e-3)
+    lower, upper, _, _ = brute(phi, X, 1e-3)
     assert not c.resolved
-    assert c.epsilon_interval[1] > max(below, above)
+    assert c.epsilon_interval[1] > max(lower, upper)
     assert "too small to resolve" in str(c)
 
 
@@ -205,8 +205,8 @@ class Recorded:
 
 def scores(phi, X, alpha):
     """Return log ε₋/(1 − ε₋) and log ε₊."""
-    below, above, _, _ = brute(phi, X, alpha)
-    return np.array([np.log(below / (1 - below)), np.log(above)])
+    lower, upper, _, _ = brute(phi, X, alpha)
+    return np.array([np.log(lower / (1 - lower)), np.log(upper)])
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(500, 8.0), (6000, 60.0)])
@@ -228,7 +228,7 @@ def test_the_interval_of_a_sample_follows_its_formula(n, alpha):
     low = sample + np.minimum(gain * reach, 0) - shift - spread * np.sqrt(1 - m / n)
     high = sample + np.maximum(gain * reach, shift) + spread
     middle = sample + (np.minimum(gain * min(reach, 1), 0) + shift) / 2
-    ends = [max(expit(below), np.exp(above)) for below, above in (low, high, middle)]
+    ends = [max(expit(lower), np.exp(upper)) for lower, upper in (low, high, middle)]
     assert [*c.epsilon_interval, c.epsilon] == pytest.approx(ends, rel=1e-5)
 
 
@@ -247,8 +247,8 @@ def test_the_interval_of_the_frobenius_error_is_that_of_a_jackknife():
         return np.sqrt(total(E) / total(K))
 
     assert c.frobenius == pytest.approx(ratio(np.arange(m)), rel=1e-9)
-    without = np.log([ratio(np.delete(np.arange(m), i)) for i in range(m)])
-    deviation = np.sqrt((m - 1) * without.var() * (1 - m / n))
+    logs = np.log([ratio(np.delete(np.arange(m), i)) for i in range(m)])
+    deviation = np.sqrt((m - 1) * logs.var() * (1 - m / n))
     low, high = c.frobenius_interval
     assert np.log(high / c.frobenius) == pytest.approx(1.96 * deviation, rel=0.05)
     assert low * high == pytest.approx(c.frobenius**2)
@@ -275,11 +275,11 @@ def test_the_number_of_landmarks_that_halve_epsilon_is_a_lower_bound():
     Z, K = landmarks(X)(X), Gaussian()(X)
     I = 0.1 * np.eye(300)
     values, V = eigh(K - Z @ Z.T, K + I)
-    for fewer in (0, 1):
-        W = (K + I) @ V[:, -(c.features_to_halve - c.n_features - fewer) :]
+    for difference in (0, 1):
+        W = (K + I) @ V[:, -(c.features_to_halve - c.n_features - difference) :]
         E = K - Z @ Z.T - (W * values[-W.shape[1] :]) @ W.T
         halved = eigh(E, K + I, eigvals_only=True)[-1] <= c.epsilon / 2 * (1 + 1e-6)
-        assert halved == (fewer == 0)
+        assert halved == (difference == 0)
 
 
 def test_exact_features_have_zero_distance():

@@ -177,8 +177,8 @@ def test_compiled_products_equal_products_with_the_matrix(kernel, dtype, n, d, t
 def test_bits_do_not_depend_on_the_number_of_threads(dtype):
     X, V = rows(9000, 3, 2, dtype)
     counts = (1, 2, 5, 1 << 40)  # the last is limited by the amount of work
-    first, *others = with_threads(lambda: product(Gaussian(), X, V, dtype), *counts)
-    assert all((first == other).all() for other in others)
+    first, *products = with_threads(lambda: product(Gaussian(), X, V, dtype), *counts)
+    assert all((first == other).all() for other in products)
 
 
 # no column, few columns, the limit of few columns, and more

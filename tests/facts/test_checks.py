@@ -108,8 +108,8 @@ def test_a_fault_of_a_kernel_class_is_reported():
 class Broken(FeatureMap):
     """cos and sin of three columns, with the fault ``how``."""
 
-    def __init__(self, how):
-        self.how, self.kernel, self.calls = how, Custom(cosines), 0
+    def __init__(self, kind):
+        self.how, self.kernel, self.calls = kind, Custom(cosines), 0
 
     n_inputs, n_features = 3, 6
     __repr__ = lambda self: f"Broken {self.how}"
@@ -152,12 +152,12 @@ SPOILED = {
 }
 
 
-@pytest.mark.parametrize("how", [*SPOILED, "refusal"])
-def test_each_planted_fault_of_features_breaks_its_law(how):
-    check = check_features(Broken(how), points(40))
+@pytest.mark.parametrize("kind", [*SPOILED, "refusal"])
+def test_each_planted_fault_of_features_breaks_its_law(kind):
+    check = check_features(Broken(kind), points(40))
     assert not check
-    assert check["shape" if how == "raises" else how].outcome == "failed"
-    assert how != "raises" or "got ValueError" in str(check)
+    assert check["shape" if kind == "raises" else kind].outcome == "failed"
+    assert kind != "raises" or "got ValueError" in str(check)
 
 
 def test_valid_features_pass_every_law():
@@ -205,8 +205,8 @@ def test_measurements_of_a_map_agree_with_dense_matrices():
         assert check["length"].number == float(factor**2 < 0.5)  # for iid frequencies |φ|² = k
         Z = factor * nystrom(X)
         check = check_features(Scaled(nystrom, factor), X)
-        least = min(np.linalg.eigvalsh(K - Z @ Z.T)[0], 0.0)
-        assert check["below"].number == pytest.approx(-least / np.linalg.norm(K, 2), abs=1e-9)
+        minimum = min(np.linalg.eigvalsh(K - Z @ Z.T)[0], 0.0)
+        assert check["below"].number == pytest.approx(-minimum / np.linalg.norm(K, 2), abs=1e-9)
         assert check["below"].outcome == ("passed" if factor <= 1 else "failed")
 
 

@@ -96,9 +96,9 @@ def test_solutions_solve_least_squares_and_normal_equations(data, D):
     curves = double_descent(*data, kernel=kernel, widths=[D], alpha=(0.0, 0.5), random_state=3)
     phi = draw(kernel, Fourier(IID(), "phase"), n_features=D, n_inputs=4, random_state=3)
     Z, Z_test, centred = phi(X), phi(X_test), y - y.mean()
-    least = np.linalg.lstsq(Z, centred, rcond=None)[0]
+    lstsq_coef = np.linalg.lstsq(Z, centred, rcond=None)[0]
     ridge = np.linalg.solve(Z.T @ Z + 0.5 * np.eye(D), Z.T @ centred)
-    for i, coef in enumerate((least, ridge)):
+    for i, coef in enumerate((lstsq_coef, ridge)):
         errors = (Z_test @ coef + y.mean() - y_test) ** 2
         np.testing.assert_allclose(curves.test_error[i, 0], errors.mean(), rtol=1e-6)
         np.testing.assert_allclose(curves.norm[i, 0], np.linalg.norm(coef), rtol=1e-6)

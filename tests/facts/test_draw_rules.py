@@ -99,11 +99,11 @@ def test_auto_chooses_the_cheapest_of_the_smallest_errors_within_the_budget():
         for budget in (1.0, 4.0):
             choice = chosen(kernel, data, bo.Auto(budget=budget))
             cheapest = min(c.multiplications for c in choice.candidates)
-            within = [c for c in choice.candidates if c.multiplications <= budget * cheapest]
-            least = min(c.predicted for c in within)
+            affordable = [c for c in choice.candidates if c.multiplications <= budget * cheapest]
+            lowest = min(c.predicted for c in affordable)
             for c in choice.candidates:
-                assert (c.error is not None) == (c in within and c.predicted <= 3 * least)
-            measured = [c for c in within if c.error is not None]
+                assert (c.error is not None) == (c in affordable and c.predicted <= 3 * lowest)
+            measured = [c for c in affordable if c.error is not None]
             good = [c for c in measured if c.error <= 1.1 * min(c.error for c in measured)]
             assert choice.method == min(good, key=lambda c: c.multiplications).method
             assert choice.reason.startswith(f"{choice.method}: relative error")
@@ -264,8 +264,8 @@ def user_kernel(name, of, **view):
 
 
 def degrees_of_lines(k, d):
-    one = lambda l, r, s: (l == 1) * k.size * np.outer(r, s)
-    return RadialKernels(d, lambda q, r, s: np.stack([one(l, r, s) for l in range(q + 1)]))
+    first = lambda l, r, s: (l == 1) * k.size * np.outer(r, s)
+    return RadialKernels(d, lambda q, r, s: np.stack([first(l, r, s) for l in range(q + 1)]))
 
 
 gaussian_law = lambda k, d: Measure(constant_law(), np.full(d, 1 / k.size), role="factor")
@@ -273,8 +273,8 @@ WAVES = user_kernel("Waves", lambda size, X, Y: Gaussian(size)(X, Y), spectral=g
 of_squares = lambda k, d: bo.kernels.PowerSeries((1.0, 0.0, k.size))
 SQUARES = user_kernel("Squares", lambda size, X, Y: 1.0 + size * (X @ Y.T) ** 2, series=of_squares)
 LINES = user_kernel("Lines", lambda size, X, Y: size * (X @ Y.T), zonal=degrees_of_lines)
-few = {"exact": lambda k, d: d, "features": lambda k, X: k.size**0.5 * X * X}
-FEW = user_kernel("Few", lambda size, X, Y: size * (X * X) @ (Y * Y).T, **few)
+views = {"exact": lambda k, d: d, "features": lambda k, X: k.size**0.5 * X * X}
+FEW = user_kernel("Few", lambda size, X, Y: size * (X * X) @ (Y * Y).T, **views)
 SERVED = {
     WAVES: ["iid", "qmc", "structured", "leverage", "grid", bo.LaplacianEigenfunctions()],
     SQUARES: ["mercer", bo.Gegenbauer(), bo.Maclaurin(), bo.TensorSketch(), bo.PolySketch()],
@@ -317,5 +317,5 @@ def test_a_user_kernel_is_served_by_the_methods_of_its_view(kernel, tmp_path):
     bo.save(model, tmp_path / "model.bochner")
     with pytest.raises(ModelFileError, match="kernel of your own"):
         bo.load(tmp_path / "model.bochner")
-    again = bo.load(tmp_path / "model.bochner", kernels=(kind,))
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    repeat = bo.load(tmp_path / "model.bochner", kernels=(kind,))
+    np.testing.assert_array_equal(repeat.predict(X), model.predict(X))

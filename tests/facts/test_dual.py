@@ -46,30 +46,30 @@ def features_of(problem):
     return Z, decompose(moments, problem.centred), centred_rows
 
 
-both = pytest.mark.parametrize("centred", [True, False])
+centrings = pytest.mark.parametrize("centred", [True, False])
 weighted = pytest.mark.parametrize("weights", WEIGHTS)
 
 
-@both
+@centrings
 @weighted
 def test_the_path_equals_that_of_exact_features(weights, centred):
     """All criteria of two targets at each penalty of the path; standard errors without weights."""
     problem = rows(weights, centred)
     path = solve_kernel(problem, "loo").path
     _, eigen, centred_rows = features_of(problem)
-    along, loo = eigen.at(path.alphas), left_out_path(eigen, [centred_rows], path.alphas)
+    state, loo = eigen.at(path.alphas), left_out_path(eigen, [centred_rows], path.alphas)
     values = eigen.values[:, None]
     assert len(path.alphas) > 1
     assert_close(path.loo, pool(loo.mean_squares, eigen.power / eigen.weight), factor=1e7)
-    assert_close(path.gcv, pool(gcv(eigen, along), eigen.power), factor=1e7)
+    assert_close(path.gcv, pool(gcv(eigen, state), eigen.power), factor=1e7)
     assert_close(path.effective_dimension, (values / (values + path.alphas)).sum(0), factor=1e7)
-    assert_close(path.evidence, evidence(eigen, along).sum(axis=1), factor=1e8)
+    assert_close(path.evidence, evidence(eigen, state).sum(axis=1), factor=1e8)
     if weights == "none":
         assert_close(path.loo_error, loo.deviation, factor=1e7)
     assert path.loo_rows == loo.rows == N
 
 
-@both
+@centrings
 @weighted
 def test_predictions_equal_those_of_exact_features(weights, centred):
     problem = rows(weights, centred)
@@ -84,16 +84,16 @@ def test_predictions_equal_those_of_exact_features(weights, centred):
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
-@both
+@centrings
 @weighted
 def test_slopes_in_log_alpha_equal_differences(weights, centred, criterion):
     problem, step = rows(weights, centred), 1e-5
-    up, down = (problem.at(0.3 * np.exp(h)).criteria[criterion][0] for h in (step, -step))
+    high, low = (problem.at(0.3 * np.exp(h)).criteria[criterion][0] for h in (step, -step))
     slope = problem.at(0.3).criteria[criterion][1]
-    assert np.allclose(slope, (up - down) / (2 * step), rtol=1e-6, atol=1e-9)
+    assert np.allclose(slope, (high - low) / (2 * step), rtol=1e-6, atol=1e-9)
 
 
-@both
+@centrings
 @weighted
 @pytest.mark.parametrize("amplitude", [None, 0.7])
 def test_the_evidence_equals_that_of_exact_features(amplitude, weights, centred):
@@ -112,7 +112,7 @@ SCORES = {"errors": kernel_leave_one_out}
 SCORES |= {f"evidence {law}": partial(kernel_evidence, **law) for law in LAWS}
 
 
-@both
+@centrings
 @weighted
 @pytest.mark.parametrize("score", SCORES)
 def test_gradients_in_the_kernel_matrix_equal_differences(score, weights, centred):
@@ -120,8 +120,8 @@ def test_gradients_in_the_kernel_matrix_equal_differences(score, weights, centre
     turn = Gaussian(0.3)(table()[0])
     value = lambda h, alpha: SCORES[score](replace(problem, K=problem.K + h * turn), alpha)
     result = value(0.0, 0.3)
-    along = (value(step, 0.3).value - value(-step, 0.3).value) / (2 * step)
-    assert abs((result.gradient * turn).sum() / along - 1) < 1e-6
+    slope = (value(step, 0.3).value - value(-step, 0.3).value) / (2 * step)
+    assert abs((result.gradient * turn).sum() / slope - 1) < 1e-6
     ends = (value(0.0, 0.3 * np.exp(h)).value for h in (step, -step))
     if score != f"evidence {LAWS[-1]}":  # its penalty is given
         assert abs(result.alpha_gradient / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
@@ -195,8 +195,8 @@ def test_more_rows_lower_the_penalty_only_if_they_resolve_more(monkeypatch, nois
     X = rng.uniform(0, 20, (500, 1))
     y = np.abs(np.sin(3 * X)) + noise * rng.standard_normal((500, 1))
     problem = KernelRows(Exponential(2.0)(X), y, np.ones(500))
-    few, dense = problem.first(40), problem.first(400)
-    first, dense_fit = solve_kernel(few, "loo"), solve_kernel(problem, "loo")
+    subset, dense = problem.first(40), problem.first(400)
+    first, dense_fit = solve_kernel(subset, "loo"), solve_kernel(problem, "loo")
     grid = dense_fit.alpha * 3.0 ** np.arange(-2, 3)
     errors = [np.mean(dense.at(alpha).left_out()[0][-40:] ** 2) for alpha in grid]  # the slow way
     if noise > 1:
@@ -223,10 +223,10 @@ def loss_of_refits(problem, last, loss, alpha):
     return loss(f[-last:], problem.y[-last:], problem.w[-last:])
 
 
-@pytest.mark.parametrize("most", [1024, 20])
-def test_the_penalty_minimises_a_loss_of_leave_one_out_values(monkeypatch, most):
+@pytest.mark.parametrize("limit", [1024, 20])
+def test_the_penalty_minimises_a_loss_of_leave_one_out_values(monkeypatch, limit):
     """The loss is computed again at a grid of penalties."""
-    for name, value in (("PENALTY_ROWS", most), ("DENSE_FOR_LOSS", N), ("LOSS_ROWS", 25)):
+    for name, value in (("PENALTY_ROWS", limit), ("DENSE_FOR_LOSS", N), ("LOSS_ROWS", 25)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
     signs, log_loss = classes()
     solution = solve_kernel(signs, "loo", loss=log_loss)

@@ -99,10 +99,10 @@ LEARNERS = {
 def test_an_engine_gives_the_same_bits_as_one_process(dask, name):
     model, y, bits = LEARNERS[name]
     rows = blocks(y, W if name in ("ridge", "svc") else None)
-    here, there = (
+    local, remote = (
         clone(model).set_params(**OPTIONS).fit_blocks(rows, where=where) for where in (HERE, dask)
     )
-    np.testing.assert_array_equal(bits(there), bits(here))
+    np.testing.assert_array_equal(bits(remote), bits(local))
 
 
 def test_workers_read_parquet_files_and_this_process_reads_text(dask, tmp_path):
@@ -121,25 +121,25 @@ def test_workers_read_parquet_files_and_this_process_reads_text(dask, tmp_path):
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
 def test_an_engine_fits_a_raw_table_with_a_kernel_by_name(engine):
     rows = bo.Blocks.from_table(raw_table(70_000), target="y")
-    here, there = (ridge(where, rows, kernel="gaussian") for where in (HERE, engine))
-    assert (there.schema_, there.kernel_) == (here.schema_, here.kernel_)
-    np.testing.assert_array_equal(there.coef_, here.coef_)
+    local, remote = (ridge(where, rows, kernel="gaussian") for where in (HERE, engine))
+    assert (remote.schema_, remote.kernel_) == (local.schema_, local.kernel_)
+    np.testing.assert_array_equal(remote.coef_, local.coef_)
 
 
 def test_a_killed_worker_does_not_change_the_bits(dask):
     pids = dask.client.run(os.getpid)
     killer = threading.Timer(0.05, os.kill, (next(iter(pids.values())), signal.SIGKILL))
     killer.start()
-    there = ridge(dask, n_features=64)
+    remote = ridge(dask, n_features=64)
     killer.join()
-    np.testing.assert_array_equal(there.coef_, ridge(HERE, n_features=64).coef_)
+    np.testing.assert_array_equal(remote.coef_, ridge(HERE, n_features=64).coef_)
     dask.client.wait_for_workers(2, timeout=60)
 
 
 # ---- transfers and interrupts
 
 
-def _sent(dask_worker):
+def _messages(dask_worker):
     """Return (key, bytes) of the transfers from a worker to others."""
     log = dask_worker.transfer_outgoing_log
     return [(key, size) for entry in log for key, size in entry["keys"].items()]
@@ -151,7 +151,7 @@ def test_workers_exchange_a_map_and_sums_but_no_rows(dask_client, tmp_path, monk
     pickle = pytest.importorskip("cloudpickle")
     wide, file = 128, tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y}), file)
-    submit, sizes, before = dask_client.submit, [], dask_client.run(_sent)
+    submit, sizes, original = dask_client.submit, [], dask_client.run(_messages)
 
     def record(function, *args, key, **options):
         values = [a for a in args if type(a).__name__ != "Future"]
@@ -159,20 +159,20 @@ def test_workers_exchange_a_map_and_sums_but_no_rows(dask_client, tmp_path, monk
         return submit(function, *args, key=key, **options)
 
     monkeypatch.setattr(dask_client, "submit", record)
-    there = bo.engines.Dask(dask_client)
-    ridge(there, bo.Blocks.from_files(file, target="y"), n_features=wide, alpha=0.1)
+    remote = bo.engines.Dask(dask_client)
+    ridge(remote, bo.Blocks.from_files(file, target="y"), n_features=wide, alpha=0.1)
     maps, rows, merges = ([n for k, n in sizes if k == kind] for kind in ("share", "rows", "merge"))
     sum_size, map_size = 8 * wide**2, 8 * wide  # wide / 2 frequencies in two columns
     assert sum(size > map_size for size in maps) >= 1
     assert max(rows) < 20_000  # places of rows, independent of D
     assert 2 <= len(rows) - len(merges) <= len(rows) / 2  # passes, each of at least two parts
     assert max(merges) < 20_000
-    after = dask_client.run(_sent)
-    sent = [pair for worker in after for pair in after[worker][len(before.get(worker, ())) :]]
-    sums = [size for key, size in sent if "-share-" not in key]
+    result = dask_client.run(_messages)
+    items = [pair for worker in result for pair in result[worker][len(original.get(worker, ())) :]]
+    sums = [size for key, size in items if "-share-" not in key]
     assert len(sums) <= len(rows) + len(merges)  # each sum is sent once
     assert max(sums) < 1.1 * sum_size + 10_000
-    assert len([key for key, _ in sent if "-share-" in key]) <= 2 * len(maps)
+    assert len([key for key, _ in items if "-share-" in key]) <= 2 * len(maps)
 
 
 INTERRUPTED = """
@@ -216,11 +216,11 @@ def test_ctrl_c_ends_a_fit_and_cancels_the_tasks_of_its_workers(dask_client):
 
 @pytest.mark.main_cases(1)
 def test_invalid_values_raise_with_their_row(engine):
-    there = X.copy()
-    there[100_000, 1] = np.nan
-    with pytest.raises(InvalidInput, match=r"column 1 of X must hold finite.*row 100000") as caught:
-        ridge(engine, bo.Blocks.from_arrays(there, Y))
-    assert "Rows 65,536 to 131,071" in str(caught.value)
+    table = X.copy()
+    table[100_000, 1] = np.nan
+    with pytest.raises(InvalidInput, match=r"column 1 of X must hold finite.*row 100000") as record:
+        ridge(engine, bo.Blocks.from_arrays(table, Y))
+    assert "Rows 65,536 to 131,071" in str(record.value)
 
 
 def test_an_error_on_a_worker_states_its_rows(dask):
@@ -261,18 +261,18 @@ def test_a_package_that_workers_lack_is_named(engine, monkeypatch):
 @pytest.mark.main_cases(1)
 def test_rows_whose_workers_always_die_are_named(engine, monkeypatch):
     """Workers die like this on a machine without enough memory."""
-    here, first = os.getpid(), Y[1 << 16]
+    local, first = os.getpid(), Y[1 << 16]
 
     def exit_worker(y):
-        if os.getpid() != here and y[0] == first:
+        if os.getpid() != local and y[0] == first:
             os._exit(1)
         return y
 
     monkeypatch.setattr("bochner.engines.clusters.RETRIES", 0)
     monkeypatch.setattr("bochner.engines.clusters.TRIES", 1)
     if isinstance(engine, bo.engines.Dask):
-        once = lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
-        engine.client.run_on_scheduler(once)
+        no_retries = lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
+        engine.client.run_on_scheduler(no_retries)
     with pytest.raises(EngineError, match=r"rows [\d,]+ to [\d,]+.* memory"):
         ridge(engine, blocks().recode(exit_worker))
     if isinstance(engine, bo.engines.Dask):
@@ -288,9 +288,9 @@ def test_the_loss_of_the_scheduler_during_a_fit_raises():
         distributed.LocalCluster(1, **options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
-        watched = blocks().watch(lambda rows: cluster.close())
+        observed = blocks().watch(lambda rows: cluster.close())
         with pytest.raises(EngineError, match=r"Dask: workers must .* while the cluster is there"):
-            ridge(bo.engines.Dask(client), watched)
+            ridge(bo.engines.Dask(client), observed)
         with pytest.raises(EngineError, match=r"Dask: .*(while the cluster is there|must answer)"):
             ridge(bo.engines.Dask(client, timeout=1))
 
@@ -316,10 +316,10 @@ def test_a_cluster_that_does_not_answer_raises_in_time(monkeypatch, name, addres
     package = pytest.importorskip({"Dask": "distributed", "Ray": "ray", "Spark": "pyspark"}[name])
     if name == "Ray":
         monkeypatch.setattr(package, "is_initialized", lambda: False)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(EngineError, match=sentence):
         ridge(getattr(bo.engines, name)(address, timeout=2 if name != "Dask" else 1))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - start < 20
 
 
 def test_an_engine_that_is_not_installed_names_its_extra(monkeypatch):
@@ -419,9 +419,9 @@ def spark_frame(spark_session):
 
 @pytest.mark.slow
 def test_a_dask_table_fitted_on_its_cluster_gives_the_bits_of_one_process(cluster, ddf):
-    there = fit(ddf.drop(columns="fare"), ddf["fare"])
-    np.testing.assert_array_equal(there.coef_, table_here().coef_)
-    assert there.schema_.columns == ("a", "b", "town")
+    remote = fit(ddf.drop(columns="fare"), ddf["fare"])
+    np.testing.assert_array_equal(remote.coef_, table_here().coef_)
+    assert remote.schema_.columns == ("a", "b", "town")
 
 
 def test_predictions_of_a_dask_table_are_lazy_and_have_its_index(cluster, ddf):
@@ -435,31 +435,31 @@ def test_predictions_of_a_dask_table_are_lazy_and_have_its_index(cluster, ddf):
 @pytest.mark.slow
 def test_classes_and_probabilities_are_computed_on_the_cluster(cluster, ddf):
     X, y = ddf[["a", "b"]], ddf["fare"] > 0.5
-    there = bo.LogisticRegression(C=1.0, **OPTIONS).fit(X, y)
-    assert list(there.classes_) == [0, 1]
-    shares = there.predict_proba(X.partitions[:1])
+    remote = bo.LogisticRegression(C=1.0, **OPTIONS).fit(X, y)
+    assert list(remote.classes_) == [0, 1]
+    shares = remote.predict_proba(X.partitions[:1])
     assert list(shares.columns) == ["probability_0", "probability_1"]
-    expected = there.predict_proba(TABLE[["a", "b"]].iloc[:500])
+    expected = remote.predict_proba(TABLE[["a", "b"]].iloc[:500])
     np.testing.assert_allclose(shares.compute()[:500], expected, atol=1e-9)
 
 
 def test_weights_and_several_targets_may_be_dask_tables(cluster, ddf):
     wide = ddf.assign(other=2 * ddf["fare"], w=ddf["a"] ** 2)
-    there = fit(wide[["a", "b"]], wide[["fare", "other"]], sample_weight=wide["w"])
+    remote = fit(wide[["a", "b"]], wide[["fare", "other"]], sample_weight=wide["w"])
     table = TABLE[["a", "b", "fare"]].assign(other=2 * TABLE.fare, w=TABLE.a**2)
     rows = bo.Blocks.from_table(table, target=["fare", "other"], weight="w")
-    np.testing.assert_array_equal(there.coef_, ridge(HERE, rows).coef_)
-    assert list(there.predict(wide[["a", "b"]]).columns) == ["prediction_0", "prediction_1"]
+    np.testing.assert_array_equal(remote.coef_, ridge(HERE, rows).coef_)
+    assert list(remote.predict(wide[["a", "b"]]).columns) == ["prediction_0", "prediction_1"]
 
 
 def test_dask_arrays_are_fitted_and_predicted_chunk_by_chunk(cluster):
     da = pytest.importorskip("dask.array")
     dX, dy = da.from_array(X, chunks=(30_000, 1)), da.from_array(Y, chunks=50_000)
-    there = fit(dX, dy)
-    np.testing.assert_array_equal(there.coef_, coef_here())
-    predictions = there.predict(dX)
+    remote = fit(dX, dy)
+    np.testing.assert_array_equal(remote.coef_, coef_here())
+    predictions = remote.predict(dX)
     assert isinstance(predictions, da.Array)
-    np.testing.assert_allclose(predictions.compute(), there.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(predictions.compute(), remote.predict(X), rtol=1e-9)
     components = bo.KernelPCA(2, **OPTIONS).fit(dX).transform(dX)
     assert components.shape == (N, 2)
     assert components[:10].compute().shape == (10, 2)
@@ -470,23 +470,23 @@ def test_dask_arrays_are_fitted_and_predicted_chunk_by_chunk(cluster):
 
 
 def test_without_a_cluster_this_process_reads_a_dask_table_by_partitions(ddf):
-    there, here = fit(ddf[["a", "b"]], ddf["fare"]), fit(TABLE[["a", "b"]], TABLE.fare)
-    np.testing.assert_array_equal(there.coef_, here.coef_)
+    remote, local = fit(ddf[["a", "b"]], ddf["fare"]), fit(TABLE[["a", "b"]], TABLE.fare)
+    np.testing.assert_array_equal(remote.coef_, local.coef_)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataset", "spark_frame"])
 def test_a_table_of_ray_or_spark_is_fitted_on_its_cluster(name, request):
-    table, here = request.getfixturevalue(name), table_here()
-    there = fit(table, "fare")
-    np.testing.assert_array_equal(there.coef_, here.coef_)
-    predictions = there.predict(table.limit(2_000))
+    table, local = request.getfixturevalue(name), table_here()
+    remote = fit(table, "fare")
+    np.testing.assert_array_equal(remote.coef_, local.coef_)
+    predictions = remote.predict(table.limit(2_000))
     assert type(predictions).__module__.startswith(("ray.data", "pyspark.sql"))
     values = predictions.to_pandas() if name == "dataset" else predictions.toPandas()
     if name == "spark_frame":
         assert predictions.columns == [*ROWS.columns, "fare", "prediction"]
     rows = TABLE.iloc[:2_000] if name == "dataset" else values[ROWS.columns]
-    np.testing.assert_allclose(values.prediction, here.predict(rows), rtol=1e-9)
+    np.testing.assert_allclose(values.prediction, local.predict(rows), rtol=1e-9)
 
 
 # ---- rows without a target
@@ -509,11 +509,11 @@ def test_rows_without_a_target_are_dropped_with_one_warning(engine, request):
     else:
         request.getfixturevalue("cluster") if engine == "dask workers" else None
         table = partitions(parts)
-    with pytest.warns(DataWarning, match=NO_FARE) as caught:
-        there = fit(table, "fare")
-    assert len([warning for warning in caught if issubclass(warning.category, DataWarning)]) == 1
+    with pytest.warns(DataWarning, match=NO_FARE) as record:
+        remote = fit(table, "fare")
+    assert len([warning for warning in record if issubclass(warning.category, DataWarning)]) == 1
     complete = bo.Blocks.from_table(GAPS.dropna(), target="fare")
-    np.testing.assert_array_equal(there.coef_, ridge(HERE, complete).coef_)
+    np.testing.assert_array_equal(remote.coef_, ridge(HERE, complete).coef_)
 
 
 # ---- errors of tables
@@ -531,9 +531,9 @@ ODD = [
 
 @pytest.mark.parametrize(("first", "second", "match"), ODD, ids=range(5))
 def test_a_partition_with_other_columns_or_types_is_named(first, second, match):
-    with pytest.raises(InvalidInput, match=match) as caught:
+    with pytest.raises(InvalidInput, match=match) as record:
         fit(partitions([first, second], enforce=False), "fare")
-    assert "partition 1 of the dask DataFrame" in str(caught.value)
+    assert "partition 1 of the dask DataFrame" in str(record.value)
 
 
 def with_disk(folder):
@@ -581,11 +581,11 @@ def test_rows_that_change_between_passes_raise(tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     rows = TABLE[["a", "fare"]]
 
-    def fewer(_):
+    def subset(_):
         (tmp_path / f"{len([*tmp_path.iterdir()])}").touch()
         return rows.iloc[: 100 - len([*tmp_path.iterdir()])]
 
-    changing = bo.Blocks.from_table(dd.from_map(fewer, [0], meta=rows.iloc[:0]), target="fare")
+    changing = bo.Blocks.from_table(dd.from_map(subset, [0], meta=rows.iloc[:0]), target="fare")
     with pytest.raises(InvalidInput, match=r"partition 0 .* same \d+ rows in every pass; got \d+"):
         list(changing)
 
@@ -617,8 +617,8 @@ def test_the_command_line_fits_with_each_engine(engine, tmp_path):
     line = f"fit {tmp_path}/rows.parquet --target fare --kernel gaussian --lengthscale 1"
     for out, options in (("there", where), ("here", "")):
         assert run(f"{line} --features 8 --quiet --out {tmp_path}/{out}{options}".split()) == 0
-    here, there = (bo.load(tmp_path / out) for out in ("here", "there"))
-    np.testing.assert_array_equal(there.coef_, here.coef_)
+    local, remote = (bo.load(tmp_path / out) for out in ("here", "there"))
+    np.testing.assert_array_equal(remote.coef_, local.coef_)
 
 
 # ---- features on devices of torch: the bits of torch's arrays, with any number of devices
@@ -628,7 +628,7 @@ ROWS32 = bo.Blocks.from_arrays(X32, Y, W)
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
-def on(device, rows=ROWS32, **changes):
+def on_device(device, rows=ROWS32, **changes):
     """Return a fit on a device."""
     changes = {"kernel": Gaussian(2.0), "n_features": 16} | changes
     return ridge(bo.engines.Local(device=device), rows, **changes)
@@ -639,17 +639,17 @@ def test_rows_copied_to_a_device_give_the_bits_of_rows_stored_there(device, monk
     monkeypatch.setattr("bochner.engines.device.ROWS", 4096)  # the block size of rows stored there
     model = bo.KernelRidge(**OPTIONS | {"kernel": Gaussian(2.0), "n_features": 16})
     expected = model.fit(*(torch.from_numpy(a).to(device) for a in (X32, Y, W))).coef_
-    copied = on(device)
+    copied = on_device(device)
     np.testing.assert_array_equal(copied.coef_, expected)
     assert type(copied.predict(X32[:5])) is np.ndarray
     # Errors of float32 products, divided by the smallest eigenvalue plus the penalty.
-    here = model.fit(X32, Y, W).predict(X32[:500])
-    np.testing.assert_allclose(copied.predict(X32[:500]), here, atol=1e-3)
+    local = model.fit(X32, Y, W).predict(X32[:500])
+    np.testing.assert_allclose(copied.predict(X32[:500]), local, atol=1e-3)
 
 
 @pytest.mark.parametrize("devices", [("cpu",) * 2, ["cpu"] * 3], ids=["two", "three"])
 def test_several_devices_give_the_same_bits_as_one(devices):
-    np.testing.assert_array_equal(on(devices).coef_, on("cpu").coef_)
+    np.testing.assert_array_equal(on_device(devices).coef_, on_device("cpu").coef_)
 
 
 @pytest.mark.parametrize(
@@ -665,8 +665,8 @@ def test_several_devices_give_the_same_bits_as_one(devices):
 def test_learners_on_a_device_agree_with_numpy(model, y, values):
     model = model.set_params(**OPTIONS | {"kernel": Gaussian(2.0)})
     rows = bo.Blocks.from_arrays(X32[:9000], y[:9000])
-    there = values(clone(model).fit_blocks(rows, where=bo.engines.Local(device="cpu")))
-    np.testing.assert_allclose(there, values(model.fit_blocks(rows)), rtol=2e-2, atol=2e-3)
+    remote = values(clone(model).fit_blocks(rows, where=bo.engines.Local(device="cpu")))
+    np.testing.assert_allclose(remote, values(model.fit_blocks(rows)), rtol=2e-2, atol=2e-3)
 
 
 def test_large_decompositions_run_on_the_device_and_small_ones_on_the_cpu(monkeypatch):
@@ -674,17 +674,17 @@ def test_large_decompositions_run_on_the_device_and_small_ones_on_the_cpu(monkey
     monkeypatch.setattr(torch.linalg, "eigh", lambda A: sizes.append(len(A)) or plain(A))
     rows = bo.Blocks.from_arrays(X[:3000], Y[:3000])
     wide = {"kernel": Gaussian(2.0), "n_features": 1024, "alpha": 1.0}
-    there = on("cpu", rows, **wide).predict(X[:50])
+    remote = on_device("cpu", rows, **wide).predict(X[:50])
     assert sizes == [1024]
-    np.testing.assert_allclose(there, on(None, rows, **wide).predict(X[:50]), atol=1e-3)
-    on("cpu", rows)
+    np.testing.assert_allclose(remote, on_device(None, rows, **wide).predict(X[:50]), atol=1e-3)
+    on_device("cpu", rows)
     assert sizes == [1024]
 
 
 def test_rows_are_counted_and_passes_are_logged(caplog):
     counts = []
     with caplog.at_level(logging.INFO, logger="bochner.engines"):
-        on(("cpu", "cpu"), ROWS32.watch(counts.append), alpha=1.0)
+        on_device(("cpu", "cpu"), ROWS32.watch(counts.append), alpha=1.0)
     assert sum(counts) % N == 0
     assert "device=('cpu', 'cpu')" in caplog.text
 
@@ -692,7 +692,7 @@ def test_rows_are_counted_and_passes_are_logged(caplog):
 def test_sparse_rows_stay_in_memory():
     rows = scipy.sparse.random_array((6000, 20), density=0.2, rng=1, format="csr")
     blocks = bo.Blocks.from_arrays(rows, rows.sum(axis=1))
-    model, expected = on("cpu", blocks, alpha=1.0), on(None, blocks, alpha=1.0)
+    model, expected = on_device("cpu", blocks, alpha=1.0), on_device(None, blocks, alpha=1.0)
     # Blocks have other sizes: the rounding errors of sums are divided by the penalty.
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6, atol=1e-9)
 
@@ -708,10 +708,10 @@ def test_a_device_without_float64_raises(monkeypatch):
 
     monkeypatch.setattr(torch, "empty", empty)
     with pytest.raises(InvalidInput, match=r"with float64; got cpu \(Cannot convert a MPS"):
-        on("cpu")
+        on_device("cpu")
 
 
 def test_a_missing_torch_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BochnerError, match=r"device= needs the package torch.*pip install torch"):
-        on("cpu")
+        on_device("cpu")

@@ -116,9 +116,9 @@ def test_degenerate_tables_are_fitted(kernel, method):
 
 
 def test_a_singular_fit_without_penalty_has_least_norm_and_warns():
-    twice = np.repeat(X[:20], 3, axis=0)
+    copies = np.repeat(X[:20], 3, axis=0)
     with pytest.warns(SolutionWarning, match=r"singular to working precision.*Raise alpha"):
-        fit = model(Gaussian(), method="orthogonal", n_features=64, alpha=0.0).fit(twice, Y)
+        fit = model(Gaussian(), method="orthogonal", n_features=64, alpha=0.0).fit(copies, Y)
     assert np.isfinite(fit.predict(X)).all()
     assert np.abs(fit.predict(X[:20]) - Y.reshape(20, 3).mean(axis=1)).max() < 1e-3
 

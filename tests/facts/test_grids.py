@@ -56,9 +56,9 @@ def process(kernel, method, X, y, w=None, **options):
 @pytest.mark.parametrize("options", [GRID, GLOBE], ids=["grid", "globe"])
 def test_equal_rows_are_one_row_of_more_weight(options):
     X, y = places()
-    twice = bo.KernelRidge(**options, alpha=0.5).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
-    once = bo.KernelRidge(**options, alpha=0.5).fit(X, y, np.full(80, 2.0))
-    np.testing.assert_allclose(twice.predict(X), once.predict(X), atol=1e-6)
+    pairs = bo.KernelRidge(**options, alpha=0.5).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    single_fit = bo.KernelRidge(**options, alpha=0.5).fit(X, y, np.full(80, 2.0))
+    np.testing.assert_allclose(pairs.predict(X), single_fit.predict(X), atol=1e-6)
     model = process(**options, X=np.vstack([X, X[:1]]), y=np.append(y, y[0] + 1), noise=0.1)
     assert np.isfinite(model.predict(X, return_std=True)).all()
 
@@ -159,8 +159,8 @@ def exact(kernel, X, Y, new, alpha, w=1.0, intercept=True):
     return kernel(new, X) @ coef + b
 
 
-def apart(found, true):
-    return np.linalg.norm(found - true) / np.linalg.norm(true)
+def gap(estimate, true):
+    return np.linalg.norm(estimate - true) / np.linalg.norm(true)
 
 
 RIDGES = {
@@ -180,7 +180,7 @@ def test_ridge_regression_on_modes_is_within_the_tolerance(kernel, method, X, to
     for w, intercept in ((np.ones(len(X)), True), (rng.uniform(0.5, 2, len(X)), False)):
         model = bo.KernelRidge(kernel, method=method, alpha=0.08, fit_intercept=intercept)
         predictions = model.fit(X, Y, w).predict(new)
-        assert apart(predictions, exact(kernel, X, Y, new, 0.08, w, intercept)) <= tolerance
+        assert gap(predictions, exact(kernel, X, Y, new, 0.08, w, intercept)) <= tolerance
 
 
 def exact_process(kernel, X, y, new, noise, amplitude):
@@ -268,15 +268,15 @@ def test_periodic_parts_continue_beyond_the_box(name):
     new[:, -1] += np.where(np.arange(40) % 2, 23.0, -11.0)
     mean = exact(kernel, X, y[:, None], new, 0.08, intercept=False)[:, 0]
     values = ridge(kernel, tolerance, X, y, alpha=0.08, fit_intercept=False).predict(new)
-    assert apart(values, mean) <= (tolerance if name in ("periodic", "another column") else 0.03)
+    assert gap(values, mean) <= tolerance if name in ("periodic", "another column") else 0.03
 
 
 def test_a_periodic_kernel_takes_rows_of_any_cycle():
     (X, y), (new, _) = places(300, 1), places(50, 1, 5)
     late = X + 0.31 * np.arange(300)[:, None]
-    together = ridge(SEASON, 1e-6, np.concatenate([X, late]), np.concatenate([y, y]))
+    joint_fit = ridge(SEASON, 1e-6, np.concatenate([X, late]), np.concatenate([y, y]))
     first = ridge(SEASON, 1e-6, X, y).partial_fit(late, y)
-    np.testing.assert_allclose(first.predict(new), together.predict(new), atol=1e-5)
+    np.testing.assert_allclose(first.predict(new), joint_fit.predict(new), atol=1e-5)
     assert first.map_.n_features < 40
 
 
@@ -298,7 +298,7 @@ def test_the_common_period_is_the_least_common_multiple():
 KERNEL, TOLERANCE = Matern(1.5, 0.1), 1e-3
 
 
-def both(X, y, w=None, **options):
+def twins(X, y, w=None, **options):
     options["random_state"] = 0
     grid, exact = (
         process(KERNEL, m, X, y, w, **options) for m in (bo.FourierGrid(TOLERANCE), "exact")
@@ -313,12 +313,12 @@ def test_deviations_equal_those_of_the_exact_process(noise, centred):
     """By rows if noise is small and modes would take long, otherwise by modes."""
     X, y = table(300, noise=noise)
     new, _ = table(50, seed=1)
-    grid, exact = both(X, y, noise=noise**2, amplitude=0.5, fit_intercept=centred)
+    grid, exact = twins(X, y, noise=noise**2, amplitude=0.5, fit_intercept=centred)
     (mean, std), (true, deviation) = (m.predict(new, return_std=True) for m in (grid, exact))
-    assert apart(mean, true) < TOLERANCE
+    assert gap(mean, true) < TOLERANCE
     np.testing.assert_allclose(std, deviation, rtol=1e-6)
-    many, _ = table(200, seed=2)
-    deviations, expected = (m.predict(many, return_std=True)[1] for m in (grid, exact))
+    rows, _ = table(200, seed=2)
+    deviations, expected = (m.predict(rows, return_std=True)[1] for m in (grid, exact))
     np.testing.assert_allclose(deviations, expected, rtol=1e-6)
     covariance = [m.predict(new, return_cov=True)[1] for m in (grid, exact)]
     np.testing.assert_allclose(*covariance, atol=1e-6 * covariance[1].max())
@@ -328,12 +328,12 @@ def test_noise_and_amplitude_equal_those_of_the_exact_process():
     """For two targets with weights; the means agree too."""
     X, y = table(300, noise=0.02)
     Y = np.stack([y, X[:, 0] - y**2], axis=1)
-    grid, exact = both(X, Y, np.random.default_rng(1).uniform(0.5, 2, len(y)), noise="evidence")
+    grid, exact = twins(X, Y, np.random.default_rng(1).uniform(0.5, 2, len(y)), noise="evidence")
     np.testing.assert_allclose(grid.noise_variance_, exact.noise_variance_, rtol=1e-2)
     np.testing.assert_allclose(grid.amplitude_, exact.amplitude_, rtol=1e-2)
     new, _ = table(80, seed=1)
     (mean, std), (true, deviation) = (m.predict(new, return_std=True) for m in (grid, exact))
-    assert apart(mean, true) < 2 * TOLERANCE
+    assert gap(mean, true) < 2 * TOLERANCE
     np.testing.assert_allclose(std, deviation, rtol=1e-2)
 
 
@@ -345,7 +345,7 @@ def sums_modes(model):
 
 
 @pytest.fixture
-def few(monkeypatch):
+def limits(monkeypatch):
     """Treat more than 250 rows as many."""
     monkeypatch.setattr("bochner.models.route.most_at_once", lambda _: 250)
     monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
@@ -407,14 +407,14 @@ def test_without_finufft_no_modes_are_chosen(monkeypatch):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_default_fits_on_modes_agree_with_the_kernel(few, d):
+def test_default_fits_on_modes_agree_with_the_kernel(limits, d):
     (X, y), (new, _) = table(400, d), table(60, d, 1)
     model = bo.KernelRidge(KERNEL_GRIDDED, alpha=0.3, random_state=0).fit(X, y)
     assert model.choice_.method == bo.FourierGrid(1e-3 if d < 3 else 3e-2)
     expected = exact(KERNEL_GRIDDED, X, y[:, None], new, 0.3)[:, 0]
-    assert apart(model.predict(new), expected) < 3 * model.choice_.method.tolerance
-    again = bo.KernelRidge(KERNEL_GRIDDED, method=model.choice_.method, alpha=0.3, random_state=0)
-    np.testing.assert_allclose(model.predict(new), again.fit(X, y).predict(new), rtol=1e-12)
+    assert gap(model.predict(new), expected) < 3 * model.choice_.method.tolerance
+    repeat = bo.KernelRidge(KERNEL_GRIDDED, method=model.choice_.method, alpha=0.3, random_state=0)
+    np.testing.assert_allclose(model.predict(new), repeat.fit(X, y).predict(new), rtol=1e-12)
     law = {"noise": 0.01, "amplitude": 2.0}
     model = bo.GaussianProcessRegressor(KERNEL_GRIDDED, random_state=0, **law).fit(X, y)
     assert sums_modes(model)
@@ -424,7 +424,7 @@ def test_default_fits_on_modes_agree_with_the_kernel(few, d):
     np.testing.assert_allclose(predictions[1], std, rtol=0.05 if d < 3 else 0.5)
 
 
-def test_options_of_features_are_respected(few):
+def test_options_of_features_are_respected(limits):
     """So are partial fits."""
     X, y = table()
     linear = {"kernel": bo.kernels.Linear()}
@@ -435,7 +435,7 @@ def test_options_of_features_are_respected(few):
         assert not sums_modes(Learner(KERNEL_GRIDDED, random_state=0).partial_fit(X, y))
 
 
-def test_blocks_and_arrays_give_the_same_choice(few):
+def test_blocks_and_arrays_give_the_same_choice(limits):
     X, y = table()
     blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
@@ -448,8 +448,8 @@ def test_blocks_and_arrays_give_the_same_choice(few):
 @pytest.mark.parametrize("alpha", ["loo", "evidence", 0.1])
 def test_a_constant_target_does_not_change_the_outcome(alpha):
     (X, y), model = table(), bo.KernelRidge(alpha=alpha, alpha_per_target=True, **GRID)
-    varying, both, constant = (model.fit(X, np.outer(y, t)).solution_ for t in ([1], [1, 0], [0]))
-    assert both.outcome is varying.outcome
+    varying, joint, constant = (model.fit(X, np.outer(y, t)).solution_ for t in ([1], [1, 0], [0]))
+    assert joint.outcome is varying.outcome
     assert constant.alpha == alpha or isinstance(alpha, str)
 
 
@@ -518,7 +518,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("d", "kernel", "tolerance"),
-    [(d, kernel, tolerance) for d, kernel, many in CASES for tolerance in many],
+    [(d, kernel, tolerance) for d, kernel, tolerances in CASES for tolerance in tolerances],
     ids=str,
 )
 def test_modes_approximate_the_kernel_within_the_tolerance(d, kernel, tolerance):
@@ -556,8 +556,8 @@ def test_a_tolerance_requires_a_known_number_of_modes(kernel, tolerance, highest
 
 def sums_of(places, extent, X, y, w, centred):
     """Return sums of modes of two parts, about the mean of the targets if centred."""
-    third = len(X) // 3
-    slices = slice(third), slice(third, None)
+    cut = len(X) // 3
+    slices = slice(cut), slice(cut, None)
     parts = (Block(X[rows], y[rows], w[rows], rows.start or 0) for rows in slices)
     first, second = (modes_of(places, extent, np.ones(3), 1e-13, part) for part in parts)
     sums = first + second
@@ -639,7 +639,7 @@ def test_products_and_solutions_equal_those_of_the_dense_matrix(extent, centred)
         assert_inverse(low[-1], G + 0.5 * np.eye(len(G)))
     else:
         np.testing.assert_allclose(to_real(from_real(c, extent), extent), c, atol=1e-13)
-        low = [gram.preconditioner(0.5, most == 10_000, most) for most in (1, 4, 10_000)]
+        low = [gram.preconditioner(0.5, limit == 10_000, limit) for limit in (1, 4, 10_000)]
     for M in low:
         assert_preconditioner(M, problem, G, c)
 
@@ -664,8 +664,8 @@ def test_slopes_of_the_evidence_equal_differences(law):
     problem, *_ = problem_of((4, 3), True)
     h = 1e-3
     for alpha in (0.1, 0.7, 5.0):
-        below, at, above = (problem.at(alpha * np.exp(s * h), 1e-12) for s in (-1, 0, 1))
-        rise = (evidence(above.problem, above, *law) - evidence(below.problem, below, *law)) / (
+        lower, at, upper = (problem.at(alpha * np.exp(s * h), 1e-12) for s in (-1, 0, 1))
+        rise = (evidence(upper.problem, upper, *law) - evidence(lower.problem, lower, *law)) / (
             2 * h
         )
         np.testing.assert_allclose(at.slope(*law), rise, rtol=1e-4, atol=1e-4)
@@ -677,13 +677,13 @@ def test_slopes_of_the_evidence_equal_differences(law):
 def test_tapered_kernels_approximate_other_lengthscales():
     X, y = places(300, 1)
     model = ridge(RationalQuadratic(1.0, 0.1), 1e-6, X, y)
-    phi, near = model.map_, RationalQuadratic(1.0, 0.11)
+    phi, kernel = model.map_, RationalQuadratic(1.0, 0.11)
     assert phi.tapered
     np.testing.assert_array_equal(phi.variances, phi.variances_of(phi.kernel))
     t = np.linspace(-1, 1, 50) * 2 * phi.half
     k = np.arange(-phi.extent[0], phi.extent[0] + 1)
-    values = np.cos(t[:, None] * k * phi.spacing) @ phi.variances_of(near)
-    np.testing.assert_allclose(values, near(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
+    values = np.cos(t[:, None] * k * phi.spacing) @ phi.variances_of(kernel)
+    np.testing.assert_allclose(values, kernel(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
     np.testing.assert_allclose(phi(np.array([[9.0], [-7.0]])) @ phi(X).T, 0, atol=1e-6)
 
 
@@ -697,10 +697,10 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     for module in (process_grid, modes):
         monkeypatch.setattr(module, "MAX_EXACT", 10)
     monkeypatch.setattr(process_grid, "MAX_VARIANCE_ROWS", 40)
-    _, few = process.fit(X, y).predict(new[:10], return_std=True)
-    np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
-    _, many = process.predict(new, return_std=True)
-    assert 1e-4 < np.sqrt(np.mean((many / exact - 1) ** 2)) < 0.02
+    _, limits = process.fit(X, y).predict(new[:10], return_std=True)
+    np.testing.assert_allclose(limits, exact[:10], rtol=1e-3)
+    _, by_draws = process.predict(new, return_std=True)
+    assert 1e-4 < np.sqrt(np.mean((by_draws / exact - 1) ** 2)) < 0.02
 
 
 def test_the_certificate_measures_the_error_of_the_modes():
@@ -747,12 +747,12 @@ def test_maps_of_one_column_are_plotted_as_curves_with_bands():
 @pytest.mark.parametrize("upper", [[0.5], [0.5, 0.4]], ids=len)
 def test_a_multiple_of_a_kernel_has_the_same_grid(kernel, upper):
     X = np.array([[0.0] * len(upper), upper])
-    one, many = (whole_map(c * kernel, X, 1e-3) for c in (1.0, 7.0))
-    assert one.tapered == many.tapered
-    np.testing.assert_array_equal(one.spacing, many.spacing)
-    np.testing.assert_array_equal(one.extent, many.extent)
-    np.testing.assert_allclose(many.weights, 7.0 * one.weights, rtol=1e-9, atol=1e-12)
-    assert many.error == pytest.approx(one.error, rel=1e-6)
+    first, scaled = (whole_map(c * kernel, X, 1e-3) for c in (1.0, 7.0))
+    assert first.tapered == scaled.tapered
+    np.testing.assert_array_equal(first.spacing, scaled.spacing)
+    np.testing.assert_array_equal(first.extent, scaled.extent)
+    np.testing.assert_allclose(scaled.weights, 7.0 * first.weights, rtol=1e-9, atol=1e-12)
+    assert scaled.error == pytest.approx(first.error, rel=1e-6)
 
 
 # ==== The globe: kernels, harmonics, lengthscales and nearest neighbours, by two routes each.
@@ -846,15 +846,15 @@ def test_chosen_lengthscales_have_a_larger_evidence(kernel, method, X, truth):
     rng, n = np.random.default_rng(0), len(X)
     root = np.linalg.cholesky(kernel(truth)(X) + 1e-8 * np.eye(n))
     y = root @ rng.standard_normal(n) + 0.1 * rng.standard_normal(n)
-    best, *others = (
+    best, *fits = (
         process(kernel(share * truth), method, X, y, random_state=0, **options)
         for share, options in ((0.75, {"lengthscale": "evidence"}), (0.6, {}), (1.5, {}))
     )
-    values = [fit.log_marginal_likelihood_value_ for fit in others]
+    values = [fit.log_marginal_likelihood_value_ for fit in fits]
     assert best.log_marginal_likelihood_value_ > max(values)
 
 
-def near(kernel, neighbours, X, y):
+def by_neighbours(kernel, neighbours, X, y):
     return process(kernel, bo.NearestNeighbours(neighbours), X, y, noise=0.02, amplitude=1.3)
 
 
@@ -866,18 +866,18 @@ def points(X):
 def test_columns_of_columns_select_the_right_columns():
     X, y = times_and_places(60)
     wider = np.hstack([np.ones((60, 1)), X])
-    predictions = near(Columns(WEATHER, (1, 2, 3)), 12, wider, y).predict(wider)
-    np.testing.assert_allclose(predictions, near(WEATHER, 12, X, y).predict(X), atol=1e-9)
+    predictions = by_neighbours(Columns(WEATHER, (1, 2, 3)), 12, wider, y).predict(wider)
+    np.testing.assert_allclose(predictions, by_neighbours(WEATHER, 12, X, y).predict(X), atol=1e-9)
 
 
 def test_neighbours_are_nearest_in_lengthscales_of_place_and_time():
     (X, y), (new, _) = times_and_places(300), times_and_places(8, 1)
     new[0, 2] = 179.9  # longitude wraps
-    predictions = near(WEATHER, 12, X, y).predict(new, return_std=True)
+    predictions = by_neighbours(WEATHER, 12, X, y).predict(new, return_std=True)
     for i, row in enumerate(new):
         chords = np.linalg.norm(points(X) - points(row[None]), axis=1) / np.deg2rad(25.0)
         rows = np.argsort(np.hypot(chords, (X[:, 0] - row[0]) / 4.0))[:12]
-        twin = near(WEATHER, 12, X[rows], y[rows]).predict(row[None], return_std=True)
+        twin = by_neighbours(WEATHER, 12, X[rows], y[rows]).predict(row[None], return_std=True)
         np.testing.assert_allclose([part[i] for part in predictions], np.ravel(twin), atol=1e-9)
 
 

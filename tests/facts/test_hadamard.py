@@ -37,9 +37,9 @@ def test_each_instruction_set_gives_the_bits_of_the_twin(p, dtype, level):
 @pytest.mark.parametrize("p", [4, 64, 2048])
 def test_the_transform_works_in_place_and_into_a_wider_array(p, dtype, level):
     X = rows(7, p, dtype)
-    expected, here, wide = native.hadamard(X), np.array(X), np.full((7, p + 5), 9, dtype)
-    assert native.hadamard(here, out=here) is here
-    assert (here == expected).all()
+    expected, local, wide = native.hadamard(X), np.array(X), np.full((7, p + 5), 9, dtype)
+    assert native.hadamard(local, out=local) is local
+    assert (local == expected).all()
     native.hadamard(X, out=wide[:, 2 : 2 + p])
     assert (wide[:, 2 : 2 + p] == expected).all()
     assert (wide[:, [0, 1, *range(p + 2, p + 5)]] == 9).all()

@@ -240,8 +240,8 @@ def test_errors_of_features_are_within_the_bound(kernel, width):
 def test_the_sampling_step_is_optimal_and_better_than_the_published_one(terms, published, largest):
     kernel = bo.kernels.AdditiveChi2()
     error = sampling_error(kernel, terms, best_step(kernel, terms))
-    others = np.geomspace(0.05, 3, 500)
-    assert error <= min(sampling_error(kernel, terms, other) for other in others) + 1e-4
+    steps = np.geomspace(0.05, 3, 500)
+    assert error <= min(sampling_error(kernel, terms, other) for other in steps) + 1e-4
     assert error < largest < sampling_error(kernel, terms, published)
 
 

@@ -157,11 +157,11 @@ def objective(p, theta, target=0):
 def is_minimum(p, at, target=0):
     """Return whether no small random change of the point lowers the objective."""
     rng = np.random.default_rng(1)
-    here = objective(p, at, target)
+    local = objective(p, at, target)
     moves = (size * rng.normal(size=D + 1) for size in np.repeat([1e-1, 1e-3, 1e-5], 60))
     if not p.fit_intercept:
         moves = (np.append(move[:-1], 0) for move in moves)
-    return all(objective(p, at + move, target) >= here - 1e-9 * abs(here) for move in moves)
+    return all(objective(p, at + move, target) >= local - 1e-9 * abs(local) for move in moves)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -190,9 +190,9 @@ def test_the_minimum_equals_that_of_a_general_minimiser(loss, alpha, intercept):
 def test_the_best_constant_minimises_the_loss(loss):
     p = problem(loss)
     b = best_constant(loss, p.y, p.w)
-    here = (p.w * loss.value(p.y, np.full_like(p.y, b))).sum()
+    local = (p.w * loss.value(p.y, np.full_like(p.y, b))).sum()
     for step in (-0.1, -1e-3, 1e-3, 0.1):
-        assert (p.w * loss.value(p.y, np.full_like(p.y, b + step))).sum() >= here - 1e-10
+        assert (p.w * loss.value(p.y, np.full_like(p.y, b + step))).sum() >= local - 1e-10
 
 
 def test_the_best_constants_of_a_joint_loss_minimise_it():
@@ -215,10 +215,10 @@ def test_line_searches_find_long_and_short_steps_and_survive_overflow():
         with np.errstate(over="ignore"):
             return np.array([t[0] - 300.0, np.exp(np.minimum(1e4 * t[1], 800)) - 2, t[2] + 1])
 
-    far, near, none = best_length(slope, 3)
+    far, near, flat = best_length(slope, 3)
     assert abs(far - 300) < 31
     assert abs(near - np.log(2) * 1e-4) < 1e-4
-    assert none == 0
+    assert flat == 0
 
 
 @pytest.mark.parametrize("at", [1e-2, 3e-5, 1e-7])
@@ -236,10 +236,10 @@ def test_parameters_per_column_apply_to_their_columns():
         columns = [getattr(c[j], part)(y[:, j], f[:, j]) for j in (0, 1)]
         assert_close(getattr(loss, part)(y, f), np.stack(columns, axis=1))
     assert Huber().of([0.3]) == Huber(0.3)
-    twice = np.array([0, 1, 0, 1])
-    assert Quantile((0.1, 0.9)).at(twice) == Quantile((0.1, 0.9, 0.1, 0.9))
-    assert Huber((1.0, 2.0)).at(twice) == Huber((1.0, 2.0, 1.0, 2.0))
-    assert Quantile((0.3,)).at(twice) == Quantile((0.3,))
+    index = np.array([0, 1, 0, 1])
+    assert Quantile((0.1, 0.9)).at(index) == Quantile((0.1, 0.9, 0.1, 0.9))
+    assert Huber((1.0, 2.0)).at(index) == Huber((1.0, 2.0, 1.0, 2.0))
+    assert Quantile((0.3,)).at(index) == Quantile((0.3,))
     r = np.random.default_rng(0).standard_t(2, (400, 1))
     w = np.random.default_rng(1).uniform(0, 2, (400, 1))
     sigma = losses.huber_scale(r, w, 1.35)
@@ -270,14 +270,14 @@ def test_the_path_chooses_the_penalty_of_least_held_out_loss():
     folds = [np.arange(N) % 3 == k for k in range(2)]
     path, at = held_out(p, folds)
     for alpha, error in zip(path.alphas[::4], path.errors[::4], strict=True):
-        total = most = 0.0
+        total = limit = 0.0
         for out in folds:
             w = np.where(out, 0, p.w[:, 0])[:, None]
             fit = minimise(Problem(p.rows, p.y, w, p.loss, alpha), tol=1e-9)
             f = p.rows.Z @ fit.coef + fit.intercept
             total += (p.w[out] * np.abs(p.y - f)[out]).sum()
-            most += (p.w[out] * np.abs(p.y - best_constant(p.loss, p.y, w))[out]).sum()
-        assert error == pytest.approx(total / most, rel=0.02)
+            limit += (p.w[out] * np.abs(p.y - best_constant(p.loss, p.y, w))[out]).sum()
+        assert error == pytest.approx(total / limit, rel=0.02)
     assert path.alpha == path.alphas[path.best]
     assert at.coef.shape == (D, 1)
     assert str(path).splitlines()[0].split() == ["alpha", "error"]

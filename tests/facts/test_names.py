@@ -79,10 +79,10 @@ def test_set_params_suggests_the_right_parameter():
         ({"zzz__a": 1.0}, r"KernelRidge has no argument 'zzz'\. It takes: kernel"),
     ):
         model = bo.KernelRidge("rbf")
-        before = model.get_params()
+        original = model.get_params()
         with pytest.raises(InvalidInput, match=message):
             model.set_params(**change)
-        assert model.get_params() == before
+        assert model.get_params() == original
 
 
 def test_signatures_name_the_parameters_of_the_class():
@@ -142,9 +142,9 @@ WARPED = Monotone(Gaussian(2.0), (1,), ((0.0, 1.0),), ((0.0, 1.0),))
 def test_of_many_lengthscales_the_shortest_are_listed_and_others_counted():
     order = np.argsort(MANY)
     first = ", ".join(f"c{j} {MANY[j]:.3g}" for j in order[:6])
-    others = f"94 others from {MANY[order[6]]:.3g} to {MANY[order[-1]]:.3g}"
+    tail = f"94 others from {MANY[order[6]]:.3g} to {MANY[order[-1]]:.3g}"
     head = "Laplace, lengthscales of 100 columns, shortest first"
-    assert describe(Laplace(MANY), NAMES) == f"{head}: {first}; {others}"
+    assert describe(Laplace(MANY), NAMES) == f"{head}: {first}; {tail}"
 
 
 def test_parts_of_kernels_are_described_too():

@@ -48,10 +48,10 @@ from bochner import _native  # noqa: E402
 @pytest.fixture(params=_native.levels())
 def level(request):
     """Set each instruction set of this processor in turn."""
-    before = _native.get_level()
+    original = _native.get_level()
     _native.set_level(request.param)
     yield request.param
-    _native.set_level(before)
+    _native.set_level(original)
 
 
 def data(n, d, m, dtype, seed=0):
@@ -150,10 +150,10 @@ def calls(dtype, d, m):
 def test_bits_do_not_depend_on_other_rows(d, m, dtype, level):
     X = data(230, d, m, dtype)[0]
     for call in calls(dtype, d, m):
-        together = call(X)
+        joint_fit = call(X)
         edges = [0, 1, 3, 4, 11, 17, 100, 229, 230]
         pieces = np.concatenate([call(X[a:b]) for a, b in pairwise(edges)])
-        assert together.tobytes() == pieces.tobytes()
+        assert joint_fit.tobytes() == pieces.tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -247,10 +247,10 @@ def test_arrays_that_do_not_fit_raise():
 
 
 def test_an_unknown_instruction_set_in_the_environment_raises():
-    done = run("import bochner._core.native", BOCHNER_INSTRUCTIONS="abacus", BOCHNER_PURE_PYTHON="")
-    assert done.returncode == 1
-    assert "BOCHNER_INSTRUCTIONS must name one of" in done.stderr
-    assert f"{', '.join(_native.levels())}; got 'abacus'" in done.stderr
+    end = run("import bochner._core.native", BOCHNER_INSTRUCTIONS="abacus", BOCHNER_PURE_PYTHON="")
+    assert end.returncode == 1
+    assert "BOCHNER_INSTRUCTIONS must name one of" in end.stderr
+    assert f"{', '.join(_native.levels())}; got 'abacus'" in end.stderr
 
 
 def test_the_number_of_threads_comes_from_the_call_or_the_environment(monkeypatch):
@@ -285,8 +285,8 @@ assert [w.category for w in caught] == [PurePythonWarning], caught
 assert "C++ compiler" in str(caught[0].message)
 print(float(Z.sum()), float(K.sum()))
 """
-    done = run(program, BOCHNER_PURE_PYTHON="1")
-    assert done.returncode == 0, done.stderr
+    result = run(program, BOCHNER_PURE_PYTHON="1")
+    assert result.returncode == 0, result.stderr
     X = np.random.default_rng(0).standard_normal((50, 3))
-    here = [native.waves(X, X[:3].copy(), 1.0).sum(), Matern(2.5)(X).sum()]
-    np.testing.assert_allclose([float(v) for v in done.stdout.split()], here, rtol=1e-12)
+    local = [native.waves(X, X[:3].copy(), 1.0).sum(), Matern(2.5)(X).sum()]
+    np.testing.assert_allclose([float(v) for v in result.stdout.split()], local, rtol=1e-12)

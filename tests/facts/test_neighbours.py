@@ -32,13 +32,13 @@ def test_without_noise_the_amplitude_is_the_mean_squared_score():
     K = KERNELS[0](X) + 1e-8 * np.eye(80)
     squares = []
     for i in range(80):
-        others = np.delete(np.arange(80), i)
-        law = naive.kriging(K[np.ix_(others, others)], y[others], K[[i]][:, others], K[i, i])
+        indices = np.delete(np.arange(80), i)
+        law = naive.kriging(K[np.ix_(indices, indices)], y[indices], K[[i]][:, indices], K[i, i])
         squares.append(((y[i] - law[0]) / law[1]).item() ** 2)
     assert model.noise_variance_ == 0
     assert model.amplitude_ == pytest.approx(np.mean(squares), rel=1e-2)
-    twice = process(bo.NearestNeighbours(10), noise=0.0).fit(np.repeat(X, 2, axis=0), [*y, *y + 1])
-    assert np.isfinite(twice.predict(X, return_std=True)).all()
+    copies = process(bo.NearestNeighbours(10), noise=0.0).fit(np.repeat(X, 2, axis=0), [*y, *y + 1])
+    assert np.isfinite(copies.predict(X, return_std=True)).all()
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -65,9 +65,9 @@ def test_leave_one_out_densities_equal_those_of_refits():
     model = process(bo.NearestNeighbours(11)).fit(X, y)
     noise, densities = model.noise_variance_, []
     for i in range(12):
-        others = np.arange(12) != i
-        law = exact(X[others], model.kernel_, noise=noise, amplitude=model.amplitude_)
-        mean, std = law.fit(X[others], y[others]).predict(X[i : i + 1], return_std=True)
+        indices = np.arange(12) != i
+        law = exact(X[indices], model.kernel_, noise=noise, amplitude=model.amplitude_)
+        mean, std = law.fit(X[indices], y[indices]).predict(X[i : i + 1], return_std=True)
         densities.append(multivariate_normal(mean, std**2 + noise).logpdf(y[i]))
     slow = np.mean(densities)
     assert model.loo_log_density_ == pytest.approx(slow, abs=1e-5)
@@ -104,8 +104,8 @@ def test_deviations_are_calibrated_for_a_draw_of_the_process():
     assert np.mean(((mean - f[1000:]) / std) ** 2) == pytest.approx(1, abs=0.76)
     assert model.noise_variance_ == pytest.approx(0.01, rel=0.5)
     _, lower, upper = model.predict_interval(X[1000:], 0.9)
-    inside = np.mean((lower < y[1000:]) & (y[1000:] < upper))
-    assert inside == pytest.approx(0.9, abs=0.07)  # 4 deviations of 1,000 scores and 500 rows
+    coverage = np.mean((lower < y[1000:]) & (y[1000:] < upper))
+    assert coverage == pytest.approx(0.9, abs=0.07)  # 4 deviations of 1,000 scores and 500 rows
 
 
 def test_equal_rows_constant_targets_and_several_targets_are_fitted():
@@ -119,9 +119,9 @@ def test_equal_rows_constant_targets_and_several_targets_are_fitted():
     np.testing.assert_allclose(mean, 3.0)
     assert np.all(std == 0)
     X, y = table(200, noise=0.2)
-    both = process(bo.NearestNeighbours(20)).fit(X, np.stack([y, 10 * y], axis=1))
-    assert both.amplitude_[1] == pytest.approx(100 * both.amplitude_[0], rel=1e-6)
-    for values in both.predict(X[:5] + 0.01, return_std=True):
+    joint = process(bo.NearestNeighbours(20)).fit(X, np.stack([y, 10 * y], axis=1))
+    assert joint.amplitude_[1] == pytest.approx(100 * joint.amplitude_[0], rel=1e-6)
+    for values in joint.predict(X[:5] + 0.01, return_std=True):
         np.testing.assert_allclose(values[:, 1], 10 * values[:, 0], rtol=1e-6)
 
 
@@ -132,7 +132,7 @@ process_rough = maker(bo.GaussianProcessRegressor, KERNEL_ROUGH, random_state=0)
 
 
 @pytest.fixture
-def few(monkeypatch):
+def limits(monkeypatch):
     """Treat more than 250 rows as many, and let defaults use 24 features."""
     monkeypatch.setattr("bochner.models.route.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.models.gaussian_process.neighbours.FEWEST_ROWS", 251)
@@ -157,7 +157,7 @@ def by_neighbours(model):
     return isinstance(model.choice_.method, bo.NearestNeighbours)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("limits")
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("d", [2, 4])
 def test_rough_functions_of_few_columns_use_neighbours(d):
@@ -192,7 +192,7 @@ def error_without(X, y, i, share):
 
 
 @pytest.mark.main_cases(5)
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("limits")
 @pytest.mark.parametrize(
     ("d", "options"),
     [
@@ -212,13 +212,13 @@ def test_other_kernels_columns_and_options_use_features(d, options):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("limits")
 def test_neighbours_have_intervals_and_take_further_rows():
     X, y = rough_draws(targets=(2,))
     new, _ = rough_draws(60, seed=3)
     model = process_rough().fit(X[:800], y[:800])
     mean, lower, upper = model.predict_interval(new, 0.9)
     assert np.all((lower < mean) & (mean < upper))
-    more = model.partial_fit(X[800:], y[800:])
-    assert more.rows_seen_ == 900
-    assert by_neighbours(more)
+    updated = model.partial_fit(X[800:], y[800:])
+    assert updated.rows_seen_ == 900
+    assert by_neighbours(updated)

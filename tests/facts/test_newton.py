@@ -73,9 +73,9 @@ def test_smooth_minima_equal_those_of_a_general_method(rows, loss, intercept, ca
 def test_a_start_at_the_minimum_takes_one_step(rows, cached):
     features = source(*rows, cached=cached)
     first = minimise(features, Logistic(), 1 / C, targets=signs)
-    again = minimise(features, Logistic(), 1 / C, targets=signs, start=first)
-    assert again.iterations == 1 < first.iterations
-    assert again.objective <= first.objective * (1 + 1e-12)
+    repeat = minimise(features, Logistic(), 1 / C, targets=signs, start=first)
+    assert repeat.iterations == 1 < first.iterations
+    assert repeat.objective <= first.objective * (1 + 1e-12)
 
 
 def test_a_preconditioner_follows_the_curvature_of_unequal_classes(monkeypatch):
@@ -104,8 +104,8 @@ def test_a_step_that_overshoots_is_shortened():
     solution = minimise(source(Z, y), PoissonDeviance(), 1.0, start=low, tol=1e-10)
     np.testing.assert_allclose(solution.coef, start.coef, atol=1e-4)
     assert solution.outcome.good
-    more, w = np.vstack([np.full((1, 3), 1e4), Z]), np.append(0.0, np.ones(200))
-    weighted = minimise(source(more, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
+    extra, w = np.vstack([np.full((1, 3), 1e4), Z]), np.append(0.0, np.ones(200))
+    weighted = minimise(source(extra, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
     np.testing.assert_allclose(weighted.coef, solution.coef, atol=1e-6)
     assert np.isfinite(weighted.objective)
 
@@ -135,7 +135,7 @@ def test_every_algorithm_ends_at_the_minimum_and_is_recorded(rows, loss, algorit
 
 
 @pytest.fixture(scope="module")
-def many():
+def many_rows():
     """Return 4000 rows in five classes; the last class has 21."""
     rng = np.random.default_rng(7)
     Z = rng.standard_normal((4000, 8))
@@ -150,8 +150,8 @@ def five(codes):
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=repr)
-def test_a_start_on_few_rows_ends_at_the_minimum_of_all_rows(many, loss, monkeypatch):
-    Z, codes = many
+def test_a_start_on_few_rows_ends_at_the_minimum_of_all_rows(many_rows, loss, monkeypatch):
+    Z, codes = many_rows
     w = np.random.default_rng(8).uniform(0.5, 2, len(Z))
     features, rounded = (source(Z, codes, w, 1000, dtype) for dtype in ("float64", "float32"))
     short = minimise(features, loss, 2.0, targets=five, tol=1e-12)
@@ -167,9 +167,9 @@ def test_a_start_on_few_rows_ends_at_the_minimum_of_all_rows(many, loss, monkeyp
 @pytest.mark.parametrize("power", [14, 12, 10, 8, 7, 6])
 def test_the_shift_of_an_indefinite_hessian_is_small(power):
     """[[1, 1 + s], [1 + s, 1]] needs s: the shift is at most 100 s, and 10 s for s ≥ 1e-8."""
-    needed = 1.05 * 10.0**-power
-    H = np.array([[1.0, 1.0 + needed], [1.0 + needed, 1.0]])
+    shift = 1.05 * 10.0**-power
+    H = np.array([[1.0, 1.0 + shift], [1.0 + shift, 1.0]])
     factor = np.triu(hessian_factor(H, 0.0, 0.0, True))
     added = factor.T @ factor - H
     np.testing.assert_allclose(added, added[0, 0] * np.eye(2), atol=1e-15)
-    assert needed < added[0, 0] <= (100 if power > 8 else 10) * needed
+    assert shift < added[0, 0] <= (100 if power > 8 else 10) * shift

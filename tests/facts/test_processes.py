@@ -29,9 +29,9 @@ def test_scores_equal_their_integrals_and_pool_all_targets():
     crps, density = [], []
     for value, mu, s in zip(y, mean, deviation, strict=True):
         law = norm(mu, s)
-        below = quad(lambda t, law=law: law.cdf(t) ** 2, mu - 12 * s, value)[0]
-        above = quad(lambda t, law=law: law.sf(t) ** 2, value, mu + 12 * s)[0]
-        crps.append(below + above)
+        lower = quad(lambda t, law=law: law.cdf(t) ** 2, mu - 12 * s, value)[0]
+        upper = quad(lambda t, law=law: law.sf(t) ** 2, value, mu + 12 * s)[0]
+        crps.append(lower + upper)
         density.append(np.log(law.pdf(value)))
     assert scores.crps == pytest.approx(np.mean(crps), rel=1e-7)
     assert scores.log_density == pytest.approx(np.mean(density), rel=1e-12)
@@ -182,8 +182,8 @@ def pairs_of(X, y, longest, n_lags, unit=None, degrees=22.5):
         for j in range(i):
             step = X[i] - X[j]
             h = np.sqrt(step @ step)
-            along = unit is None or abs(step @ unit) >= np.cos(np.radians(degrees)) * h
-            if h <= longest and along:
+            in_cone = unit is None or abs(step @ unit) >= np.cos(np.radians(degrees)) * h
+            if h <= longest and in_cone:
                 lags[min(int(n_lags * h / longest), n_lags - 1)].append((h, y[i] - y[j]))
     return [np.array(pairs) for pairs in lags]
 
@@ -230,10 +230,10 @@ def test_variograms_take_blocks_samples_and_directions():
     assert process.noise_variance_ == model.nugget
     assert process.score(X, y) > 0.8
     X, _ = places(1500, noise=0.3)
-    across, along = (
+    perpendicular, parallel = (
         bo.variogram(X, np.sin(20 * X[:, 0]), max_lag=0.1, direction=u) for u in ((1, 0), (0, 1))
     )
-    assert across.gamma[-1] > 3 * along.gamma[-1]
+    assert perpendicular.gamma[-1] > 3 * parallel.gamma[-1]
 
 
 def test_distances_on_the_globe_are_great_circles():
@@ -251,8 +251,8 @@ def test_distances_on_the_globe_are_great_circles():
         assert result.lags[at] == pytest.approx(h[mask].mean())
         assert result.gamma[at] == pytest.approx(0.5 * np.mean(change[mask] ** 2))
     east = np.array([0, 77.0])
-    turned = bo.variogram(X + east, y, n_lags=5, max_lag=60.0, metric="great-circle")
-    np.testing.assert_allclose(turned.gamma, result.gamma)
+    rotated = bo.variogram(X + east, y, n_lags=5, max_lag=60.0, metric="great-circle")
+    np.testing.assert_allclose(rotated.gamma, result.gamma)
     assert bo.variogram(X, y, metric="great-circle").lags[-1] <= 90
 
 

@@ -201,7 +201,7 @@ DENTED = k.Custom(
 )
 directions, fourier = bounds.features_bound, bounds.fourier_bound
 HOEFFDING = bounds.fourier_bound(Gaussian(), X, "hoeffding")
-CUTS = Bound("spectral distance", cuts=(replace(bounds.leverage_bound(60.0, 20.0, 2), rest=0.1),))
+CUTS = Bound("spectral distance", cuts=(replace(bounds.leverage_bound(60.0, 20.0, 2), tail=0.1),))
 
 HISTOGRAM = bo.features.HistogramSampling()
 

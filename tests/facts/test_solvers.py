@@ -56,11 +56,11 @@ def problem(Z, y, w, centred=True):
     return decompose(m, centred), rows, (m.feature_mean, m.target_mean)
 
 
-both = pytest.mark.parametrize("centred", [True, False])
+centrings = pytest.mark.parametrize("centred", [True, False])
 shapes = pytest.mark.parametrize(("n", "D"), [(25, 8), (6, 8)], ids=["n > D", "n < D"])
 
 
-@both
+@centrings
 @shapes
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_coefficients_solve_the_normal_equations(alpha, n, D, centred):
@@ -104,16 +104,16 @@ SHAPES = [(5, 12), (30, 60), (40, 40), (41, 40), (43, 40), (60, 40), (200, 20)]
 
 
 @pytest.mark.main_cases(168)
-@both
-@pytest.mark.parametrize("by", ["moments", "rows"])
+@centrings
+@pytest.mark.parametrize("route", ["moments", "rows"])
 @pytest.mark.parametrize("falling", [0.0, 4.0], ids=["flat", "falling"])
 @pytest.mark.parametrize("kind", ["ones", "counts", "shares", "mixed"])
 @pytest.mark.parametrize(("n", "D"), SHAPES)
-def test_leave_one_out_errors_equal_refits_along_the_path(n, D, kind, falling, by, centred):
+def test_leave_one_out_errors_equal_refits_along_the_path(n, D, kind, falling, route, centred):
     Z, y = noise(n, D, 2, falling, copies=n // 10)
     w = weights_of(kind, n)
     eigen, rows, _ = problem(Z, y, w, centred)
-    eigen = decompose_rows(*rows, centred) if by == "rows" else eigen
+    eigen = decompose_rows(*rows, centred) if route == "rows" else eigen
     alphas = penalties(eigen)
     refits = naive.left_out_errors(Z, y, w, alphas, range(n), centred)
     expected = np.einsum("i,ipt->pt", w, refits**2) / w.sum()
@@ -153,7 +153,7 @@ def test_errors_hidden_by_rounding_are_infinite_and_others_are_right(n, D, produ
     assert path.lowest("loo") == np.flatnonzero(finite)[0]
 
 
-@both
+@centrings
 @pytest.mark.parametrize(("n", "D"), SHAPES)
 def test_criteria_from_moments_are_accurate_for_fits_that_interpolate(n, D, centred):
     """GCV and evidence from the n × n side have no cancellation."""
@@ -238,9 +238,9 @@ def test_the_chosen_penalty_is_the_best_of_the_path(criterion):
     assert solution.criterion == criterion
     assert solution.outcome is Outcome.SOLVED
     assert solution.path.loo_rows == 60
-    without = solve_ridge(eigen, means, criterion)
-    assert without.criterion == ("gcv" if criterion == "loo" else criterion)
-    assert np.isnan(without.path.loo).all()
+    baseline = solve_ridge(eigen, means, criterion)
+    assert baseline.criterion == ("gcv" if criterion == "loo" else criterion)
+    assert np.isnan(baseline.path.loo).all()
     errors, alphas = np.array([3.0, 1.00005, 1.0, 1.00002, 1.5]), np.arange(1.0, 6.0)
     path = Path(alphas, errors, errors, -errors, alphas)
     assert path.best(criterion) == (2 if criterion == "evidence" else 3)
@@ -424,11 +424,11 @@ def test_the_shift_is_raised_until_a_matrix_has_a_factor():
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_wait_for_a_decomposition():
     """The decomposition continues in its thread, without Python's lock."""
-    began = time.monotonic()
+    start = time.monotonic()
     Timer(0.1, lambda: signal.raise_signal(signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         interruptible(lambda: time.sleep(30), 5000)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - start < 10
 
 
 def test_matrices_that_do_not_fit_into_memory_raise(monkeypatch):
@@ -481,9 +481,9 @@ def test_the_evidence_is_the_normal_density_of_the_targets(D, centred):
 def test_slopes_of_the_evidence_equal_differences(centred, amplitude):
     eigen, step = eigen_of(*data(t=2), centred=centred), 1e-4
     for alpha in (1e-2, 1.0, 30.0):
-        up, down = (log_evidence(eigen, alpha * np.exp(s), amplitude)[0] for s in (step, -step))
+        high, low = (log_evidence(eigen, alpha * np.exp(s), amplitude)[0] for s in (step, -step))
         slope = log_evidence(eigen, alpha, amplitude)[1]
-        assert np.abs(slope / ((up - down) / (2 * step)) - 1).max() < 1e-5
+        assert np.abs(slope / ((high - low) / (2 * step)) - 1).max() < 1e-5
 
 
 @pytest.mark.parametrize("law", [{}, {"noise": 0.2}, {"amplitude": 0.7}])
@@ -550,10 +550,10 @@ def test_noise_below_the_resolution_gets_the_amplitude_of_no_noise(centred):
     y = np.sin(2 * x)[:, None]
     smooth, plain = eigen_of(Z, y, centred=centred), eigen_of(*data(D=50), centred=centred)
     for eigen, outcome in [(smooth, EvidenceOutcome.SINGULAR), (plain, EvidenceOutcome.SOLVED)]:
-        without = maximise_evidence(eigen, noise=0.0)
+        baseline = maximise_evidence(eigen, noise=0.0)
         for noise in (1e-20, 1e-30, 1e-60):
             result = maximise_evidence(eigen, noise=noise)
             assert result.noise[0] == noise
-            assert result.amplitude[0] == without.amplitude[0]
+            assert result.amplitude[0] == baseline.amplitude[0]
             assert result.alpha[0] == eigen.floor
             assert result.outcome is outcome

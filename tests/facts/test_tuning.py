@@ -30,10 +30,10 @@ def test_nested_errors_are_unbiased_after_a_choice():
 
 
 def test_nested_errors_of_one_candidate_or_few_rows_are_its_errors():
-    one = np.arange(12.0)
-    assert np.array_equal(nested_errors([one, one + 1]), one)
-    few = np.ones(2 * FOLDS - 1)
-    assert np.array_equal(nested_errors([2 * few, few]), few)
+    first = np.arange(12.0)
+    assert np.array_equal(nested_errors([first, first + 1]), first)
+    subset = np.ones(2 * FOLDS - 1)
+    assert np.array_equal(nested_errors([2 * subset, subset]), subset)
     assert first_least(np.array([1.0 + 1e-9, 1.0])) == 0
     assert first_least(np.array([1.1, 1.0])) == 1
 

@@ -92,28 +92,28 @@ def shifted(k=60, seed=0, noise=0.0):
             product *= 1 + noise * rng.standard_normal(product.shape)
         return product
 
-    exactly = [np.linalg.solve(G + a * np.eye(k), b) for a, b in zip(alphas, right.T, strict=True)]
-    return G, systems, multiply, np.stack(exactly, axis=1), calls
+    expected = [np.linalg.solve(G + a * np.eye(k), b) for a, b in zip(alphas, right.T, strict=True)]
+    return G, systems, multiply, np.stack(expected, axis=1), calls
 
 
 def test_one_subspace_solves_the_systems_of_all_penalties():
-    G, systems, multiply, exactly, calls = shifted()
+    G, systems, multiply, expected, calls = shifted()
     space = GrowingSubspace(multiply, 60, 2, "float64")
     solution = space.solve(systems, np.divide, 1e-6, 100)
-    error = solution.u - exactly
+    error = solution.u - expected
     assert solution.converged
     # the bound holds for the error in the norm of G
     assert np.all(np.einsum("ij,ij->j", error, G @ error) <= solution.bound**2 * (1 + 1e-9))
     residual = systems.right - G @ solution.u - systems.alphas * solution.u
     np.testing.assert_allclose(solution.residual, residual, atol=1e-13)
     assert space.passes == len(calls) == solution.iterations <= 32
-    again = space.solve(systems, np.divide, 1e-6, 100)
-    assert again.iterations == solution.iterations  # the subspace already contains the solutions
+    repeat = space.solve(systems, np.divide, 1e-6, 100)
+    assert repeat.iterations == solution.iterations  # the subspace already contains the solutions
 
 
 def test_exact_residuals_correct_errors_of_products():
     """After the last pass the solution is returned as not converged."""
-    _, systems, multiply, exactly, _ = shifted(noise=1e-4)
+    _, systems, multiply, expected, _ = shifted(noise=1e-4)
     space = GrowingSubspace(multiply, 60, 2, "float32")
     wrong = space.solve(systems, np.divide, 1e-6, 100)
     residual = systems.right - multiply(wrong.u, "float64") - systems.alphas * wrong.u
@@ -121,7 +121,7 @@ def test_exact_residuals_correct_errors_of_products():
     solution, first = space.exactly(systems, np.divide, 1e-6, 200)
     assert first > 1e-6
     assert solution.converged
-    np.testing.assert_allclose(solution.u, exactly, atol=1e-6 * 2 / 1e-5**0.5)
+    np.testing.assert_allclose(solution.u, expected, atol=1e-6 * 2 / 1e-5**0.5)
     space = GrowingSubspace(multiply, 60, 2, "float64")
     solution, first = space.exactly(systems, np.divide, 1e-12, 5)
     assert not solution.converged
@@ -158,11 +158,11 @@ def test_standard_errors_of_leave_one_out_errors_equal_a_jackknife():
     rss = N * ((sample.y - sample.Z @ coef) ** 2).mean(axis=0)
 
     def estimate(rows):
-        fewer = SampleRows(sample.Z[rows], sample.y[rows], sample.w[rows], sample.weight)
-        return iterative.left_out(replace(wide, sample=fewer), alpha, coef, rss, H.trace(), 0.0)
+        part = SampleRows(sample.Z[rows], sample.y[rows], sample.w[rows], sample.weight)
+        return iterative.left_out(replace(wide, sample=part), alpha, coef, rss, H.trace(), 0.0)
 
-    without = np.array([estimate(np.arange(m) != i)[0] for i in range(m)])
-    jackknife = (m - 1) / m * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
+    estimates = np.array([estimate(np.arange(m) != i)[0] for i in range(m)])
+    jackknife = (m - 1) / m * ((estimates - estimates.mean(axis=0)) ** 2).sum(axis=0)
     errors = (y - mean - H @ (y - mean)) / (1 - H.diagonal() - 1 / N)[:, None]
     expected = (1 - m / N) * jackknife + m / N * (errors**2).var(axis=0) / m
     assert estimate(np.arange(m))[1] == pytest.approx(np.sqrt(expected), rel=0.15)
@@ -268,8 +268,8 @@ def test_a_killed_fit_resumes_to_the_same_bits(model, rows, tmp_path):
     where = bo.engines.Local(checkpoint=tmp_path / "run", interval=1.0)
     with pytest.raises(Killed):
         learner().fit_blocks(blocks.map(stopping), where=where)
-    done = learner().fit_blocks(blocks.map(stopping), where=where)
-    np.testing.assert_array_equal(done.coef_, model.coef_)
+    result = learner().fit_blocks(blocks.map(stopping), where=where)
+    np.testing.assert_array_equal(result.coef_, model.coef_)
 
 
 @pytest.mark.parametrize("alpha", ["loo", 0.5])

@@ -115,9 +115,9 @@ def test_learners_take_lists_of_arrays(tmp_path):
     model = bo.SVC(kernel=OF_TRACKS, n_features=64, random_state=0).fit(TRACKS, y)
     assert np.array_equal(model.predict(TRACKS[3:6]), model.predict(OF_TRACKS.rows(TRACKS))[3:6])
     bo.save(model, tmp_path / "tracks.bochner")
-    again = bo.load(tmp_path / "tracks.bochner")
-    assert again.kernel_ == OF_TRACKS
-    assert np.array_equal(again.predict(TRACKS), model.predict(TRACKS))
+    repeat = bo.load(tmp_path / "tracks.bochner")
+    assert repeat.kernel_ == OF_TRACKS
+    assert np.array_equal(repeat.predict(TRACKS), model.predict(TRACKS))
     objects = np.empty(40, object)
     objects[:] = TRACKS
     assert np.array_equal(model.predict(objects), model.predict(TRACKS))
@@ -136,10 +136,10 @@ def test_gradients_equal_differences(kernel, X):
     of_features = phi.gradient(rows, beta)
     assert not kernel.lengths or not G[:, 0].any()
     for j in range(int(kernel.lengths), rows.shape[1]):
-        up, down = rows.copy(), rows.copy()
-        up[:, j] += step
-        down[:, j] -= step
-        slope = ((kernel(up, rows) - kernel(down, rows)) * C).sum(axis=1) / (2 * step)
+        high, low = rows.copy(), rows.copy()
+        high[:, j] += step
+        low[:, j] -= step
+        slope = ((kernel(high, rows) - kernel(low, rows)) * C).sum(axis=1) / (2 * step)
         np.testing.assert_allclose(G[:, j], slope, atol=1e-7 * kernel.count(rows.shape[1]) ** 2)
-        slope = (phi(up) - phi(down)) @ beta / (2 * step)
+        slope = (phi(high) - phi(low)) @ beta / (2 * step)
         np.testing.assert_allclose(of_features[:, j], slope, atol=1e-6)

@@ -289,8 +289,8 @@ def spherical(degree, U):
 def by_degree(Y, d, degree):
     ends = np.cumsum([0] + [alpha(l, d) for l in range(degree + 1)])
     # The number of independent polynomials up to the degree on the sphere
-    below = math.comb(degree + d - 2, degree - 1) if degree else 0
-    assert Y.shape[1] == ends[-1] == math.comb(degree + d - 1, degree) + below
+    count = math.comb(degree + d - 2, degree - 1) if degree else 0
+    assert Y.shape[1] == ends[-1] == math.comb(degree + d - 1, degree) + count
     return [Y[:, a:b] for a, b in pairwise(ends.tolist())]
 
 

@@ -93,7 +93,7 @@ SMALL = blocks()
 def test_a_killed_fit_continues_with_the_same_bits(folder, name, at):
     make, bits = LEARNERS[name]
     where = bo.engines.Local(folder, interval=0.01, memory=0)
-    whole = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
+    reference = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
     model = make()
     try:
         model.fit_blocks(dying(SMALL, at), where=where)
@@ -101,7 +101,7 @@ def test_a_killed_fit_continues_with_the_same_bits(folder, name, at):
         assert not hasattr(model, "fit_")
         assert folder.is_dir()
         model.fit_blocks(SMALL, where=where)
-    np.testing.assert_array_equal(bits(model), bits(whole))
+    np.testing.assert_array_equal(bits(model), bits(reference))
     assert not folder.exists()
 
 
@@ -113,13 +113,13 @@ def test_a_fit_killed_in_the_pass_over_cells_continues_with_the_same_bits(folder
     table.loc[::7, "a"] = np.nan
     rows = bo.Blocks.from_table(table, target="y", block_rows=16)
     where = bo.engines.Local(folder, interval=1e-9, memory=0)
-    whole = ridge().fit_blocks(rows, where=bo.engines.Local(memory=0))
+    reference = ridge().fit_blocks(rows, where=bo.engines.Local(memory=0))
     model = ridge()
     with pytest.raises(Killed):
         model.fit_blocks(dying(rows, at), where=where)
     model.fit_blocks(rows, where=where)
-    assert model.schema_ == whole.schema_
-    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    assert model.schema_ == reference.schema_
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
 
 
 def test_summed_rows_are_not_read_again(where):
@@ -150,12 +150,12 @@ def test_fits_of_streams_continue(where):
             yield X[start : start + 50], Y[start : start + 50]
 
     stream = lambda: bo.Blocks.from_iterable(rows, block_rows=16)
-    whole = ridge().fit_blocks(stream())
+    reference = ridge().fit_blocks(stream())
     model = ridge()
     with pytest.raises(Killed):
         model.fit_blocks(dying(stream(), 3), where=where)
     model.fit_blocks(stream(), where=where)
-    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
 
 
 SCRIPT = """
@@ -199,8 +199,8 @@ def test_a_killed_process_continues_with_the_same_bits(tmp_path):
     with start("killed") as process:
         assert process.wait() == 0
     assert killed
-    whole, again = (np.load(tmp_path / f"{name}.npy") for name in ("whole", "killed"))
-    np.testing.assert_array_equal(again, whole)
+    reference, repeat = (np.load(tmp_path / f"{name}.npy") for name in ("whole", "killed"))
+    np.testing.assert_array_equal(repeat, reference)
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -252,17 +252,17 @@ def test_a_full_disk_ends_no_fit_and_keeps_earlier_records(where, monkeypatch):
         sync(file)
 
     monkeypatch.setattr(os, "fsync", full)
-    whole = ridge(alpha=0.1).fit_blocks(blocks())
+    reference = ridge(alpha=0.1).fit_blocks(blocks())
     with pytest.warns(BochnerWarning, match=r"the disk is full.*The fit continues, and writes"):
         model = ridge(alpha=0.1).fit_blocks(blocks(), where=where)
-    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
     files.clear()
     with pytest.warns(BochnerWarning, match="the disk is full"), pytest.raises(Killed):
         model.fit_blocks(dying(blocks(), 20), where=where)
     monkeypatch.setattr(os, "fsync", sync)
     read = []
-    again = ridge(alpha=0.1).fit_blocks(blocks().watch(read.append), where=where)
-    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    repeat = ridge(alpha=0.1).fit_blocks(blocks().watch(read.append), where=where)
+    np.testing.assert_array_equal(repeat.coef_, reference.coef_)
     assert read[0] == 16 * 4  # rows of four records, after the record of the fit itself
 
 

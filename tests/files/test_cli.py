@@ -79,8 +79,8 @@ def folder(tmp_path_factory):
     for name, seed in (("one", 1), ("two", 2)):
         part = columns(50, seed)
         write_table(folder / f"{name}.csv", {k: part[k] for k in "cba"})
-    others = columns(80, 3)
-    write_table(folder / "test.csv", others | {"z": -others["y"], "w": np.arange(80) % 4 / 2.0})
+    columns_ = columns(80, 3)
+    write_table(folder / "test.csv", columns_ | {"z": -columns_["y"], "w": np.arange(80) % 4 / 2.0})
     (folder / "missing.csv").write_text("a,c\n1,red\n2,green\n")
     bo.save(Gaussian(), folder / "kernel")
     bo.save(bo.KernelRidge(), folder / "unfitted")
@@ -92,7 +92,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def here(folder, tmp_path, monkeypatch):
+def in_folder(folder, tmp_path, monkeypatch):
     """Work in a folder that only has a link to the tables."""
     monkeypatch.chdir(tmp_path)
     Path("in").symlink_to(folder)
@@ -113,7 +113,7 @@ def test_fit_writes_the_same_model_as_python():
     blocks = bo.Blocks.from_files("in/train.parquet", target="y")
     model = bo.KernelRidge(kernel, **options).fit_blocks(blocks)
     pairs = zip(bo.load("m").predict_blocks(blocks), model.predict_blocks(blocks), strict=True)
-    assert all(ours.tobytes() == theirs.tobytes() for ours, theirs in pairs)
+    assert all(fitted.tobytes() == reference.tobytes() for fitted, reference in pairs)
 
 
 def test_fit_prints_a_summary():
@@ -201,8 +201,8 @@ def test_defaults_are_those_of_the_library(monkeypatch):
 
 
 def test_warnings_are_notes_of_one_line():
-    more = "--precision float32 --alpha 1e-9 --features 128 --quiet"
-    code, out, err = run_line(f"{FIT} {more}")
+    options = "--precision float32 --alpha 1e-9 --features 128 --quiet"
+    code, out, err = run_line(f"{FIT} {options}")
     assert (code, out, err.count("\n")) == (0, "", 1)
     assert err.startswith("Note: float32 products of the features do not resolve alpha")
     Path("blue.csv").write_text("a,b,c\n1,2,red\n2,3,blue\n")
@@ -311,9 +311,9 @@ def test_compare_prints_the_same_table_as_python():
 
 def test_compare_chooses_the_lengthscale_by_the_target():
     line = "compare in/train.parquet --features 16"
-    with_target, without = facts(line + " --target y"), facts(line + " --columns a,b,c")
+    with_target, baseline = facts(line + " --target y"), facts(line + " --columns a,b,c")
     assert with_target["kernel"].startswith("Gaussian(lengthscale=")
-    assert without["kernel"] != with_target["kernel"]
+    assert baseline["kernel"] != with_target["kernel"]
 
 
 def test_help_lists_all_commands_and_options():
@@ -459,9 +459,9 @@ def test_a_progress_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
     Path("t.csv").write_text("a,b\n" + "1,2\n" * 900)
     blocks = bo.Blocks.from_files("t.csv", block_rows=300)
     bar = Bar(blocks)
-    watched = blocks.watch(bar)
+    observed = blocks.watch(bar)
     for _ in range(2):
-        list(watched)
+        list(observed)
         bar.at("Choosing the kernel: candidate 3 of 7: one lengthscale")
     lines = capsys.readouterr().err.replace("\033[K", "").split("\r")
     assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s$", lines[1])
@@ -562,9 +562,9 @@ def in_shell(ending, **environment):
 @pytest.mark.parametrize("ending", ["2>&-", "<&- >&- 2>&-", "--json >&-", "2>&1 | true"])
 def test_a_fit_with_closed_streams_is_written(ending):
     """Also with streams whose reader has ended."""
-    done = in_shell(ending)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert (b"rows         300\n" in done.stdout) == (ending == "2>&-")
+    result = in_shell(ending)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert (b"rows         300\n" in result.stdout) == (ending == "2>&-")
     assert bo.load("m").n_features_in_ == 3
     assert output_files() == ["m"]
 
@@ -579,11 +579,11 @@ def test_a_fit_with_closed_streams_is_written(ending):
     ],
 )
 def test_encodings_without_greek_letters_raise_no_error(environment, epsilon):
-    done = in_shell("", **environment)  # click takes ASCII for UTF-8
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert epsilon in done.stdout
-    done = in_shell("--json", **environment)
-    assert "ε" in json.loads(done.stdout.decode("ascii"))["certificate_words"]
+    result = in_shell("", **environment)  # click takes ASCII for UTF-8
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert epsilon in result.stdout
+    result = in_shell("--json", **environment)
+    assert "ε" in json.loads(result.stdout.decode("ascii"))["certificate_words"]
 
 
 @pytest.mark.slow
@@ -851,9 +851,9 @@ def test_plan_prints_a_table_and_the_reason():
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
-    a, when = rng.normal(size=120), pd.date_range("2020-01-01", periods=120, freq="D")
+    a, dates = rng.normal(size=120), pd.date_range("2020-01-01", periods=120, freq="D")
     city, y = rng.choice(["x", "y"], 120), a**2 + 0.1 * rng.normal(size=120)
-    return pd.DataFrame({"a": a, "same": a, "when": when, "city": city, "y": y})
+    return pd.DataFrame({"a": a, "same": a, "when": dates, "city": city, "y": y})
 
 
 def test_show_prints_the_fit_and_the_encoding_of_columns(table):

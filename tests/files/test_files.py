@@ -214,8 +214,8 @@ def test_rows_are_independent_of_row_groups_and_blocks(tmp_path):
 
 
 def test_only_named_columns_are_read(tmp_path):
-    when = pa.array([1, 2], pa.timestamp("s"))
-    path = write(tmp_path / "x.parquet", **{"a": [1.0, 2.0], "a.b": [2.0, 3.0], "when": when})
+    dates = pa.array([1, 2], pa.timestamp("s"))
+    path = write(tmp_path / "x.parquet", **{"a": [1.0, 2.0], "a.b": [2.0, 3.0], "when": dates})
     with pytest.raises(InvalidInput, match=r"columns must .* got 'when' \(dates or times\)"):
         next(iter(Blocks.from_files(path)))
     assert next(iter(Blocks.from_files(path, "a.b", columns=["a"]))).y.tolist() == [2, 3]
@@ -251,21 +251,21 @@ def test_invalid_values_raise_with_column_and_row(tmp_path):
 
 
 def most_allocated(batches):
-    before = pa.total_allocated_bytes()
-    return max(pa.total_allocated_bytes() - before for _ in batches)
+    original = pa.total_allocated_bytes()
+    return max(pa.total_allocated_bytes() - original for _ in batches)
 
 
 def test_memory_does_not_grow_with_row_groups(tmp_path):
-    rows, most = {}, {}
+    rows, limit = {}, {}
     for n in (100_000, 800_000):
         columns = {f"x{i}": np.random.default_rng(i).normal(size=n) for i in range(5)}
         rows[n] = tmp_path / f"{n}.parquet"
         pq.write_table(pa.table(columns), rows[n], row_group_size=n)
-        most[n] = most_allocated(Blocks.from_files(rows[n]))
-    assert most[800_000] < 1.2 * most[100_000] + 2**20
+        limit[n] = most_allocated(Blocks.from_files(rows[n]))
+    assert limit[800_000] < 1.2 * limit[100_000] + 2**20
     # The planted fault: a reader without a buffer limit keeps the whole row group.
     plain = pq.ParquetFile(rows[800_000], pre_buffer=False, buffer_size=0)
-    assert most_allocated(plain.iter_batches(1000)) > 1.2 * most[100_000] + 2**20
+    assert most_allocated(plain.iter_batches(1000)) > 1.2 * limit[100_000] + 2**20
 
 
 IMPORTS = """
@@ -345,8 +345,8 @@ def test_folders_and_patterns_of_urls_are_read_in_order_of_names(memory):
     X = rows(Blocks.from_files("memory://d", "b.c"))
     expected = rows(Blocks.from_table(TABLE.slice(0, 30), "b.c"))
     np.testing.assert_array_equal(X, expected.reshape(3, 10, -1)[[1, 0, 2]].reshape(30, -1))
-    two = Blocks.from_files(["memory://d/*.csv", "memory://d/*/*.feather"], "b.c")
-    assert rows(two).shape[0] == 20
+    blocks = Blocks.from_files(["memory://d/*.csv", "memory://d/*/*.feather"], "b.c")
+    assert rows(blocks).shape[0] == 20
     files = find_files("memory://d")
     assert [str(file)[-5:] for file in files] == ["1.csv", "rquet", "ather"]
     np.testing.assert_array_equal(rows(Blocks.from_files(files, "b.c")), X)
@@ -438,20 +438,20 @@ def damaged():
     sink = pa.BufferOutputStream()
     values = np.random.default_rng(0).normal(size=50_000)
     pq.write_table(pa.table({"a": values, "b": values}), sink, write_page_checksum=True)
-    whole = sink.getvalue().to_pybytes()
-    middle = whole[:200] + np.random.default_rng(1).bytes(19_800) + whole[20_000:]
+    data = sink.getvalue().to_pybytes()
+    middle = data[:200] + np.random.default_rng(1).bytes(19_800) + data[20_000:]
     text = b"hello,world\n1,2\n" * 10
-    for content in (whole[: len(whole) // 2], whole[:6], whole[:-1], text, middle):
+    for content in (data[: len(data) // 2], data[:6], data[:-1], text, middle):
         yield "x.parquet", content, "'.*x.parquet' must be a complete Parquet file; it is"
     yield "x.parquet", b"", "x.parquet' is empty; it must hold a table"
-    whole = bytes_of(WRITE["feather"], TABLE)
+    data = bytes_of(WRITE["feather"], TABLE)
     for cut in (0.5, 0.99):
-        content = whole[: int(cut * len(whole))]
+        content = data[: int(cut * len(data))]
         yield "x.feather", content, "x.feather' must be a complete Feather file; it is incomplete"
     table = pa.table({"s": ["red", "green", "blue"] * 100})
-    whole = bytes_of(lambda t, f: pf.write_feather(t, f, compression="uncompressed"), table)
-    at = whole.index(table["s"].chunk(0).buffers()[1].to_pybytes()[4:400])  # offsets of its texts
-    content = whole[:at] + (1 << 30).to_bytes(4, "little") + whole[at + 4 :]
+    data = bytes_of(lambda t, f: pf.write_feather(t, f, compression="uncompressed"), table)
+    at = data.index(table["s"].chunk(0).buffers()[1].to_pybytes()[4:400])  # offsets of its texts
+    content = data[:at] + (1 << 30).to_bytes(4, "little") + data[at + 4 :]
     yield "x.feather", content, "must be a complete Feather file"
     yield "x.csv.gz", b"a,b\n1,2\n", "cannot be read as a table of text: .*incorrect head"
     packed = gzip.compress(b"a,b\n" + b"1.23,4.1\n" * 300_000)
@@ -558,9 +558,9 @@ INVALID = [
 @pytest.mark.main_cases(22)
 @pytest.mark.parametrize(("content", "arguments", "words"), INVALID, ids=range(len(INVALID)))
 def test_invalid_text_files_and_arguments_raise_with_one_sentence(text, content, arguments, words):
-    with pytest.raises(BochnerError, match=words) as caught:
+    with pytest.raises(BochnerError, match=words) as record:
         list(text(content, **arguments))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(record.value)
 
 
 # ---- text files

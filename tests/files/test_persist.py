@@ -156,7 +156,7 @@ def test_unfitted_models_keep_their_parameters(path):
 
 def test_a_failed_save_keeps_the_old_file(model, path, monkeypatch):
     bo.save(model, path)
-    before = path.read_bytes()
+    original = path.read_bytes()
 
     def full(*_):
         raise KeyboardInterrupt
@@ -164,7 +164,7 @@ def test_a_failed_save_keeps_the_old_file(model, path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(KeyboardInterrupt):
         bo.save(Gaussian(2.0), path)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == original
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     with pytest.raises(DataFileError, match="cannot be written: no such file or directory"):
         bo.save(Gaussian(), path / ".." / "nowhere" / "k.bochner")
@@ -218,10 +218,10 @@ def test_only_values_of_bochner_are_saved(path):
 
 
 def raises(path, match):
-    with pytest.raises(ModelFileError, match=match) as caught:
+    with pytest.raises(ModelFileError, match=match) as record:
         bo.load(path)
-    assert "\n" not in str(caught.value)
-    assert str(path) in str(caught.value)
+    assert "\n" not in str(record.value)
+    assert str(path) in str(record.value)
 
 
 def of_safetensors(header):
@@ -278,11 +278,11 @@ def test_another_format_raises_with_one_sentence(version, path):
     raises(path, of if type(version) is int else "cut short or altered")
 
 
-def without(item, name):
+def omit(item, name):
     """Return the value of a file without a field."""
     if isinstance(item, dict):
-        return {key: without(part, name) for key, part in item.items() if key != name}
-    return [without(part, name) for part in item] if isinstance(item, list) else item
+        return {key: omit(part, name) for key, part in item.items() if key != name}
+    return [omit(part, name) for part in item] if isinstance(item, list) else item
 
 
 @pytest.mark.parametrize("field", ["reach", "compared"])
@@ -297,7 +297,7 @@ def test_a_file_without_a_field_with_a_default_loads(field, path):
     with safe_open(path, "np") as file:
         header = json.loads(file.metadata()["bochner"])
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    value = without(header["value"], field)
+    value = omit(header["value"], field)
     assert value != header["value"]
     forge(path, value, arrays, **{"class": RIDGE})
     for bound, other in zip(bo.load(path).predict_interval(rows[:9]), expected, strict=True):
@@ -391,8 +391,8 @@ def bombs():
     """Yield values and arrays of small files that would need much memory."""
     scale = lambda value: {"class": [GAUSSIAN, {"lengthscale": value}]}
     yield scale({"text": ["str", [20_001], ["x" * 100_000, *[""] * 20_000]]}), {}
-    many = {"text": ["str", [1001], ["x" * 1000, *[""] * 1000]]}
-    yield {"tuple": [many] * 100}, {}
+    texts = {"text": ["str", [1001], ["x" * 1000, *[""] * 1000]]}
+    yield {"tuple": [texts] * 100}, {}
     yield scale([[] for _ in range(1_000_000)]), {}
     yield scale({"array": ["0", "C"]}), {"0": np.zeros((0, 2**40))}
     linear = {"kernel": {"class": ["kernels.dotproduct:Linear", {}]}, "inputs": 10**9}
@@ -419,8 +419,8 @@ def test_sums_of_a_hundred_kernels_load_and_deeper_nesting_raises(path):
 
 def replace_at(fit, place, value):
     """Return the fit with another value at a place such as "representation.target_shape"."""
-    name, _, rest = place.partition(".")
-    return replace(fit, **{name: replace_at(getattr(fit, name), rest, value) if rest else value})
+    name, _, tail = place.partition(".")
+    return replace(fit, **{name: replace_at(getattr(fit, name), tail, value) if tail else value})
 
 
 def test_inconsistent_parts_of_a_fit_raise(model, path):
@@ -454,7 +454,7 @@ def test_other_attributes_than_the_fit_raise(name, model, path):
 def test_forged_files_do_not_crash_hang_or_take_memory():
     """5,000 altered files with correct checksums, used if they load, in another process."""
     program = pathlib.Path(forging.__file__)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(program), "20", "5000"],
         capture_output=True,
         text=True,
@@ -462,8 +462,8 @@ def test_forged_files_do_not_crash_hang_or_take_memory():
         timeout=600,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    counts = json.loads(done.stdout.splitlines()[-1])  # a forged ``verbose`` prints before it
+    assert result.returncode == 0, result.stderr[-3000:]
+    counts = json.loads(result.stdout.splitlines()[-1])  # a forged ``verbose`` prints before it
     assert counts["wrong"] == []
     assert counts["loaded"] > 500
     assert counts["refused"] > 2500
@@ -471,20 +471,20 @@ def test_forged_files_do_not_crash_hang_or_take_memory():
 
 def test_truncated_files_raise(model, path):
     bo.save(model, path)
-    whole = path.read_bytes()
-    for cut in sorted({len(whole) * i // 50 for i in range(50)} | {*range(40), len(whole) - 1}):
-        path.write_bytes(whole[:cut])
+    content = path.read_bytes()
+    for cut in sorted({len(content) * i // 50 for i in range(50)} | {*range(40), len(content) - 1}):
+        path.write_bytes(content[:cut])
         raises(path, "must be a model file as bochner.save writes it")
-    path.write_bytes(whole + b"\0")
+    path.write_bytes(content + b"\0")
     raises(path, "it is cut short or altered. Copy it again, or save the model again")
 
 
 def test_a_change_of_any_byte_raises(path):
     bo.save(bo.draw(Gaussian(), n_features=4, n_inputs=2, random_state=0), path)
-    whole = path.read_bytes()
-    start = 8 + struct.unpack("<Q", whole[:8])[0]
-    for place in range(len(whole)):
-        altered = bytearray(whole)
+    content = path.read_bytes()
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    for place in range(len(content)):
+        altered = bytearray(content)
         altered[place] ^= 1 << place % 8
         path.write_bytes(altered)
         raises(path, "must be a model file as" if place < start else "it is cut short or altered")

@@ -137,8 +137,8 @@ def crowded(drawing):
         boxes.append((x, x + starts[-1] + 7 * LETTER, y - 10, y + 2, text))
     bad = [t for a, b, c, d, t in boxes if a < -0.5 or b > 346 or c < -0.5 or d > 231]
     for i, (a, b, c, d, text) in enumerate(boxes):
-        others = boxes[i + 1 :]
-        bad += [f"{text} on {t}" for e, f, g, h, t in others if a < f and e < b and c < h and g < d]
+        tail = boxes[i + 1 :]
+        bad += [f"{text} on {t}" for e, f, g, h, t in tail if a < f and e < b and c < h and g < d]
     return bad
 
 
@@ -175,9 +175,9 @@ def test_importance_and_dependence_equal_those_of_the_functions():
 
 @pytest.mark.usefixtures("no_pictures")
 def test_pages_of_many_columns_suggest_another_importance():
-    many = np.random.default_rng(0).normal(size=(40, 513))
-    model = bo.KernelRidge(Gaussian(30.0), n_features=8, random_state=0).fit(many, many[:, 0])
-    report = brief(model, many, many[:, 0])
+    rows = np.random.default_rng(0).normal(size=(40, 513))
+    model = bo.KernelRidge(Gaussian(30.0), n_features=8, random_state=0).fit(rows, rows[:, 0])
+    report = brief(model, rows, rows[:, 0])
     assert report.importance is None
     assert report.dependence == ()
     assert 'column_importance(model, X, by="gradient")' in unescape(report.to_html())
@@ -296,11 +296,11 @@ def test_reports_are_independent_of_blocks_and_sparse_formats():
     model, zeros = fitted("ridge"), np.where(np.abs(X) > 1, X, 0.0)
     blocks = [brief(model, Blocks.from_arrays(X, Y, block_rows=b)) for b in (90, 7)]
     formats = [brief(model, make(zeros), Y) for make in (np.asarray, scipy.sparse.csr_array)]
-    for one, other in (blocks, formats):
-        rmse = one.quality.errors["target"]["rmse"]
+    for first, other in (blocks, formats):
+        rmse = first.quality.errors["target"]["rmse"]
         assert other.quality.errors["target"]["rmse"] == pytest.approx(rmse)
-        assert other.is_training == one.is_training
-        lists = ([r.number for r in report.rows.worst] for report in (one, other))
+        assert other.is_training == first.is_training
+        lists = ([r.number for r in report.rows.worst] for report in (first, other))
         assert next(lists) == next(lists)
     read(formats[1].to_html())
 
@@ -341,8 +341,8 @@ def test_code_on_the_page_gives_the_same_learner(name):
     assert code == report_of(name).fit["code"]
     names = {}
     exec(code, names)  # noqa: S102
-    again = names["model"].fit(X, TARGETS[LEARNERS[name][2]])
-    np.testing.assert_array_equal(again.predict(X), fitted(name).predict(X))
+    repeat = names["model"].fit(X, TARGETS[LEARNERS[name][2]])
+    np.testing.assert_array_equal(repeat.predict(X), fitted(name).predict(X))
 
 
 # --- the command line ----------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def test_the_demo_is_a_complete_page_without_scripts(demo):
 
 def test_the_first_table_has_the_results(demo):
     result, _, page = demo
-    header, *rows = read(page, without=["small"]).cells[:8]
+    header, *rows = read(page, exclusions=["small"]).cells[:8]
     assert header == ["Method", "Test RMSE, m", "R²", "Seconds", "Kernel error, %", "ε"]
     assert len(rows) == len(result["methods"]) == 7
     for cells, row in zip(rows, result["methods"], strict=True):
@@ -463,7 +463,7 @@ def test_the_first_table_has_the_results(demo):
 
 def test_the_second_table_has_harmonics_and_neighbours(demo):
     result, lines, page = demo
-    header, *rows = read(page, without=["small"]).cells[8:]
+    header, *rows = read(page, exclusions=["small"]).cells[8:]
     assert header == ["Model", "Size", "Test RMSE, m", "Seconds"]
     assert len(rows) == len(result["near"]) == 4
     for cells, row in zip(rows, result["near"], strict=True):
@@ -520,7 +520,7 @@ def test_text_of_the_demo_is_escaped(demo):
     row = demo[0]["methods"][0] | {"name": "<script>alert(1)</script> & \"'"}
     methods = [row, *demo[0]["methods"][1:]]
     result = demo[0] | {"methods": methods, "certificate_words": "a < b <img src=x>"}
-    reader = read(earth_page(result), without=["small"])
+    reader = read(earth_page(result), exclusions=["small"])
     assert "script" not in reader.tags
     assert "a < b <img src=x>" in "".join(reader.text)
     assert reader.cells[1][0] == row["name"]

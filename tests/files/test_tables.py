@@ -140,9 +140,9 @@ def test_tables_are_not_copied_before_they_are_read():
     X, texts = np.arange(4e6).reshape(-1, 40), ["a text of some length"] * 1_000_000
     in_rows = pd.DataFrame(X, columns=[*map(str, range(40))], copy=False)
     for table in (pl.DataFrame({"text": texts}), in_rows):
-        before = pa.total_allocated_bytes()
+        original = pa.total_allocated_bytes()
         blocks, peak = with_peak(partial(Blocks.from_table, table))
-        assert pa.total_allocated_bytes() - before + peak < 5_000_000
+        assert pa.total_allocated_bytes() - original + peak < 5_000_000
     np.testing.assert_array_equal(np.concatenate([block.X for block in blocks]), X)
 
 
@@ -228,12 +228,12 @@ def test_datasets_are_read_with_their_filter_and_used_columns(tmp_path):
     dataset.write_dataset(
         table, tmp_path, format="parquet", partitioning=["year"], partitioning_flavor="hive"
     )
-    whole = dataset.dataset(tmp_path, partitioning="hive")
-    subset = whole.filter(dataset.field("year") == 2021)
+    data = dataset.dataset(tmp_path, partitioning="hive")
+    subset = data.filter(dataset.field("year") == 2021)
     blocks = Blocks.from_table(subset, target="y", columns=["a"], block_rows=100)
     values = np.concatenate([block.X[:, 0] for block in blocks])
     np.testing.assert_array_equal(values, columns["a"][1::3])
-    assert Blocks.from_table(whole, target="y").feature_names == ("a", "b", "year")
+    assert Blocks.from_table(data, target="y").feature_names == ("a", "b", "year")
 
 
 def lazy_table(library, frame):
@@ -282,13 +282,13 @@ def test_tables_of_ibis_are_read_in_batches_of_the_used_columns():
     ibis = pytest.importorskip("ibis")
     rows = pd.DataFrame({"a": np.arange(1000.0), "other": "x", "y": 2 * np.arange(1000.0)})
     table = ibis.polars.connect().create_table("rows", rows)
-    even = table.filter(table.a % 2 == 0)
-    blocks = Blocks.from_table(even, target="y", columns=["a"], block_rows=128)
+    rows_ = table.filter(table.a % 2 == 0)
+    blocks = Blocks.from_table(rows_, target="y", columns=["a"], block_rows=128)
     for _ in range(2):
         X = np.concatenate([block.X for block in blocks])
         np.testing.assert_array_equal(X[:, 0], np.arange(0, 1000.0, 2))
     model = KernelRidge("gaussian", n_features=16, random_state=0).fit_blocks(blocks)
-    np.testing.assert_array_equal(model.predict(even), model.predict(rows[::2]))
+    np.testing.assert_array_equal(model.predict(rows_), model.predict(rows[::2]))
 
 
 # ---- fields of xarray, and arrays in files: HDF5, Zarr
@@ -379,11 +379,11 @@ def test_fits_and_predictions_of_arrays_in_files_equal_those_in_memory(stored):
 
 def test_marks_distinguish_stored_rows(tmp_path):
     rows, _ = in_hdf5(tmp_path)
-    before = bo.Blocks.from_arrays(rows, TARGETS).source.mark()
-    assert bo.Blocks.from_arrays(rows, TARGETS).source.mark() == before
-    assert bo.Blocks.from_arrays(rows, -TARGETS).source.mark() != before
+    original = bo.Blocks.from_arrays(rows, TARGETS).source.mark()
+    assert bo.Blocks.from_arrays(rows, TARGETS).source.mark() == original
+    assert bo.Blocks.from_arrays(rows, -TARGETS).source.mark() != original
     rows[-1] = 0
-    assert bo.Blocks.from_arrays(rows, TARGETS).source.mark() != before
+    assert bo.Blocks.from_arrays(rows, TARGETS).source.mark() != original
 
 
 def test_invalid_stored_values_raise(tmp_path):

@@ -278,10 +278,10 @@ def test_derivatives_in_all_hyperparameters_equal_differences(kernel):
     assert set(slopes) == set(places_of(kernel)) != set()
     for place, slope in slopes.items():
         value = place.get(kernel)
-        up, down = (
+        high, low = (
             replace_values(kernel, {place: value * np.exp(h)})(X).ravel() for h in (step, -step)
         )
-        expected = C.ravel() @ (up - down) / (2 * step)
+        expected = C.ravel() @ (high - low) / (2 * step)
         assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place
 
 
@@ -343,11 +343,11 @@ def test_given_hyperparameters_stay_and_free_ones_are_fitted():
 
 
 @pytest.mark.main_cases(1)
-@pytest.mark.parametrize("how", ["tune", "evidence"])
-def test_tune_and_evidence_fit_all_hyperparameters_if_none_is_free(how):
+@pytest.mark.parametrize("kind", ["tune", "evidence"])
+def test_tune_and_evidence_fit_all_hyperparameters_if_none_is_free(kind):
     X, y = series(100)
     kernel = 4.0 * Gaussian(9.0) + Periodic(1.1) * Matern(2.5, 30.0)
-    if how == "tune":
+    if kind == "tune":
         tuning = bo.tune(bo.KernelRidge(kernel, random_state=0), X, y)
         fitted = tuning.estimator.fit(X, y).kernel_
         assert fitted == tuning.kernel

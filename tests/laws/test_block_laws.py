@@ -112,7 +112,7 @@ def bare(frame):
 
 
 @pytest.fixture(scope="module")
-def everything(named, bare):
+def all_columns(named, bare):
     return named | bare
 
 
@@ -135,25 +135,25 @@ def gathered(blocks):
 def test_each_source_gives_the_same_numbers_in_blocks_of_any_size(named, bare, frame, rows):
     for name, blocks in (named | bare).items():
         X, y, w, sizes = gathered(blocks.with_rows(rows))
-        for got, want in zip((X, y, w), expected(frame), strict=True):
-            np.testing.assert_array_equal(got, want, err_msg=name)
-            assert got.dtype == np.float64, name
+        for actual, want in zip((X, y, w), expected(frame), strict=True):
+            np.testing.assert_array_equal(actual, want, err_msg=name)
+            assert actual.dtype == np.float64, name
         assert sizes == [(s, min(rows, N - s)) for s in range(0, N, rows)], name
     assert [block_rows(d) for d in (1, 1024, 4096, 10**6)] == [4096, 4096, 1024, 256]
 
 
 def test_each_pass_is_equal_even_after_an_interrupted_one(named, bare, frame):
     """So is a pass of a pickle, and the table does not change."""
-    before = frame.copy()
+    original = frame.copy()
     for name, blocks in (named | bare).items():
         first = gathered(blocks.with_rows(5))
         next(iter(blocks.with_rows(5)))
-        again = [blocks]
+        copies = [blocks]
         if name in ("pandas", "polars", "arrow", "parquet", "csv", "folder"):
-            again.append(pickle.loads(pickle.dumps(blocks)))
-        for second in (gathered(other.with_rows(5)) for other in again):
+            copies.append(pickle.loads(pickle.dumps(blocks)))
+        for second in (gathered(other.with_rows(5)) for other in copies):
             assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)), name
-    pd.testing.assert_frame_equal(frame, before)
+    pd.testing.assert_frame_equal(frame, original)
 
 
 def test_blocks_of_arrays_and_memory_maps_are_views(tmp_path):
@@ -178,8 +178,8 @@ def test_samples_do_not_depend_on_source_and_block_size(named, bare, frame, m):
         for rows in (3, 64, N):
             sample = blocks.with_rows(rows).sample(m, 11)
             np.testing.assert_array_equal(sample.index, index, err_msg=name)
-            for got, want in zip(sample[:3], (X, y, w), strict=True):
-                np.testing.assert_array_equal(in_numpy(got), want[index], err_msg=name)
+            for actual, want in zip(sample[:3], (X, y, w), strict=True):
+                np.testing.assert_array_equal(in_numpy(actual), want[index], err_msg=name)
 
 
 def unevenness(draw, n=40, m=10, seeds=2000):
@@ -211,8 +211,8 @@ def test_sample_takes_integers_and_generators_as_seeds():
 
 def test_watchers_are_called_after_each_block():
     blocks, counts = Blocks.from_arrays(np.zeros((10, 2)), block_rows=4), []
-    watched = blocks.watch(counts.append).watch(lambda rows: counts.append(-rows))
-    for number, _ in enumerate(watched):
+    observed = blocks.watch(counts.append).watch(lambda rows: counts.append(-rows))
+    for number, _ in enumerate(observed):
         assert len(counts) == 2 * number
     assert counts == [4, -4, 4, -4, 2, -2]
     list(blocks)
@@ -261,12 +261,12 @@ def test_narrow_columns_give_float32_and_others_float64():
 
 def test_targets_keep_their_dtype_and_shape():
     table = pl.DataFrame({"a": [1.0, 2], "b": pl.Series([1, 2], dtype=pl.Float32), "c": [3, 4]})
-    one = next(iter(Blocks.from_table(table, "b")))
-    assert (one.X.dtype, one.y.dtype, one.y.shape) == (np.float64, np.float32, (2,))
+    first = next(iter(Blocks.from_table(table, "b")))
+    assert (first.X.dtype, first.y.dtype, first.y.shape) == (np.float64, np.float32, (2,))
     assert next(iter(Blocks.from_table(table, ["b"]))).y.shape == (2, 1)
-    two = Blocks.from_table(table, ["c", "b"])
-    assert two.target_names == ("c", "b")
-    np.testing.assert_array_equal(next(iter(two)).y, [[3, 1], [4, 2]])
+    pair = Blocks.from_table(table, ["c", "b"])
+    assert pair.target_names == ("c", "b")
+    np.testing.assert_array_equal(next(iter(pair)).y, [[3, 1], [4, 2]])
     assert next(iter(Blocks.from_table(table))).y is None
 
 
@@ -283,11 +283,11 @@ def test_arrays_keep_float32_and_float64_and_others_become_float64(dtype):
 
 def test_a_schema_from_json_gives_the_same_columns(named, frame):
     schema = named["pandas"].schema
-    again = Schema(**json.loads(json.dumps(dataclasses.asdict(schema))))
-    assert again == schema
-    assert hash(again) == hash(schema)
-    few = frame[frame["colour"] == "red"].iloc[:, ::-1].assign(extra=pd.Timestamp("2020-01-01"))
-    X = gathered(Blocks.from_table(few, schema=again))[0]
+    repeat = Schema(**json.loads(json.dumps(dataclasses.asdict(schema))))
+    assert repeat == schema
+    assert hash(repeat) == hash(schema)
+    subset = frame[frame["colour"] == "red"].iloc[:, ::-1].assign(extra=pd.Timestamp("2020-01-01"))
+    X = gathered(Blocks.from_table(subset, schema=repeat))[0]
     np.testing.assert_array_equal(X, expected(frame)[0][frame["colour"] == "red"])
     codes = Blocks.from_table(pd.DataFrame({"code": pd.Categorical([10, 9, 10])}))
     assert codes.feature_names == ("code=10", "code=9")  # numbers as text

@@ -78,9 +78,9 @@ def test_two_different_rows_per_class_suffice_for_probabilities():
 def test_the_chosen_lengthscale_depends_on_c_times_the_weights(cls):
     X, y = table(300, 2)
     settings = {"kernel": "gaussian", "n_features": 64, "method": "orthogonal", "random_state": 0}
-    little = cls(C=1.0, **settings).fit(X, y, np.full(300, 1e-4))
+    small = cls(C=1.0, **settings).fit(X, y, np.full(300, 1e-4))
     equal = cls(C=1e-4, **settings).fit(X, y)
-    np.testing.assert_allclose(little.kernel_.lengthscale, equal.kernel_.lengthscale)
+    np.testing.assert_allclose(small.kernel_.lengthscale, equal.kernel_.lengthscale)
 
 
 @pytest.mark.main_cases(1)
@@ -135,9 +135,9 @@ def test_copies_and_weights_give_the_same_lengthscale_and_penalty(cls):
     X, y = table(80, 2)
     counts = np.random.default_rng(0).integers(0, 4, 80)
     # A named kernel is chosen by held-out rows, unlike "auto"
-    few = dict(kernel="gaussian", method="orthogonal", n_features=32, random_state=0, tol=1e-10)
-    weighted = cls(**few).fit(X, y, counts)
-    copies = cls(**few).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    base = dict(kernel="gaussian", method="orthogonal", n_features=32, random_state=0, tol=1e-10)
+    weighted = cls(**base).fit(X, y, counts)
+    copies = cls(**base).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert weighted.C_ == pytest.approx(copies.C_)
     lengthscales = weighted.kernel_.lengthscale, copies.kernel_.lengthscale
     np.testing.assert_allclose(*lengthscales, rtol=5e-4)  # lengthscales are rounded to four digits
@@ -193,10 +193,10 @@ def test_fits_with_the_exact_kernel_equal_those_with_all_landmarks(cls):
     ).fit(X, y)
     T = codes_of_rows(50, 1)[0]
     # The Nyström map of all rows is the kernel up to a jitter of about 1e-12.
-    one, two = (m.decision_function(T) for m in (model, features))
+    first, second = (m.decision_function(T) for m in (model, features))
     if cls is bo.LogisticRegression:
-        one, two = (f - f.mean(axis=1, keepdims=True) for f in (one, two))
-    np.testing.assert_allclose(one, two, atol=1e-3)
+        first, second = (f - f.mean(axis=1, keepdims=True) for f in (first, second))
+    np.testing.assert_allclose(first, second, atol=1e-3)
     assert model.X_fit_.shape == (200, 2)
     assert model.dual_coef_.shape == (3, 200)
     by_rows = Gaussian(0.8)(T, model.X_fit_) @ model.dual_coef_.T + model.intercept_
@@ -284,11 +284,11 @@ def values_of(f):
     """Return the decision values of classes from those of pairs, by loops over the formula."""
     out = np.empty((len(f), K))
     for row, pairs in enumerate(f):
-        against = dict(zip(PAIRS, pairs, strict=True)) | {
+        margins = dict(zip(PAIRS, pairs, strict=True)) | {
             (l, k): -value for (k, l), value in zip(PAIRS, pairs, strict=True)
         }
         for k in range(K):
-            total = sum(np.exp(-4 * against[k, l]) for l in range(K) if l != k)
+            total = sum(np.exp(-4 * margins[k, l]) for l in range(K) if l != k)
             out[row, k] = -np.log(total) / 4
     return out
 
@@ -309,11 +309,11 @@ def test_machines_and_pairs_equal_those_of_scikit_learn(C, way, patch, monkeypat
     np.testing.assert_allclose(f, np.column_stack(expected), atol=1e-5)
     values = values_of(f) if way == "ovo" else f
     np.testing.assert_allclose(model.decision_function(T), values, atol=1e-9)
-    least = model.solution_.objective
+    minimum = model.solution_.objective
     assert model.solution_.algorithm == "libsvm"
-    assert 0 <= model.solution_.gap < 1e-6 * least
+    assert 0 <= model.solution_.gap < 1e-6 * minimum
     rough = clone(model).set_params(tol=1e-2).fit(X, y, w).solution_
-    assert least * (1 - 1e-9) <= rough.objective <= least + rough.gap + 1e-9
+    assert minimum * (1 - 1e-9) <= rough.objective <= minimum + rough.gap + 1e-9
 
 
 @pytest.mark.parametrize("missing", [(2,), (0, 3)], ids=str)
@@ -344,14 +344,14 @@ def test_many_rows_per_class_use_pairs_with_the_exact_kernel():
     settings = {"kernel": Gaussian(1.0), "C": 1.0, "probability": False, "random_state": 0}
     assert bo.SVC(**settings).fit(X, y).solution_.coef.shape == (400, len(PAIRS))
     assert bo.SVC(**settings).fit(X[:399], y[:399]).solution_.coef.shape == (399, K)
-    without = bo.SVC(fit_intercept=False, **settings).fit(X, y).solution_
-    assert (without.coef.shape, without.algorithm) == ((400, K), "cholesky")
+    baseline = bo.SVC(fit_intercept=False, **settings).fit(X, y).solution_
+    assert (baseline.coef.shape, baseline.algorithm) == ((400, K), "cholesky")
     features = bo.SVC(n_features=16, **settings).fit(X, y)
     assert features.coef_.shape == (K, 16)
     with pytest.raises(AttributeError, match="dual_coef_: only a fit with the exact kernel"):
         _ = features.dual_coef_
-    one, two = (bo.SVC(multi_class=way, **settings).fit(X, y > 1) for way in ("ovo", "ovr"))
-    np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
+    first, second = (bo.SVC(multi_class=way, **settings).fit(X, y > 1) for way in ("ovo", "ovr"))
+    np.testing.assert_array_equal(first.decision_function(X), second.decision_function(X))
 
 
 # ---- labels of any type, from arrays, tables and files
@@ -378,9 +378,9 @@ def test_predictions_have_the_labels_of_columns_tables_and_files(names, tmp_path
         assert fit.classes_.tolist() == sorted(set(labels.tolist()))
         new = frame[["a", "b"]] if hasattr(fit, "feature_names_in_") else X
         assert fit.predict(new).tolist() == labels.tolist()
-    few = KernelRidgeClassifier(Gaussian(0.5), method="iid", n_features=20, alpha=1e-3)
-    few.fit(X, labels).partial_fit(X[:2], labels[:2])  # these rows lack a class
-    assert few.classes_.tolist() == fits[0].classes_.tolist()
+    classifier = KernelRidgeClassifier(Gaussian(0.5), method="iid", n_features=20, alpha=1e-3)
+    classifier.fit(X, labels).partial_fit(X[:2], labels[:2])  # these rows lack a class
+    assert classifier.classes_.tolist() == fits[0].classes_.tolist()
 
 
 # ---- quantities are not classes

@@ -250,16 +250,16 @@ def interval(case, alpha, m, seed):
 @pytest.mark.slow
 def test_intervals_contain_the_truth_with_their_confidence():
     """On both sides few intervals miss the truth."""
-    over, under, count = 0, 0, 0
+    n_over, n_under, count = 0, 0, 0
     for case in GALLERY:
         for share in [1e-1, 1e-2, 1e-4]:
             exact = exact_error(case, share * N)
             for seed, m in enumerate((75, 120, 200)):
                 _, low, high = interval(case, share * N, m, seed)
-                over += high < exact
-                under += low > exact
+                n_over += high < exact
+                n_under += low > exact
                 count += 1
-    assert max(over, under) <= binom.isf(ALARM, count, (1 - CONFIDENCE) / 2)
+    assert max(n_over, n_under) <= binom.isf(ALARM, count, (1 - CONFIDENCE) / 2)
 
 
 @pytest.mark.slow

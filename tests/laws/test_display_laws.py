@@ -247,16 +247,16 @@ def test_classes_and_targets_have_separate_importances():
     shares = np.sqrt(np.mean((result.importance / result.spread) ** 2, axis=1))
     np.testing.assert_allclose(result.share, shares)
     assert "high" in str(result).splitlines()[0]
-    two = bo.KernelRidge(Gaussian(3.0), n_features=32, random_state=0)
-    both = bo.column_importance(two.fit(ROWS, np.c_[VALUES, -2 * VALUES]), ROWS)
-    np.testing.assert_allclose(both.importance[:, 1], 2 * both.importance[:, 0], rtol=1e-6)
-    assert both.outputs == ("prediction 0", "prediction 1")
+    ridge = bo.KernelRidge(Gaussian(3.0), n_features=32, random_state=0)
+    joint = bo.column_importance(ridge.fit(ROWS, np.c_[VALUES, -2 * VALUES]), ROWS)
+    np.testing.assert_allclose(joint.importance[:, 1], 2 * joint.importance[:, 0], rtol=1e-6)
+    assert joint.outputs == ("prediction 0", "prediction 1")
 
 
 def test_the_table_is_ranked_and_counts_other_columns():
-    many = np.c_[ROWS, rng.normal(size=(N_ROWS, 12))]
-    model = bo.KernelRidge(Gaussian(8.0), n_features=64, random_state=0).fit(many, VALUES)
-    result = bo.column_importance(model, many)
+    rows = np.c_[ROWS, rng.normal(size=(N_ROWS, 12))]
+    model = bo.KernelRidge(Gaussian(8.0), n_features=64, random_state=0).fit(rows, VALUES)
+    result = bo.column_importance(model, rows)
     head, lines, tail = result.table(4)
     assert head == ["column", "importance", "error", "share"]
     assert [line[0] for line in lines] == [result.columns[j] for j in result.order[:4]]
@@ -309,10 +309,10 @@ def shapley(predict, x, B):
 
     values = np.zeros(d)
     for j in range(d):
-        others = [k for k in range(d) if k != j]
+        indices = [k for k in range(d) if k != j]
         for size in range(d):
             weight = factorial(size) * factorial(d - size - 1) / factorial(d)
-            for S in combinations(others, size):
+            for S in combinations(indices, size):
                 values[j] += weight * (value((*S, j)) - value(S))
     return values
 

@@ -136,11 +136,11 @@ def relative_error(phi, X):
 def test_compression_reaches_the_least_error_of_its_rank(method):
     X = np.random.default_rng(0).normal(size=(800, 3))
     best = np.linalg.eigvalsh(Gaussian()(X))[::-1]
-    least = np.linalg.norm(best[128:]) / np.linalg.norm(best)
+    minimum = np.linalg.norm(best[128:]) / np.linalg.norm(best)
     phi = draw(Gaussian(), bo.features.Compressed(method), n_features=128, X=X, random_state=0)
     plain = draw(Gaussian(), method, n_features=128, X=X, random_state=0)
     assert phi.n_features == 128
-    assert least <= relative_error(phi, X) < 1.03 * least < relative_error(plain, X) / 3
+    assert minimum <= relative_error(phi, X) < 1.03 * minimum < relative_error(plain, X) / 3
 
 
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
@@ -168,8 +168,8 @@ def test_many_features_equal_the_kernel_and_its_images(conditions, kernel, d):
         assert_close(phi(X + 3.0), Z, factor=100)
     elif conditions == "neumann":  # zero slope at the faces
         faces = np.full((2, d), [[-1.0], [2.0]])
-        inside = faces + np.array([[1e-4], [-1e-4]])
-        assert np.abs(phi(faces) - phi(inside)).max() < 1e-4
+        inner_faces = faces + np.array([[1e-4], [-1e-4]])
+        assert np.abs(phi(faces) - phi(inner_faces)).max() < 1e-4
 
 
 @pytest.mark.parametrize(("kernel", "shift"), [(Brownian(2.0), 0.5), (Brownian(2.0, True), 0.0)])
@@ -250,14 +250,14 @@ def test_the_closed_form_on_an_interval_equals_the_series(conditions, kappa):
 
 def differences(conditions, length, n):
     """Return the points of a side, and the matrix of minus second differences."""
-    inside = conditions == "dirichlet"
-    m, h = n - inside, length / n
+    is_dirichlet = conditions == "dirichlet"
+    m, h = n - is_dirichlet, length / n
     A = 2 * np.eye(m) - np.eye(m, k=1) - np.eye(m, k=-1)
     if conditions == "neumann":
         A[0, 0] = A[-1, -1] = 1
     if conditions == "periodic":
         A[0, -1] = A[-1, 0] = -1
-    return (np.arange(m) + (1.0 if inside else 0.5)) * h, A / h**2
+    return (np.arange(m) + (1.0 if is_dirichlet else 0.5)) * h, A / h**2
 
 
 @pytest.mark.parametrize(
@@ -290,12 +290,12 @@ def test_features_are_below_the_kernel_and_exact_at_its_terms(kernel):
     X = np.random.default_rng(0).uniform(-1, 3, (40, d))
     K = kernel(X)
     assert np.linalg.eigvalsh(K)[0] > -1e-10 * K.max()
-    few = bo.draw(kernel, bo.LaplacianEigenfunctions(), n_features=60, n_inputs=d)
-    Z = few(X)
-    assert few.below_kernel
+    features = bo.draw(kernel, bo.LaplacianEigenfunctions(), n_features=60, n_inputs=d)
+    Z = features(X)
+    assert features.below_kernel
     assert Z.shape == (40, 60)
     assert np.linalg.eigvalsh(K - Z @ Z.T)[0] > -1e-10 * K.max()
-    assert few.residual(X) == pytest.approx(np.diag(K - Z @ Z.T), abs=1e-12)
+    assert features.residual(X) == pytest.approx(np.diag(K - Z @ Z.T), abs=1e-12)
     if not kernel.has_closed_form:
         phi = bo.draw(kernel, bo.LaplacianEigenfunctions(), n_features=999, n_inputs=d)
         assert phi.n_features == 300

@@ -40,10 +40,10 @@ def run(model, rows, path=None, precision="float32"):
     return dict(zip([o.name for o in session.get_outputs()], values, strict=True))
 
 
-def agree(got, expected, tolerance):
+def agree(out, expected, tolerance):
     expected = np.asarray(expected)
-    assert got.shape == expected.shape
-    return np.abs(got - expected).max(initial=0) <= tolerance * max(np.abs(expected).max(), 1e-30)
+    assert out.shape == expected.shape
+    return np.abs(out - expected).max(initial=0) <= tolerance * max(np.abs(expected).max(), 1e-30)
 
 
 # ---- maps
@@ -99,9 +99,9 @@ def test_far_rows_give_zeros_by_hermite_maps_and_nan_by_harmonic_maps():
     far = np.array([[1e3, 0.0, 0.0], [-60.0, 5.0, 0.0]])
     assert np.abs(run(phi, far)["features"]).max() < 1e-6
     assert np.abs(phi(far)).max() < 1e-6
-    got = run(harmonics, np.vstack([NEAR, [[9.0, 0.0, 0.0]]]))["features"]
-    assert np.isfinite(got[:-1]).all()
-    assert np.isnan(got[-1]).all()
+    actual = run(harmonics, np.vstack([NEAR, [[9.0, 0.0, 0.0]]]))["features"]
+    assert np.isfinite(actual[:-1]).all()
+    assert np.isnan(actual[-1]).all()
 
 
 # ---- learners: test_learner_laws.py has a law of all of them
@@ -115,10 +115,10 @@ OPTIONS = dict(n_features=24, random_state=0)
 def test_the_graph_of_a_classifier_gives_labels_decisions_and_probabilities(loss, y):
     model = bo.KernelSGDClassifier(Gaussian(1.5), strategy="gram_cached", loss=loss, random_state=0)
     rows = X.astype("f4") * 1.0
-    got, expected = run(model.fit(X, y), rows), model.outputs(rows)
-    assert got.keys() == expected.keys()
-    assert got.pop("label").tolist() == expected["label"].tolist() == model.predict(rows).tolist()
-    assert all(agree(got[name], expected[name], SINGLE) for name in got), model
+    out, expected = run(model.fit(X, y), rows), model.outputs(rows)
+    assert out.keys() == expected.keys()
+    assert out.pop("label").tolist() == expected["label"].tolist() == model.predict(rows).tolist()
+    assert all(agree(out[name], expected[name], SINGLE) for name in out), model
 
 
 # ---- the graph itself
@@ -234,11 +234,11 @@ def test_the_graph_of_a_table_takes_its_raw_columns(name):
     model, y, output = TABLE_LEARNERS[name]
     model = fit_table(TYPED, y, model)
     expected = model.outputs(NEW_TYPED)[output]
-    got, names = run_table(model, NEW_TYPED)
+    actual, names = run_table(model, NEW_TYPED)
     assert names == ["size", "town", "shop", "when", "grade", "gap"]  # not the constant column
-    assert agree(got[output], expected, SINGLE)
+    assert agree(actual[output], expected, SINGLE)
     if output == "probability":
-        assert got["label"].tolist() == model.predict(NEW_TYPED).tolist()
+        assert actual["label"].tolist() == model.predict(NEW_TYPED).tolist()
 
 
 def test_inputs_have_descriptions_and_operators_of_text_are_stated():
@@ -310,11 +310,11 @@ def test_a_new_representation_needs_one_class_and_one_line_of_the_route(monkeypa
         outputs = ["predict", "gradient"]
         outputs.append("predict_proba" if hasattr(new_fit, "predict_proba") else "predict_interval")
         for name in outputs:
-            expected, got = (np.asarray(getattr(m, name)(new), float) for m in (old, new_fit))
-            np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+            expected, actual = (np.asarray(getattr(m, name)(new), float) for m in (old, new_fit))
+            np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
         graph = run(new_fit, new, precision="float64")
         values = next(graph[name] for name in ("prediction", "decision") if name in graph)
         ask = new_fit.predict if "prediction" in graph else new_fit.decision_function
         assert agree(values, ask(new), DOUBLE)
-        again = pickle.loads(pickle.dumps(new_fit)).partial_fit(rows[:9], new_fit.predict(rows[:9]))
-        assert again.rows_seen_ == 99
+        twin = pickle.loads(pickle.dumps(new_fit)).partial_fit(rows[:9], new_fit.predict(rows[:9]))
+        assert twin.rows_seen_ == 99

@@ -117,10 +117,10 @@ def assert_equal(a, b):
 
 @contextmanager
 def unchanged(model):
-    before, names = state_of(vars(model)), list(vars(model))
+    original, names = state_of(vars(model)), list(vars(model))
     yield
     assert list(vars(model)) == names
-    assert state_of(vars(model)) == before
+    assert state_of(vars(model)) == original
 
 
 class Stop:
@@ -139,14 +139,14 @@ class Stop:
 
 def stopped(call, stop):
     """Return whether the call failed; NumPy may raise TypeError in interrupted functions."""
-    before = sys.getprofile()
+    original = sys.getprofile()
     sys.setprofile(stop)
     try:
         call()
     except (KeyboardInterrupt, MemoryError, TypeError):
         return True
     finally:
-        sys.setprofile(before)
+        sys.setprofile(original)
     return False
 
 
@@ -186,10 +186,10 @@ class FailingReader:
 def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     start, args = fitted(name), arguments(name, call)
     model, failures = deepcopy(start), 0
-    before = state_of(vars(start))
+    original = state_of(vars(start))
     for stop in moments(call_of(deepcopy(start), call, *args), 3, seed=len(name)):
         if stopped(call_of(model, call, *args), Stop(*stop)):
-            assert state_of(vars(model)) == before
+            assert state_of(vars(model)) == original
             failures += 1
         else:
             model = deepcopy(start)
@@ -235,7 +235,7 @@ def test_invalid_parameters_change_nothing(name):
     model, args = fitted(name), rows(name, 30, 3, seed=1)
     failures = 0
     for key in names:
-        before = getattr(model, key)
+        original = getattr(model, key)
         model.set_params(**{key: object()})
         with unchanged(model):
             try:
@@ -244,7 +244,7 @@ def test_invalid_parameters_change_nothing(name):
                 failures += 1
                 with pytest.raises((BochnerError, ValueError, TypeError)):
                     model.fit(*args)
-        model.set_params(**{key: before})
+        model.set_params(**{key: original})
     assert failures >= 3
 
 
@@ -278,13 +278,13 @@ def test_a_warning_as_an_error_changes_nothing(name, params):
 @pytest.mark.parametrize("name", ["svc of two", "svr", "components", "correlations"])
 def test_a_warning_has_the_line_of_the_user(name):
     model = fitted(name).set_params(**{"max_iter": 1} if "sv" in name else {"n_components": 25})
-    with pytest.warns(SolutionWarning) as caught:
+    with pytest.warns(SolutionWarning) as record:
         model.fit(*rows(name, 150, 3, seed=1))
-    assert caught[0].filename == __file__
+    assert record[0].filename == __file__
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after"),
+    ("name", "original", "result"),
     [
         ("ridge, all chosen", {"metric": "learned"}, {"metric": None}),
         ("ridge on features", {"method": "exact"}, {"method": "orthogonal"}),
@@ -296,21 +296,21 @@ def test_a_warning_has_the_line_of_the_user(name):
         ("sgd on rows", {}, {"strategy": "approximate_cached"}),
     ],
 )
-def test_a_fit_keeps_nothing_of_the_last_fit(name, before, after):
+def test_a_fit_keeps_nothing_of_the_last_fit(name, original, result):
     X, y = rows(name, 40)
-    model = clone(LEARNERS[name]).set_params(**before)
-    model.fit(X, y).set_params(**after).fit(*arguments(name, "fit"))
-    other = clone(LEARNERS[name]).set_params(**before | after)
+    model = clone(LEARNERS[name]).set_params(**original)
+    model.fit(X, y).set_params(**result).fit(*arguments(name, "fit"))
+    other = clone(LEARNERS[name]).set_params(**original | result)
     assert_equal(model, other.fit(*arguments(name, "fit")))
 
 
 @pytest.mark.parametrize("name", [name for name, call in PAIRS if call == "partial_fit"])
 def test_rows_of_a_failed_call_are_not_counted(name):
     X, y = rows(name, 60, seed=3)
-    model, once = fitted(name), fitted(name)
+    model, single_fit = fitted(name), fitted(name)
     with unchanged(model), pytest.raises((BochnerError, ValueError)):
         model.partial_fit(np.column_stack([X, X]), y)
-    assert_equal(model.partial_fit(X, y), once.partial_fit(X, y))
+    assert_equal(model.partial_fit(X, y), single_fit.partial_fit(X, y))
 
 
 class Scaled(bo.KernelRidge):

@@ -27,14 +27,14 @@ def test_answers_of_long_searches_equal_their_records():
 
 def test_a_changed_answer_is_reported():
     """Planted faults: one entry of each kind changes by little more than its tolerance."""
-    was = {"kernel": "Gaussian(lengthscale=0.8)", "scale": 2.0, "alpha_": 0.3}
-    was |= {"prediction": [1.0, 2.0], "value": [0.5]}
+    record = {"kernel": "Gaussian(lengthscale=0.8)", "scale": 2.0, "alpha_": 0.3}
+    record |= {"prediction": [1.0, 2.0], "value": [0.5]}
     changes = {"kernel": "Gaussian(lengthscale=0.80001)", "alpha_": 0.3000004}
     changes |= {"prediction": [1.0, 2.0 + 3e-7], "value": [0.5 + 2e-10]}
-    assert frozen.differences(was, copy.deepcopy(was)) == []
+    assert frozen.differences(record, copy.deepcopy(record)) == []
     for key, value in changes.items():
-        (sentence,) = frozen.differences(was, was | {key: value})
+        (sentence,) = frozen.differences(record, record | {key: value})
         assert sentence.startswith(key)
-    assert frozen.differences(was, {k: v for k, v in was.items() if k != "value"}) == [
+    assert frozen.differences(record, {k: v for k, v in record.items() if k != "value"}) == [
         "value: recorded only"
     ]

@@ -47,28 +47,28 @@ def law_of(scores, w=None, shape=None):
     return TargetLaw(scores[order], np.cumsum(w[order]) * len(w) / w.sum(), shape=shape)
 
 
-@pytest.mark.parametrize("most", [1, 4], ids=["rows", "copies"])
+@pytest.mark.parametrize("limit", [1, 4], ids=["rows", "copies"])
 @pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
-def test_leave_one_out_errors_equal_refits(make, most):
+def test_leave_one_out_errors_equal_refits(make, limit):
     """Rows are left out with their copies if these chose the penalty. Landmarks have no errors."""
     X, y = table(25)
-    w, copies = np.random.default_rng(1).uniform(0.2, 1.0, 25), 1 + np.arange(25) % most
+    w, copies = np.random.default_rng(1).uniform(0.2, 1.0, 25), 1 + np.arange(25) % limit
 
-    def fitted(others, alpha):
-        rows = (np.repeat(a[others], copies[others], axis=0) for a in (X, y, w))
+    def fitted(alternatives, alpha):
+        rows = (np.repeat(a[alternatives], copies[alternatives], axis=0) for a in (X, y, w))
         return make().set_params(alpha=alpha).fit(*rows)
 
-    model = fitted(np.arange(25), 0.5 if most == 1 else "loo")
+    model = fitted(np.arange(25), 0.5 if limit == 1 else "loo")
     left_out = model.fit_.left_out()
     for i in range(0, 25, 6):
-        without = fitted(np.arange(25) != i, model.alpha_).predict(X[i : i + 1])[0]
-        np.testing.assert_allclose(left_out.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
-        np.testing.assert_allclose(left_out.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
+        baseline = fitted(np.arange(25) != i, model.alpha_).predict(X[i : i + 1])[0]
+        np.testing.assert_allclose(left_out.errors[i, 0], y[i] - baseline, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(left_out.predicted[i, 0], baseline, rtol=1e-7, atol=1e-9)
     model = exact(method="nystrom", n_features=10).fit(X, y)
     marks = {tuple(row) for row in model.map_.landmarks}
-    others = model.fit_.left_out()
-    assert len(others.w) == 25 - len(marks)
-    assert not marks & {tuple(row) for row in others.X}
+    alternatives = model.fit_.left_out()
+    assert len(alternatives.w) == 25 - len(marks)
+    assert not marks & {tuple(row) for row in alternatives.X}
 
 
 MAKES = {
@@ -112,9 +112,9 @@ def test_ends_of_intervals_are_order_statistics_of_the_scores(coverage):
     assert (low, high) == (np.sort(scores)[tail - 1], np.sort(scores)[200 - tail - 1])
     assert law_of(scores, np.full(199, 3.0)).ends(coverage) == (low, high)
     assert law_of(scores, np.where(scores > 1, 3.0, 1.0)).ends(coverage)[0] > low
-    few = np.random.default_rng(3).standard_normal(19)
-    half = np.sort(np.abs(few))[17]
-    assert law_of(few).ends(0.9) == (-half, half)
+    errors = np.random.default_rng(3).standard_normal(19)
+    half = np.sort(np.abs(errors))[17]
+    assert law_of(errors).ends(0.9) == (-half, half)
 
 
 def rows_of(errors, X, source="leave one out"):
@@ -173,14 +173,14 @@ def test_a_default_fit_has_the_requested_coverage_everywhere(fitted):
     X, y = table(3000, seed=1)
     for coverage in (0.5, 0.9, 0.95):
         predicted, low, high = fitted.predict_interval(X, coverage)
-        inside = (low <= y) & (y <= high)
-        assert abs(inside.mean() - coverage) < ALARM * np.sqrt(coverage * (1 - coverage) / 630)
+        covered = (low <= y) & (y <= high)
+        assert abs(covered.mean() - coverage) < ALARM * np.sqrt(coverage * (1 - coverage) / 630)
         varies = fitted.calibration_.targets[0].scale is not None
         assert varies or np.all((low <= predicted) & (predicted <= high))
     wide = high - low
     assert wide[np.abs(X[:, 0]) > 1.5].mean() > 2 * wide[np.abs(X[:, 0]) < 0.5].mean()
-    assert inside[np.abs(X[:, 0]) < 0.5].mean() > 0.85
-    assert inside[np.abs(X[:, 0]) > 1.5].mean() > 0.85
+    assert covered[np.abs(X[:, 0]) < 0.5].mean() > 0.85
+    assert covered[np.abs(X[:, 0]) > 1.5].mean() > 0.85
 
 
 def test_conditional_distributions_are_saved(tmp_path):
@@ -188,11 +188,11 @@ def test_conditional_distributions_are_saved(tmp_path):
     X = rng.uniform(-1, 1, (1500, 1))
     y = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 1)
     model = exact().fit(X, y)
-    before = model.predict_interval(X, 0.9)[1]
+    original = model.predict_interval(X, 0.9)[1]
     assert model.calibration_.targets[0].shape is not None
     bo.save(model, tmp_path / "model.bochner")
-    again = bo.load(tmp_path / "model.bochner").predict_interval(X, 0.9)[1]
-    np.testing.assert_array_equal(before, again)
+    repeat = bo.load(tmp_path / "model.bochner").predict_interval(X, 0.9)[1]
+    np.testing.assert_array_equal(original, repeat)
 
 
 def test_intervals_of_tables_and_targets_are_dropped_by_a_further_fit():
@@ -215,9 +215,9 @@ def test_intervals_of_tables_and_targets_are_dropped_by_a_further_fit():
 def test_calibrating_a_copy_does_not_change_the_model(learner):
     X, y = table(60)
     model = clone(learner).fit(X, y)
-    before = model.predict_interval(X, 0.9)[1]
+    original = model.predict_interval(X, 0.9)[1]
     copy.copy(model).calibrate(X, 5 * y)
-    np.testing.assert_array_equal(model.predict_interval(X, 0.9)[1], before)
+    np.testing.assert_array_equal(model.predict_interval(X, 0.9)[1], original)
 
 
 WITHOUT_ROWS = {
@@ -232,8 +232,8 @@ WITHOUT_ROWS = {
 def test_fits_without_leave_one_out_errors_require_calibration(name, tmp_path):
     (X, y), (Xc, yc), (Xt, yt) = (table(300, seed) for seed in (5, 6, 7))
     model = clone(WITHOUT_ROWS[name]).fit(X, y)
-    who = type(model).__name__
-    with pytest.raises(InvalidInput, match=rf"{who}.predict_interval: this fit has no leave.*Call"):
+    cls = type(model).__name__
+    with pytest.raises(InvalidInput, match=rf"{cls}.predict_interval: this fit has no leave.*Call"):
         model.predict_interval(Xt)
     predicted, low, high = model.calibrate(Xc, yc).predict_interval(Xt, 0.9)
     assert predicted.shape == low.shape == (300,)
@@ -280,11 +280,11 @@ def test_leave_one_out_errors_of_convex_losses_agree_with_refits(name):
     left_out = model._left_out()
     middle = left_out.predicted.shape[1] // 2
 
-    def without(i):
+    def refit_without(i):
         other = clone(model).fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[i : i + 1])
         return np.ravel(other)[len(np.ravel(other)) // 2]
 
-    refitted = np.array([without(i) for i in range(60)])
+    refitted = np.array([refit_without(i) for i in range(60)])
     predicted = model.predict(X)
     predicted = predicted if predicted.ndim == 1 else predicted[:, predicted.shape[1] // 2]
     errors, distances = left_out.errors, left_out.predicted[:, middle] - refitted
@@ -300,16 +300,16 @@ def test_leave_one_out_errors_of_convex_losses_agree_with_refits(name):
 
 def test_leave_one_out_errors_allow_zero_weights_and_several_targets():
     X, y = table(80, seed=5)
-    two = np.column_stack([y, -3 * y])
+    targets = np.column_stack([y, -3 * y])
     w = np.arange(80) % 4 > 0
     for name in ("exact svr", "svr", "median"):
-        several = clone(CONVEX[name]).fit(X, two, sample_weight=w)._left_out()
+        multiple = clone(CONVEX[name]).fit(X, targets, sample_weight=w)._left_out()
         single = clone(CONVEX[name]).fit(X[w], y[w])._left_out()
-        assert several.errors.shape == (60, 2)
-        np.testing.assert_allclose(several.errors[:, 0], single.errors[:, 0], atol=1e-2)
+        assert multiple.errors.shape == (60, 2)
+        np.testing.assert_allclose(multiple.errors[:, 0], single.errors[:, 0], atol=1e-2)
     weights = np.arange(3000) % 100 == 0  # few of more rows than the sample
-    many = clone(CONVEX["median"]).fit(*table(3000, seed=5), sample_weight=weights)
-    assert len(many._left_out().w) == 30
+    large_fit = clone(CONVEX["median"]).fit(*table(3000, seed=5), sample_weight=weights)
+    assert len(large_fit._left_out().w) == 30
 
 
 # ---- held-out errors of the report, compared with scikit-learn's measures
@@ -348,8 +348,8 @@ NUMBERS["process"] = bo.GaussianProcessRegressor(**COMMON)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_errors_of_quantities_are_those_of_held_out_rows(records, name):
     X, y = gallery.table(N, noise=0.3)
-    result, why = held_out_error(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
-    assert "held out: 48 rows, of a fit to 192 others" in why
+    result, reason = held_out_error(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
+    assert "held out: 48 rows, of a fit to 192 others" in reason
     train = parts(result, X, records[-1][0])
     penalty = {"alpha": 0.5 * 0.8} if name == "ridge" else {"C": 2.5} if name == "svr" else {}
     other = clone(NUMBERS[name]).set_params(**penalty).fit(X[train], y[train])
@@ -363,10 +363,10 @@ def test_errors_of_quantities_are_those_of_held_out_rows(records, name):
 
 @pytest.mark.main_cases(3)
 @pytest.mark.parametrize("kind", [bo.LogisticRegression, bo.SVC, bo.KernelRidgeClassifier])
-@pytest.mark.parametrize("several", [False, True], ids=["two", "three"])
-def test_errors_of_labels_are_those_of_held_out_rows(records, kind, several):
+@pytest.mark.parametrize("multiple", [False, True], ids=["two", "three"])
+def test_errors_of_labels_are_those_of_held_out_rows(records, kind, multiple):
     X, y = gallery.table(N, noise=0.3)
-    labels = np.where(y > 5.5, "up", np.where(several & (y < 4.5), "down", "flat"))
+    labels = np.where(y > 5.5, "up", np.where(multiple & (y < 4.5), "down", "flat"))
     model = kind(**COMMON).fit(X, labels)
     errors = held_out_error(model, Blocks.from_arrays(X, np.unique(labels, return_inverse=True)[1]))
     result = errors[0] if errors[0] else pytest.fail(errors[1])
@@ -376,7 +376,7 @@ def test_errors_of_labels_are_those_of_held_out_rows(records, kind, several):
     measures = result["errors"]["target"]
     assert measures["accuracy"] == np.mean(other.predict(X[~train]) == truth)
     assert measures["majority"] == max(np.mean(truth == c) for c in other.classes_)
-    if several:
+    if multiple:
         areas = [roc_auc_score(truth == c, f[:, k]) for k, c in enumerate(other.classes_)]
         assert measures["auc"] == pytest.approx(np.mean(areas), rel=1e-6)
     else:
@@ -419,11 +419,11 @@ def test_held_out_errors_of_other_learners_exist_or_have_a_reason():
     assert list(measures) == ["explained"]
     assert 0 < measures["explained"] < 1
     components = bo.KernelPCA(2, n_features=16, random_state=0).fit(X)
-    none = "none: KernelPCA predicts nothing that could be wrong."
-    assert held_out_error(components, Blocks.from_arrays(X)) == (None, none)
+    flat = "none: KernelPCA predicts nothing that could be wrong."
+    assert held_out_error(components, Blocks.from_arrays(X)) == (None, flat)
     outliers = bo.OneClassSVM(nu=0.2, **COMMON).fit(X)
     (measures,) = held_out_error(outliers, Blocks.from_arrays(X))[0]["errors"].values()
     assert measures["nu"] == 0.2
     assert abs(measures["outside"] - 0.2) < 6 * np.sqrt(0.16 / 48)
-    few = held_out_error(bo.SVR(**COMMON).fit(X[:4], y[:4]), Blocks.from_arrays(X[:4], y[:4]))
-    assert few == (None, "none: 4 rows are too few to hold some out.")
+    result_ = held_out_error(bo.SVR(**COMMON).fit(X[:4], y[:4]), Blocks.from_arrays(X[:4], y[:4]))
+    assert result_ == (None, "none: 4 rows are too few to hold some out.")

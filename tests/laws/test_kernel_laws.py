@@ -154,9 +154,9 @@ def test_spectral_samples_and_quantiles_have_the_same_distribution(kernel):
     if source.constant:
         assert (source.sample(rng, 9) == source.quantile(np.full(9, 0.3))).all()
         return
-    below = (source.sample(rng, N_FREQUENCIES)[:, None] <= source.quantile(u)).mean(axis=0)
+    share = (source.sample(rng, N_FREQUENCIES)[:, None] <= source.quantile(u)).mean(axis=0)
     bounds = [bernstein_bar(60, np.sqrt(v * (1 - v)), 1.0, N_FREQUENCIES) for v in u]
-    assert (np.abs(below - u) < bounds).all()
+    assert (np.abs(share - u) < bounds).all()
 
 
 # ---- arrays
@@ -231,9 +231,9 @@ def test_squared_distances_of_near_pairs_keep_their_digits(dtype, d, spread):
 @pytest.mark.parametrize("library", [np, torch], ids=["numpy", "torch"])
 def test_values_are_independent_of_the_block_size(kernel, library, monkeypatch):
     X, Y = library.asarray(rows(37)), library.asarray(rows(11, seed=1))
-    whole = kernel(X, Y)
+    reference = kernel(X, Y)
     monkeypatch.setattr("bochner.kernels.distances.BLOCK_BYTES", 8 * 11 * 4)
-    assert_close(kernel(X, Y), whole)
+    assert_close(kernel(X, Y), reference)
 
 
 @pytest.mark.main_cases(1)

@@ -72,10 +72,10 @@ def blocks_of_any_size_give_the_same_fit(case):
     X, y = case.rows()
     order = np.argsort(y, kind="stable") if "class" in case.kind else np.arange(N)
     X, y = X[order], None if y is None else y[order]
-    whole = case.fit(X, y)
+    base = case.fit(X, y)
     for size in (1, 17, N):
         blocks = bo.Blocks.from_arrays(X, y, block_rows=size)
-        assert agree(case, clone(case.model).fit_blocks(blocks), whole, ANSWERS)
+        assert agree(case, clone(case.model).fit_blocks(blocks), base, ANSWERS)
 
 
 @law("memory")
@@ -119,8 +119,8 @@ def a_fit_is_independent_of_the_order_of_rows(case):
 def float32_rows_give_nearly_the_same_fit(case):
     X, y = case.rows()
     results = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
-    most = 1e-3 if "metric" in case.name else 1e-4  # few steps of a descent amplify it
-    assert 0 < gap(results, answers(case.fitted, case.new, OF_FIT)) < most
+    limit = 1e-3 if "metric" in case.name else 1e-4  # few steps of a descent amplify it
+    assert 0 < gap(results, answers(case.fitted, case.new, OF_FIT)) < limit
 
 
 @law("libraries")
@@ -167,8 +167,8 @@ def tables_have_column_names_and_categories(case):
     with pytest.warns(DataWarning, match="fir"):
         results = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
     assert gap(results, answers(expected, np.array([[0.5, 0, 0, 0, 0]]), OF_FIT)) <= case.close
-    again = answers(model.fit(X, y), case.new)  # an array after a table
-    assert gap(again, answers(case.fitted, case.new)) <= case.close
+    repeat = answers(model.fit(X, y), case.new)  # an array after a table
+    assert gap(repeat, answers(case.fitted, case.new)) <= case.close
     assert not hasattr(model, "feature_names_in_")
     assert model.schema_ is None
 
@@ -181,11 +181,11 @@ def integer_weights_equal_repeated_rows(case):
     """Rows of weight zero are ignored, also if their targets are extreme."""
     X, y = case.rows()
     counts = np.random.default_rng(5).integers(0, 4, N)
-    few = np.repeat(X, counts, axis=0), *part_of(y, np.repeat(np.arange(N), counts))
-    whole = {"batch_size": 1000} if hasattr(case.model, "batch_size") else {}
+    data = np.repeat(X, counts, axis=0), *part_of(y, np.repeat(np.arange(N), counts))
+    batch = {"batch_size": 1000} if hasattr(case.model, "batch_size") else {}
     if case.kind in ("number", "pair"):
         y = np.where((counts == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
-    assert agree(case, case.fit(X, y, counts.astype(float), **whole), case.fit(*few, **whole))
+    assert agree(case, case.fit(X, y, counts.astype(float), **batch), case.fit(*data, **batch))
 
 
 @law("zeros")
@@ -193,10 +193,10 @@ def rows_of_weight_zero_are_ignored(case):
     """Also in choices of kernel, map and penalty."""
     X, y = case.rows()
     w = np.random.default_rng(5).integers(0, 2, N).astype(float)
-    without = case.fit(X[w > 0], *part_of(y, w > 0))
+    baseline = case.fit(X[w > 0], *part_of(y, w > 0))
     if case.kind in ("number", "pair"):
         y = np.where((w == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
-    assert agree(case, case.fit(X, y, w), without)
+    assert agree(case, case.fit(X, y, w), baseline)
 
 
 @law("scale", only_named=True)
@@ -204,10 +204,10 @@ def weights_in_another_unit_change_no_choice(case):
     """If C or alpha is given, it changes in proportion."""
     X, y = case.rows()
     w, unit = np.random.default_rng(5).uniform(0.5, 2.0, N), 2.0**-20
-    given = case.model.get_params(deep=False)
-    changes = {"C": given["C"] / unit} if isinstance(given.get("C"), float) else {}
-    if isinstance(given.get("alpha"), float) and "strategy" not in given and case.kind != "none":
-        changes = {"alpha": given["alpha"] * unit}
+    state = case.model.get_params(deep=False)
+    changes = {"C": state["C"] / unit} if isinstance(state.get("C"), float) else {}
+    if isinstance(state.get("alpha"), float) and "strategy" not in state and case.kind != "none":
+        changes = {"alpha": state["alpha"] * unit}
     assert agree(case, case.fit(X, y, w * unit, **changes), case.fit(X, y, w))
 
 
@@ -234,12 +234,12 @@ def an_offset_of_targets_is_added_and_a_constant_is_predicted(case):
 def several_targets_equal_separate_fits(case):
     X, y = case.rows(t=2)
     options = {"alpha_per_target": True} if hasattr(case.model, "alpha_per_target") else {}
-    together = case.fit(X, y, **options)
-    assert together.predict(X[:5]).shape == (5, 2)
+    joint_fit = case.fit(X, y, **options)
+    assert joint_fit.predict(X[:5]).shape == (5, 2)
     for j in range(2):
-        single, several = (answers(m, case.new, OF_FIT) for m in (case.fit(X, y[:, j]), together))
-        several = {name: value[..., j] for name, value in several.items()}
-        assert gap(several, single) <= case.close
+        single, multiple = (answers(m, case.new, OF_FIT) for m in (case.fit(X, y[:, j]), joint_fit))
+        multiple = {name: value[..., j] for name, value in multiple.items()}
+        assert gap(multiple, single) <= case.close
     assert case.fit(X, y[:, :1]).predict(X[:5]).shape == (5, 1)
 
 
@@ -253,8 +253,8 @@ def labels_of_any_type_are_predicted(case):
         assert model.predict(X).dtype == names.dtype
         np.testing.assert_array_equal(model.predict(case.new), names[plain.predict(case.new)])
         np.testing.assert_array_equal(model.classes_, names[: codes.max() + 1])
-        both = (m.decision_function(case.new) for m in (model, plain))
-        np.testing.assert_allclose(*both, rtol=case.close)
+        pair = (m.decision_function(case.new) for m in (model, plain))
+        np.testing.assert_allclose(*pair, rtol=case.close)
 
 
 @law("class-weights", has="decision_function", kind="class")
@@ -289,9 +289,9 @@ def partial_fits_equal_one_fit(case):
     first = {"classes": np.unique(y)} if "class" in case.kind else {}
     for rows in PIECES:
         model.partial_fit(X[rows], *part_of(y, rows), sample_weight=w[rows], **first)
-    whole = case.fit(X, y, w)
-    assert agree(case, model, whole)
-    assert model.rows_seen_ == whole.rows_seen_ == N
+    base = case.fit(X, y, w)
+    assert agree(case, model, base)
+    assert model.rows_seen_ == base.rows_seen_ == N
 
 
 @law("merge", only_named=True)
@@ -302,14 +302,14 @@ def merges_in_any_order_equal_one_fit(case):
         w[:] = 1.0
     parts = [slice(0, 35), slice(35, 60), slice(60, N)]
     a, b, c = (case.fit(X[rows], *part_of(y, rows), w=w[rows]) for rows in parts)
-    before, whole = answers(a, case.new), case.fit(X, y, w)
+    original, base = answers(a, case.new), case.fit(X, y, w)
     for merged in (bo.merge(a, b, c), bo.merge(c, a, b), bo.merge(a, bo.merge(c, b))):
-        assert agree(case, merged, whole)
+        assert agree(case, merged, base)
         assert merged.rows_seen_ == N
-    assert gap(answers(a, case.new), before) == 0
+    assert gap(answers(a, case.new), original) == 0
     last = parts[2]
-    further = bo.merge(a, b).partial_fit(X[last], *part_of(y, last), sample_weight=w[last])
-    assert agree(case, further, whole)
+    extended = bo.merge(a, b).partial_fit(X[last], *part_of(y, last), sample_weight=w[last])
+    assert agree(case, extended, base)
 
 
 @law("alone")
@@ -348,23 +348,23 @@ def files_pickles_and_copies_give_the_same_bits(case, folder):
         assert gap(answers(twin, X), expected) == 0
         assert repr(twin.get_params()) == repr(model.get_params())
     if hasattr(model, "partial_fit"):
-        more = case.rows(40, seed=2)[0] * 0.5, *part_of(case.rows()[1], slice(40))
+        extra = case.rows(40, seed=2)[0] * 0.5, *part_of(case.rows()[1], slice(40))
         if "class" in case.kind:
-            more = more[0], np.array(["low", "mid", "top"])[more[1]]
-        model.partial_fit(*more)
+            extra = extra[0], np.array(["low", "mid", "top"])[extra[1]]
+        model.partial_fit(*extra)
         for twin, names in zip(copies, (ANSWERS, OF_FIT, OF_FIT), strict=True):
-            assert gap(answers(twin.partial_fit(*more), X, names), answers(model, X, names)) == 0
+            assert gap(answers(twin.partial_fit(*extra), X, names), answers(model, X, names)) == 0
 
 
 @law("again")
 def a_second_fit_equals_the_first_and_keeps_parameters(case):
     (X, y), (X_other, y_other) = case.rows(), case.rows(50, seed=1)
     model = clone(case.model)
-    before = repr(model.get_params())
+    original = repr(model.get_params())
     first = model.fit(0.9 * X_other, y_other)
     assert first is model
     assert gap(answers(first.fit(X, y), case.new), answers(case.fitted, case.new)) == 0
-    assert repr(model.get_params()) == before == repr(clone(model).get_params())
+    assert repr(model.get_params()) == original == repr(clone(model).get_params())
 
 
 @law("later")
@@ -380,8 +380,8 @@ def parameters_set_after_a_fit_change_no_result(case):
 @law("gradient", "gradient")
 def gradients_equal_differences_of_predictions(case):
     X, step = case.new, 1e-5
-    several = [case.fit(*case.rows(t=2))] if case in LAWS["targets"][1] else []
-    for model in [case.fitted, *several]:
+    multiple = [case.fit(*case.rows(t=2))] if case in LAWS["targets"][1] else []
+    for model in [case.fitted, *multiple]:
         f = getattr(model, "decision_function", None) or model.predict
         slopes = [(f(X + e) - f(X - e)) / (2 * step) for e in step * np.eye(X.shape[1])]
         assert gap({"": model.gradient(X)}, {"": np.stack(slopes, axis=1)}) < 1e-5
@@ -401,8 +401,8 @@ def intervals_are_nested_around_the_prediction(case):
     # 5 standard errors of the share of 400 rows and of quantiles of 90 leave-one-out errors
     share = np.mean((low <= y_new) & (y_new <= high))
     assert abs(share - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
-    again = copy.deepcopy(model).calibrate(X_new, y_new.reshape(-1))
-    assert again.calibration_.source == "held out"
+    repeat = copy.deepcopy(model).calibrate(X_new, y_new.reshape(-1))
+    assert repeat.calibration_.source == "held out"
 
 
 OUTPUTS = {
@@ -513,8 +513,8 @@ def bad_calls(case):
         wide = np.hstack([X, X])
         yield "X has 4 features", lambda: fitted.partial_fit(wide, *part_of(y, slice(N)))
         if case.kind == "number":
-            both = np.column_stack([y, y])
-            yield "same targets in every call", lambda: fitted.partial_fit(X, both)
+            targets = np.column_stack([y, y])
+            yield "same targets in every call", lambda: fitted.partial_fit(X, targets)
         if "class" in case.kind:
             yield "every label must be one of the classes", lambda: fitted.partial_fit(X, y + 1)
 

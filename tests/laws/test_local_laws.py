@@ -32,8 +32,8 @@ def local_kernel(fitted, A, B):
     inputs = lambda X: fit.chosen.kernel.inputs(X) if fit.chosen.kernel == MONOTONE else X
     inner = KERNEL if fit.chosen.kernel == MONOTONE else fit.chosen.kernel
     a, b = (fit.tree.leaves(inner, np.ascontiguousarray(inputs(X))) for X in (A, B))
-    across = fitted.map_(A) @ fitted.map_(B).T
-    return np.where(a[:, None] == b, fit.chosen.kernel(A, B), across)
+    cross = fitted.map_(A) @ fitted.map_(B).T
+    return np.where(a[:, None] == b, fit.chosen.kernel(A, B), cross)
 
 
 def test_leaves_are_solved_in_the_requested_precision():
@@ -83,10 +83,10 @@ def test_leave_one_out_errors_equal_refits(centred, monkeypatch):
     K = local_kernel(fitted, X, X)
     for X_i, error, predicted, w_i in zip(loo.X, loo.errors, loo.predicted, loo.w, strict=True):
         i = int(np.flatnonzero((X == X_i).all(axis=1))[0])
-        rest = np.delete(np.arange(200), i)
+        keep = np.delete(np.arange(200), i)
         for j, alpha in enumerate((0.3, 2.0)):
-            coef, b = dual(K[np.ix_(rest, rest)], y[rest, j : j + 1], alpha, w[rest], centred)
-            expected = float(K[i, rest] @ coef[:, 0] + b[0])
+            coef, b = dual(K[np.ix_(keep, keep)], y[keep, j : j + 1], alpha, w[keep], centred)
+            expected = float(K[i, keep] @ coef[:, 0] + b[0])
             assert predicted[j] == pytest.approx(expected, abs=1e-4)
             assert error[j] == pytest.approx(y[i, j] - expected, abs=1e-4)
         assert w_i == w[i]
@@ -113,38 +113,38 @@ def test_classes_are_fitted_and_one_leaf_equals_the_exact_kernel():
     p = classifier.predict_proba(X)
     assert (p.argmax(axis=1) == (classifier.decision_function(X) > 0)).all()
     assert -np.log(p[np.arange(300), (labels == "low").astype(int)]).mean() < 0.4
-    whole = model(method=bo.LocalKernel(leaf_rows=300)).fit(X, y)
-    assert_close(whole.predict(X), model(method="exact").fit(X, y).predict(X), factor=1e10)
+    base = model(method=bo.LocalKernel(leaf_rows=300)).fit(X, y)
+    assert_close(base.predict(X), model(method="exact").fit(X, y).predict(X), factor=1e10)
 
 
 # ---- choice by default
 
 
 @pytest.fixture
-def few(monkeypatch):
+def limits(monkeypatch):
     """Treat more than 250 rows as many."""
     monkeypatch.setattr("bochner.models.route.most_at_once", lambda _: 250)
 
 
-def test_many_rows_are_split_into_leaves_by_default(few):
+def test_many_rows_are_split_into_leaves_by_default(limits):
     X, y = table(400, noise=0.1)
     fit = lambda **changes: bo.KernelRidge(effort="low", random_state=0, **changes).fit(X, y)
     default = fit()
     assert default.choice_.method == bo.LocalKernel(1024)
     assert "landmarks between leaves" in default.choice_.reason
-    for given in (dict(n_features=32), dict(method="fourier"), dict(kernel=KERNEL), dict(alpha=0)):
-        assert not isinstance(fit(**given).choice_.method, bo.LocalKernel)
+    for extra in (dict(n_features=32), dict(method="fourier"), dict(kernel=KERNEL), dict(alpha=0)):
+        assert not isinstance(fit(**extra).choice_.method, bo.LocalKernel)
     assert fit(kernel=KERNEL, method="local").choice_.method == bo.LocalKernel()
     blocks = bo.Blocks.from_arrays(X, y, block_rows=30)
     streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(blocks)
     assert (streamed.predict(X) == default.predict(X)).all()
-    unknown = bo.Blocks.from_iterable(lambda: iter([(X, y)]))
-    streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(unknown)
+    stream = bo.Blocks.from_iterable(lambda: iter([(X, y)]))
+    streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(stream)
     assert not isinstance(streamed.choice_.method, bo.LocalKernel)
 
 
 @pytest.mark.slow
-def test_many_rows_of_few_columns_use_few_fourier_modes(few):
+def test_many_rows_of_few_columns_use_few_fourier_modes(limits):
     """As for a process and method="auto"; a local fit must be requested."""
     pytest.importorskip("finufft")
     X, y = unit_table(8300)
@@ -159,7 +159,7 @@ def test_many_rows_of_few_columns_use_few_fourier_modes(few):
     assert isinstance(other.choice_.method, bo.LocalKernel)
 
 
-def test_partial_fits_use_features_of_the_same_kernel(few):
+def test_partial_fits_use_features_of_the_same_kernel(limits):
     X, y = table(400, noise=0.1)
     model = bo.KernelRidge(effort="low", random_state=0).fit(X[:300], y[:300])
     kernel = model.kernel_
@@ -169,7 +169,7 @@ def test_partial_fits_use_features_of_the_same_kernel(few):
 
 
 @pytest.mark.slow
-def test_columns_with_fine_structure_are_kept(few):
+def test_columns_with_fine_structure_are_kept(limits):
     """A sample cannot resolve a fine wave along one column, near rows can."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (6500, 2))
@@ -182,10 +182,10 @@ def test_columns_with_fine_structure_are_kept(few):
 def test_leaves_and_near_rows_ignore_linear_terms_of_the_kernel():
     """With them, leaves had rows of similar values of the linear function, not near rows."""
     X, y = table(200)
-    with_line, without = model(WITH_LINEAR).fit(X, y), model().fit(X, y)
-    assert (with_line.fit_.representation.leaf == without.fit_.representation.leaf).all()
-    rest = without_linear(WITH_LINEAR)
-    assert (near_rows(rest, X, 9, 5, 0) == near_rows(KERNEL, X, 9, 5, 0)).all()
+    with_line, baseline = model(WITH_LINEAR).fit(X, y), model().fit(X, y)
+    assert (with_line.fit_.representation.leaf == baseline.fit_.representation.leaf).all()
+    remainder = without_linear(WITH_LINEAR)
+    assert (near_rows(remainder, X, 9, 5, 0) == near_rows(KERNEL, X, 9, 5, 0)).all()
     assert all(without_linear(kernel) is kernel for kernel in (KERNEL, MIXTURE, Linear()))
 
 
@@ -204,9 +204,9 @@ def test_a_candidate_with_a_smaller_error_in_neighbourhoods_is_chosen_with_its_s
     rng = np.random.default_rng(0)
     X, wide, narrow = rng.uniform(0, 10, (200, 1)), Gaussian(2.0), Gaussian(0.2)
     y = 3 * np.sin(X / 2) + np.sin(8 * X) / 2 + rng.normal(0, 0.1, (200, 1))
-    rows, others = RowSample(X, y, np.ones(200), rng.random(200)), [TunedKernel("", narrow, 1.0, 1)]
+    rows, tuned = RowSample(X, y, np.ones(200), rng.random(200)), [TunedKernel("", narrow, 1.0, 1)]
     tuning, spec = Tuning(wide, compared=(KernelComparison(1, wide),)), bo.KernelRidge()._spec()
-    result, _ = neighbourhoods.compare(tuning, rows, 0, candidates=others, **exact._penalty(spec))
+    result, _ = neighbourhoods.compare(tuning, rows, 0, candidates=tuned, **exact._penalty(spec))
     assert result.chosen.kernel == result.kernel == narrow
     assert result.chosen.error == min(c.error for c in result.compared)
 
@@ -220,15 +220,15 @@ def test_the_kernel_of_least_log_loss_is_chosen_for_classes(name):
     simple = simple if name == "simple" else Gaussian(0.03)
     compared = [KernelComparison(2, race, 0.5, chosen=True), KernelComparison(1, simple, 0.54)]
     tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(last, 1e-3)
-    known = exact._solve(spec, last, rows, 1e-3)
-    best = exact._minimise_log_loss(spec, rows, tuning, other, known)
+    present = exact._solve(spec, last, rows, 1e-3)
+    best = exact._minimise_log_loss(spec, rows, tuning, other, present)
     assert best.kernel == {"race": race, "simple": simple, "near": last}[name]
     assert name == "near" or best.chosen.kernel == best.kernel
 
 
 def test_leaves_of_many_rows_are_smaller():
-    most, landmarks = bo.LocalKernel().most_in_leaf, bo.LocalKernel().landmarks_of
-    assert [most(1 << k) for k in (13, 14, 15, 16, 20)] == [3072, 3072, 2172, 2048, 2048]
+    leaf_rows, landmarks = bo.LocalKernel().most_in_leaf, bo.LocalKernel().landmarks_of
+    assert [leaf_rows(1 << k) for k in (13, 14, 15, 16, 20)] == [3072, 3072, 2172, 2048, 2048]
     assert bo.LocalKernel(300).most_in_leaf(10**6) == 300
     assert [landmarks(1 << k) for k in (13, 16, 20)] == [384, 256, 128]
     assert bo.LocalKernel(landmarks=7).landmarks_of(100) == 7

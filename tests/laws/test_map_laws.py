@@ -28,8 +28,8 @@ DTYPES = ("float32", "float64")
 def test_features_have_the_stated_shape(case):
     phi, X = map_of(case), rows_of(case, 7)
     assert (phi.n_inputs, phi.kernel) == (X.shape[1], case.kernel)
-    most = FAMILIES[case.family].n_rows if "Auto" in str(case) else 0
-    assert 1 <= phi.n_features <= max(FAMILIES[case.family].width, most)
+    limit = FAMILIES[case.family].n_rows if "Auto" in str(case) else 0
+    assert 1 <= phi.n_features <= max(FAMILIES[case.family].width, limit)
     for n in (0, 7):
         assert phi(X[:n]).shape == (n, phi.n_features)
 
@@ -55,9 +55,9 @@ def test_maps_of_sparse_rows_equal_maps_of_dense_rows(case):
     X = rows_of(case, 60)
     X[np.abs(X) < 0.7] = 0
     maps = (new_map(case, X=form(X)) for form in (np.asarray, scipy.sparse.csr_array))
-    one, other = (phi(X) for phi in maps)
+    first, other = (phi(X) for phi in maps)
     factor = 1e6 if case.family == "landmarks" else 100 * FAMILIES[case.family].factor
-    assert_close(one @ one.T, other @ other.T, factor=factor)
+    assert_close(first @ first.T, other @ other.T, factor=factor)
 
 
 @every_map
@@ -198,8 +198,8 @@ def test_nystrom_has_fewer_features_if_they_explain_the_kernel(kernel, X, width)
 def test_a_generator_gives_another_map_at_each_draw():
     rng, X = np.random.default_rng(0), rows(5)
     first, second = (draw(Gaussian(), "iid", n_inputs=3, random_state=rng)(X) for _ in range(2))
-    again = draw(Gaussian(), "iid", n_inputs=3, random_state=np.random.default_rng(0))(X)
-    assert (first == again).all()
+    repeat = draw(Gaussian(), "iid", n_inputs=3, random_state=np.random.default_rng(0))(X)
+    assert (first == repeat).all()
     assert not np.allclose(first, second)
 
 

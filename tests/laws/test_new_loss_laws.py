@@ -81,8 +81,8 @@ def test_a_classifier_of_a_new_loss_agrees_on_features_and_the_exact_kernel():
     features = Classifier(C=3.0, method="nystrom", n_features=300, **FEATURES).fit(X, y > 5)
     assert exact.X_fit_.shape == X.shape
     for name in ("decision_function", "predict_proba"):
-        one, other = (getattr(model, name)(new) for model in (features, exact))
-        np.testing.assert_allclose(one, other, atol=1e-3)
+        first, other = (getattr(model, name)(new) for model in (features, exact))
+        np.testing.assert_allclose(first, other, atol=1e-3)
     assert (exact.predict(new) == (truth > 5)).mean() > 0.85
     np.testing.assert_array_equal(predict_onnx(exact, new), exact.predict(new))
     assert Classifier(**FEATURES).fit(X, y > 5).path_.best > 0
@@ -120,11 +120,11 @@ def test_smooth_losses_without_features_attain_the_minimum_on_the_kernel_matrix(
     problem = Problem(KernelMatrix(K), y.reshape(n, -1), w[:, None], fit.loss, 0.25)
     minimum_of = partial(minimise, tol=1e-10, max_iter=300)
     end, (coef, b) = minimum_of(problem), (fit.solution.coef, fit.solution.intercept)
-    least = problem.objective(end.value, end.intercept)
-    assert abs(fit.solution.objective / least - 1) < 1e-5
+    minimum = problem.objective(end.value, end.intercept)
+    assert abs(fit.solution.objective / minimum - 1) < 1e-5
     for size, close in ((1.0, True), (1.02, False)):  # a function 2 % larger fails
         value = problem.values(State(size * coef, b, size * K @ coef + b))
-        assert (problem.objective(value, b) / least - 1 < 1e-5) is close
+        assert (problem.objective(value, b) / minimum - 1 < 1e-5) is close
     for i in (0, 40, 149) if fit.left_out else ():
         left_out = replace(problem, w=np.where(np.arange(n) == i, 0.0, w)[:, None])
         expected, row = minimum_of(left_out).fitted[i], (fit.left_out.X == X[i]).all(axis=1)

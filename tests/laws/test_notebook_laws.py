@@ -37,7 +37,7 @@ def parse(value):
     page = value._repr_html_()
     assert not OUTSIDE.search(page)
     assert not re.search(r"#[0-9a-fA-F]{3,6}\b", page)  # colours are inherited
-    return read(page, without=("caption",))
+    return read(page, exclusions=("caption",))
 
 
 # ---- results

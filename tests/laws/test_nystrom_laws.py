@@ -72,14 +72,14 @@ def test_landmarks_are_distinct_rows_of_the_data(landmarks):
 @every_method
 def test_few_rows_are_all_landmarks_once(method):
     X = np.repeat(rows(6)[:5], 8, axis=0)
-    phi, one = new_map(Gaussian(), method, X=X), new_map(Gaussian(), method, n_features=1, X=X[:1])
+    phi, psi = new_map(Gaussian(), method, X=X), new_map(Gaussian(), method, n_features=1, X=X[:1])
     is_given = isinstance(method.landmarks, Points)
     if isinstance(method.landmarks, RPCholesky | KMeans):
         assert phi.n_features == 5
         assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=ROUNDED / of(np.float64))
     assert np.isfinite(phi(X)).all()
-    assert one(X[:1]).shape == (1, 1)
-    assert is_given or abs(one(X[:1])[0, 0] - 1) < 1e3 * of(np.float64)
+    assert psi(X[:1]).shape == (1, 1)
+    assert is_given or abs(psi(X[:1])[0, 0] - 1) < 1e3 * of(np.float64)
 
 
 @pytest.mark.parametrize("learner", [bo.KernelRidge, bo.LogisticRegression])

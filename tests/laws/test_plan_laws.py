@@ -32,8 +32,8 @@ def plan_of(**options):
     return bo.plan(*table(300, noise=0.3), **options)
 
 
-def forecast(error, seconds, size=1.0, method=None, width=64, solver="moments float64", **rest):
-    return FitForecast(method or Nystrom(), width, solver, error, 0.1, seconds, size, {}, **rest)
+def forecast(error, seconds, size=1.0, method=None, width=64, solver="moments float64", **kw):
+    return FitForecast(method or Nystrom(), width, solver, error, 0.1, seconds, size, {}, **kw)
 
 
 SIZES = st.integers(16, 512)
@@ -41,8 +41,8 @@ SIZES = st.integers(16, 512)
 
 @given(st.floats(0, 1e-6), st.floats(1e-12, 1e-9), SIZES, SIZES, st.integers(16, 8192))
 @settings(max_examples=200)
-def test_seconds_of_two_sizes_determine_a_square_and_a_cubic_term(a, b, few, more, n):
-    coefs = powers({m: a * m**2 + b * m**3 for m in (few, few + more)})
+def test_seconds_of_two_sizes_determine_a_square_and_a_cubic_term(a, b, size, step, n):
+    coefs = powers({m: a * m**2 + b * m**3 for m in (size, size + step)})
     assert coefs[0] * n**2 + coefs[1] * n**3 == pytest.approx(a * n**2 + b * n**3, rel=1e-6)
 
 
@@ -69,9 +69,9 @@ def test_the_choice_is_within_the_budget_and_not_dominated(values, seconds):
 def test_the_error_of_a_fit_to_all_rows_is_predicted_from_a_sample():
     """Within a tenth of the leave-one-out errors of fits to all rows."""
     X, y = table(9000, noise=0.3)
-    few = slice(0, 500)
+    subset = slice(0, 500)
     options = dict(methods=["orthogonal", "nystrom"], widths=[32, 64, 128], random_state=0)
-    for fit in bo.plan(X[few], y[few], Gaussian(1.0), n_rows=9000, **options).fits:
+    for fit in bo.plan(X[subset], y[subset], Gaussian(1.0), n_rows=9000, **options).fits:
         model = bo.KernelRidge(
             Gaussian(1.0), method=fit.method, n_features=fit.n_features, random_state=0
         ).fit(X, y)
@@ -85,13 +85,13 @@ def test_seconds_grow_by_the_passes_over_more_rows(monkeypatch):
     monkeypatch.setattr(Task, "seconds", lambda _, act, repeats=3: (act(), 1e-3)[1])
     monkeypatch.setattr(Task, "row_seconds", lambda *_: 1e-6)
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)  # reading rows takes no time
-    few, many = (
+    subset, large = (
         bo.plan(X, y, Gaussian(1.0), n_rows=n, **options).choice for n in (2_000_000, 20_000_000)
     )
-    assert many.seconds == pytest.approx(10 * few.seconds, rel=0.01)
-    assert few.solver == many.solver == "moments float64"
-    assert many.bytes == pytest.approx(few.bytes, rel=0.1)
-    assert many.error <= few.error
+    assert large.seconds == pytest.approx(10 * subset.seconds, rel=0.01)
+    assert subset.solver == large.solver == "moments float64"
+    assert large.bytes == pytest.approx(subset.bytes, rel=0.1)
+    assert large.error <= subset.error
 
 
 def test_plans_of_arrays_blocks_and_sparse_rows_have_the_error_of_the_fit():
@@ -106,8 +106,8 @@ def test_plans_of_arrays_blocks_and_sparse_rows_have_the_error_of_the_fit():
         assert plan.choice.steps["sums"] == 0
     assert {fit.solver for fit in plans[0].fits} == {"moments float64"}
     open_ = options | {"methods": None}
-    few, many = (bo.plan(X, y, n_rows=n, **open_).fits for n in (8192, 8193))
-    assert [bo.ExactKernel() in [fit.method for fit in fits] for fits in (few, many)] == [1, 0]
+    subset, large = (bo.plan(X, y, n_rows=n, **open_).fits for n in (8192, 8193))
+    assert [bo.ExactKernel() in [fit.method for fit in fits] for fits in (subset, large)] == [1, 0]
 
 
 def test_a_raw_table_is_planned_like_its_fit():

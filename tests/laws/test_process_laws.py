@@ -49,16 +49,16 @@ def prediction(m, X):
 def test_all_rows_as_landmarks_give_the_exact_process(t):
     X, y = table(80, t=t)
     new = np.vstack([table(20, seed=1)[0], FAR])
-    ours = model(method="auto", n_features=128, noise=0.01, amplitude=2.0, fit_intercept=False)
+    process_ = model(method="auto", n_features=128, noise=0.01, amplitude=2.0, fit_intercept=False)
     exact = Exact(ConstantKernel(2.0) * RBF(0.8), alpha=0.01, optimizer=None).fit(X, y)
-    ours.fit(X, y)
-    assert "exact kernel" in ours.choice_.reason
+    process_.fit(X, y)
+    assert "exact kernel" in process_.choice_.reason
     mean, std = exact.predict(new, return_std=True)
     cov = exact.predict(new, return_cov=True)[1]
-    for a, b in zip(prediction(ours, new), (mean, std, cov), strict=True):
+    for a, b in zip(prediction(process_, new), (mean, std, cov), strict=True):
         assert np.abs(a - b).max() < 1e-6
     expected = exact.log_marginal_likelihood_value_
-    assert abs(ours.log_marginal_likelihood_value_ / expected - 1) < 1e-8
+    assert abs(process_.log_marginal_likelihood_value_ / expected - 1) < 1e-8
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -71,12 +71,12 @@ def test_leave_one_out_errors_equal_refits(noise, kind, centred):
     w = rng.integers(1, 3, 40) * 1.0 if kind == "weights" else np.ones(40)
     if kind == "copies":
         X[20:] = X[:20]
-    ours = model(Matern(0.5, 1.0), method="auto", n_features=64, noise=noise, amplitude=1.0)
-    ours.set_params(fit_intercept=centred).fit(X, y, w)
-    errors, deviation = leave_one_out(ours)
+    fit = model(Matern(0.5, 1.0), method="auto", n_features=64, noise=noise, amplitude=1.0)
+    fit.set_params(fit_intercept=centred).fit(X, y, w)
+    errors, deviation = leave_one_out(fit)
     for i in range(0, 40, 7):
-        fewer = w - (np.arange(40) == i)
-        mean, std = clone(ours).fit(X, y, fewer).predict(X[[i]], return_std=True)
+        reduced = w - (np.arange(40) == i)
+        mean, std = clone(fit).fit(X, y, reduced).predict(X[[i]], return_std=True)
         factor = max(1e8, 10 / noise)
         assert_close(errors[i], y[i] - mean, factor=factor)
         assert_close(deviation[i] / np.sqrt(std**2 + noise), np.ones(1), factor=factor)
@@ -85,9 +85,9 @@ def test_leave_one_out_errors_equal_refits(noise, kind, centred):
 @pytest.mark.parametrize("method", METHODS)
 def test_means_equal_ridge_regression_and_covariances_agree_with_deviations(method):
     X, y = table(80, t=2)
-    ours, new = model(method=method).fit(X, y), np.vstack([table(15, seed=2)[0], FAR])
-    mean, std, cov = prediction(ours, new)
-    for i, alpha in enumerate(ours.alpha_):
+    fit, new = model(method=method).fit(X, y), np.vstack([table(15, seed=2)[0], FAR])
+    mean, std, cov = prediction(fit, new)
+    for i, alpha in enumerate(fit.alpha_):
         ridge = bo.KernelRidge(KERNEL, method=method, n_features=30, alpha=alpha, random_state=0)
         assert_close(mean[:, i], ridge.fit(X, y[:, i]).predict(new), factor=1e6)
         assert_close(np.diag(cov[:, :, i]), std[:, i] ** 2, factor=1e3)
@@ -98,12 +98,12 @@ def test_means_equal_ridge_regression_and_covariances_agree_with_deviations(meth
 def test_far_from_the_data_the_deviation_is_the_prior_one(method):
     """Features alone would have less than half of this deviation."""
     X, y = table(400)
-    ours = model(method=method, fit_intercept=False).fit(X, y)
-    std = ours.predict(FAR, return_std=True)[1][0]
-    assert abs(std / ours.amplitude_**0.5 - 1) < 1e-3
-    posterior = ours.predictive_
-    assert np.sqrt(posterior.floor * posterior.leverage(ours.map_(FAR)))[0, 0] < 0.5 * std
-    assert ours.predict(X, return_std=True)[1].mean() < 0.5 * std
+    fit = model(method=method, fit_intercept=False).fit(X, y)
+    std = fit.predict(FAR, return_std=True)[1][0]
+    assert abs(std / fit.amplitude_**0.5 - 1) < 1e-3
+    posterior = fit.predictive_
+    assert np.sqrt(posterior.floor * posterior.leverage(fit.map_(FAR)))[0, 0] < 0.5 * std
+    assert fit.predict(X, return_std=True)[1].mean() < 0.5 * std
 
 
 def z_scores(functions, m, X):
@@ -131,52 +131,52 @@ def z_scores(functions, m, X):
 )
 def test_sampled_functions_have_mean_and_covariance_of_the_process(kernel, method):
     """1000 functions at 5 rows give 20 z-scores; the alarm rate is 1e-6."""
-    ours = model(kernel, method=method, fit_intercept=False, n_features=20).fit(*table(200))
+    fit = model(kernel, method=method, fit_intercept=False, n_features=20).fit(*table(200))
     X = np.vstack([table(3, seed=3)[0], FAR, FAR + 0.5])
-    assert np.abs(z_scores(ours.sample_functions(1000, random_state=1), ours, X)).max() < bar(20)
+    assert np.abs(z_scores(fit.sample_functions(1000, random_state=1), fit, X)).max() < bar(20)
 
 
 def test_functions_of_kernels_without_fourier_features_have_the_predicted_deviation():
-    ours = model(Polynomial(6), fit_intercept=False, n_features=8).fit(*table(200))
+    fit = model(Polynomial(6), fit_intercept=False, n_features=8).fit(*table(200))
     X = table(5, seed=3)[0]
-    deviations = ours.sample_functions(100, random_state=1)(X).std(axis=1)
-    share = deviations / ours.predict(X, return_std=True)[1]
+    deviations = fit.sample_functions(100, random_state=1)(X).std(axis=1)
+    share = deviations / fit.predict(X, return_std=True)[1]
     assert np.all((0.7 < share) & (share < 1.3))  # 100 draws have a standard error of 0.07
 
 
 @pytest.mark.parametrize("t", [None, 2])
 def test_a_sampled_function_has_one_value_at_a_row(t):
-    ours = model().fit(*table(80, t=t))
+    fit = model().fit(*table(80, t=t))
     X = table(40, seed=4)[0]
-    f = ours.sample_functions(3, random_state=5)
+    f = fit.sample_functions(3, random_state=5)
     assert f(X).shape == ((40, 3) if t is None else (40, 2, 3))
     assert_close(f(X)[7:9], f(X[7:9]), factor=10)
-    np.testing.assert_array_equal(f(X), ours.sample_functions(3, random_state=5)(X))
-    np.testing.assert_array_equal(f(X), ours.sample_y(X, 3, random_state=5))
-    before = f(X)
-    ours.partial_fit(*table(80, t=t, seed=8))
-    np.testing.assert_array_equal(f(X), before)
+    np.testing.assert_array_equal(f(X), fit.sample_functions(3, random_state=5)(X))
+    np.testing.assert_array_equal(f(X), fit.sample_y(X, 3, random_state=5))
+    original = f(X)
+    fit.partial_fit(*table(80, t=t, seed=8))
+    np.testing.assert_array_equal(f(X), original)
 
 
 @pytest.mark.parametrize("t", [None, 2])
 def test_densities_and_deviations_equal_those_of_the_normal_distribution(t):
-    ours = model().fit(*table(80, t=t))
+    fit = model().fit(*table(80, t=t))
     X, y = table(30, t=t, seed=6)
-    mean, std = ours.predict(X, return_std=True)
-    spread = np.sqrt(std**2 + ours.noise_variance_)
-    assert_close(ours.log_predictive_density(X, y), norm.logpdf(y, mean, spread), factor=1e3)
-    assert_close(ours.predict(X, return_std=True, include_noise=True)[1], spread)
+    mean, std = fit.predict(X, return_std=True)
+    spread = np.sqrt(std**2 + fit.noise_variance_)
+    assert_close(fit.log_predictive_density(X, y), norm.logpdf(y, mean, spread), factor=1e3)
+    assert_close(fit.predict(X, return_std=True, include_noise=True)[1], spread)
 
 
 def test_calibrated_intervals_contain_the_stated_share_of_calibration_rows():
-    ours = model().fit(*table(200))
+    fit = model().fit(*table(200))
     X, y = table(99, seed=6)
-    _, lower, upper = ours.calibrate(X, y).predict_interval(X, 0.9)
+    _, lower, upper = fit.calibrate(X, y).predict_interval(X, 0.9)
     rounding = 1e-9
     assert np.sum((lower - rounding <= y) & (y <= upper + rounding)) == 90
-    assert ours.calibration_.source == "held out"
-    assert "exchangeable" in ours.calibration_.guarantee
-    assert repr(ours.calibration_) == "ErrorLaw(99 scores, held out)"
+    assert fit.calibration_.source == "held out"
+    assert "exchangeable" in fit.calibration_.guarantee
+    assert repr(fit.calibration_) == "ErrorLaw(99 scores, held out)"
 
 
 @pytest.mark.main_cases(1)
@@ -186,18 +186,18 @@ def test_cross_validated_intervals_equal_those_of_refits(monkeypatch, t):
     X, y = table(60, t=t)
     X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
     calls = record_calls(monkeypatch, "bochner.models.gaussian_process.law.ProcessLaw.refit")
-    ours = model(Gaussian(0.8)).fit(X, y, w)
+    fit = model(Gaussian(0.8)).fit(X, y, w)
     new = np.vstack([table(7, seed=5)[0], FAR])
-    mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))
+    mean, lower, upper = (a.reshape(8, -1) for a in fit.predict_interval(new, 0.8))
     scores = []
     for _, rows in calls:
         in_fit = np.array([np.any(np.all(rows.X == x, axis=1)) for x in X])
         assert in_fit.sum() == rows.w.sum()
-        refit, held_out = clone(ours).fit(X[in_fit], y[in_fit]), np.flatnonzero(~in_fit[:60])
+        refit, held_out = clone(fit).fit(X[in_fit], y[in_fit]), np.flatnonzero(~in_fit[:60])
         center, sd = moments_of_y(refit, X[held_out])
         scores += [*np.abs(y[held_out].reshape(center.shape) - center) / sd]
-    assert len(scores) == len(ours.calibration_) == 60
-    half = np.sort(scores, axis=0)[48] * [*moments_of_y(ours, new)][1]  # ⌈0.8 · 61⌉ = 49
+    assert len(scores) == len(fit.calibration_) == 60
+    half = np.sort(scores, axis=0)[48] * [*moments_of_y(fit, new)][1]  # ⌈0.8 · 61⌉ = 49
     assert_close(upper - mean, half, factor=1e6)
     assert_close(mean - lower, half, factor=1e6)
 
@@ -208,8 +208,8 @@ def moments_of_y(fitted, X):
     return (a.reshape(len(X), -1) for a in (mean, np.sqrt(std**2 + fitted.noise_variance_)))
 
 
-def coverage_of(ours, X, y, coverage=0.9):
-    _, lower, upper = ours.predict_interval(X, coverage)
+def coverage_of(fit, X, y, coverage=0.9):
+    _, lower, upper = fit.predict_interval(X, coverage)
     return np.mean((lower <= y) & (y <= upper))
 
 
@@ -220,26 +220,26 @@ def test_intervals_cover_noise_after_lengthscales_are_chosen():
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((530, 8)), rng.standard_normal(530)
-        ours = model("gaussian", method="auto", n_features=64).fit(X[:30], y[:30])
-        shares.append(coverage_of(ours, X[30:], y[30:]))
+        fit = model("gaussian", method="auto", n_features=64).fit(X[:30], y[:30])
+        shares.append(coverage_of(fit, X[30:], y[30:]))
     assert np.mean(shares) > 0.9 - bar(1) * np.sqrt(0.9 * 0.1 / 32 / 4)
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "exact", "n_features": "auto"}], ids=str)
 def test_constants_are_predicted_with_deviation_zero_also_from_one_row(options):
     X = table(50)[0]
-    ours = model("gaussian", **options).fit(X, np.full(50, 2.5))
-    mean, std = ours.predict(X, return_std=True)
+    fit = model("gaussian", **options).fit(X, np.full(50, 2.5))
+    mean, std = fit.predict(X, return_std=True)
     assert np.all(mean == 2.5)
     assert np.all(std == 0)
-    assert np.all(np.array(ours.predict_interval(X)) == 2.5)
-    assert np.all(np.isfinite(ours.log_predictive_density(X, np.full(50, 2.5))))
+    assert np.all(np.array(fit.predict_interval(X)) == 2.5)
+    assert np.all(np.isfinite(fit.log_predictive_density(X, np.full(50, 2.5))))
     assert by_evidence(Gaussian(1.3)).fit(X, np.ones(50)).kernel_ == Gaussian(1.3)
-    one = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
-    assert one.predict([[5.0, 5.0]])[0] == 3.0
-    assert one.calibration_.guarantee.startswith("None: a single row")
+    first = model("gaussian", n_features=4).fit([[1.0, 2.0]], [3.0])
+    assert first.predict([[5.0, 5.0]])[0] == 3.0
+    assert first.calibration_.guarantee.startswith("None: a single row")
     with pytest.raises(InvalidInput, match=r"0 rows cannot calibrate a coverage of 0.95"):
-        one.predict_interval([[1.0, 2.0]])
+        first.predict_interval([[1.0, 2.0]])
 
 
 # ---- processes with the exact kernel compared with features of all rows, and their formulas
@@ -260,8 +260,8 @@ def test_the_exact_kernel_agrees_with_landmarks_at_all_rows(centred, weights):
         exact_process(**method, **law).fit(ROWS, TARGET, weights)
         for method in ({"method": "exact"}, {"method": "nystrom", "n_features": 90})
     )
-    for one, other in zip(prediction(exact, NEW_ROWS), prediction(features, NEW_ROWS), strict=True):
-        assert np.allclose(one, other, rtol=1e-6, atol=1e-8)
+    for a, b in zip(prediction(exact, NEW_ROWS), prediction(features, NEW_ROWS), strict=True):
+        assert np.allclose(a, b, rtol=1e-6, atol=1e-8)
     assert np.allclose(exact.gradient(NEW_ROWS), features.gradient(NEW_ROWS), rtol=1e-5, atol=1e-7)
 
 
@@ -308,20 +308,20 @@ def test_the_default_is_the_exact_kernel_and_partial_fits_use_features():
         other = exact_process(**options).fit(ROWS, TARGET)
         assert "Exact kernel" not in other.choice_.reason
     model.partial_fit(ROWS[60:], TARGET[60:])
-    whole = exact_process(**parameters).fit(ROWS, TARGET)
+    base = exact_process(**parameters).fit(ROWS, TARGET)
     assert model.rows_seen_ == 90
     # Landmarks are the first 60 rows, so functions differ a little.
-    assert np.sqrt(np.mean((model.predict(ROWS) - whole.predict(ROWS)) ** 2)) < 0.1
-    again = whole.set_params(noise=0.5).solve_again()
+    assert np.sqrt(np.mean((model.predict(ROWS) - base.predict(ROWS)) ** 2)) < 0.1
+    repeat = base.set_params(noise=0.5).solve_again()
     other = exact_process(noise=0.5, amplitude=1.0).fit(ROWS, TARGET)
-    assert np.allclose(again.predict(NEW_ROWS), other.predict(NEW_ROWS), atol=1e-10)
+    assert np.allclose(repeat.predict(NEW_ROWS), other.predict(NEW_ROWS), atol=1e-10)
     densities = []
     for i in range(90):
-        rest = np.arange(90) != i
-        without = exact_process(**parameters).fit(ROWS[rest], TARGET[rest])
-        densities.append(without.log_predictive_density(ROWS[[i]], TARGET[[i]])[0])
-    whole = exact_process(**parameters).fit(ROWS, TARGET)
-    assert whole.loo_log_density_ == pytest.approx(np.mean(densities))
+        mask = np.arange(90) != i
+        baseline = exact_process(**parameters).fit(ROWS[mask], TARGET[mask])
+        densities.append(baseline.log_predictive_density(ROWS[[i]], TARGET[[i]])[0])
+    base = exact_process(**parameters).fit(ROWS, TARGET)
+    assert base.loo_log_density_ == pytest.approx(np.mean(densities))
 
 
 # ---- the remainder of features: leave-one-out with landmarks, and the part that errors support
@@ -348,11 +348,11 @@ def test_the_remainder_near_the_rows_is_reduced_to_the_size_of_errors(method):
     """For a smooth function and a rough kernel, the prior remainder is larger than the errors."""
     X, y = table(1000)
     new, target = table(500, seed=5)
-    ours = model(Matern(0.5, 2.0), method=method).fit(X, y)
-    density = ours.log_predictive_density(new, target).mean()
-    assert ours.predictive_.exponents[0] > 1
-    replace_parts(ours, exponents=np.ones(1), noise=np.zeros(1))
-    assert density > ours.log_predictive_density(new, target).mean() + 0.1
+    fit = model(Matern(0.5, 2.0), method=method).fit(X, y)
+    density = fit.log_predictive_density(new, target).mean()
+    assert fit.predictive_.exponents[0] > 1
+    replace_parts(fit, exponents=np.ones(1), noise=np.zeros(1))
+    assert density > fit.log_predictive_density(new, target).mean() + 0.1
 
 
 # ---- observations of derivatives and block averages, compared with dense processes
@@ -400,8 +400,8 @@ def average(low, high, Y, derivative=False):
             ends = [np.exp(-((e - y) ** 2) / root**2) for e in (a, b)]
             values = values * (ends[0] - ends[1]) / (b - a)
         else:
-            whole = np.sqrt(np.pi) / 2 * root * (erf((b - y) / root) - erf((a - y) / root))
-            values = values * whole / (b - a)
+            integral = np.sqrt(np.pi) / 2 * root * (erf((b - y) / root) - erf((a - y) / root))
+            values = values * integral / (b - a)
     return values
 
 
@@ -452,7 +452,7 @@ def test_features_are_conditioned_on_their_slopes_and_averages(centred):
     method = bo.Fourier(bo.IID())
     model = observed_process(method=method, n_features=30, fit_intercept=centred).fit(X, y)
     T = np.vstack([X[:5], TESTS])
-    before = model.predict(T, return_cov=True)[1]
+    original = model.predict(T, return_cov=True)[1]
     phi = model.map_
     law = model.predictive_
     model.observe(*NEW)
@@ -475,7 +475,7 @@ def test_features_are_conditioned_on_their_slopes_and_averages(centred):
     A, noise = A[: len(X)], noise[: len(X), None]
     prior_precision = A.T @ (A / noise) + np.diag(prior)
     reduction = Z @ (np.linalg.inv(prior_precision) - np.linalg.inv(precision)) @ Z.T
-    assert before - cov == pytest.approx(reduction, abs=2e-6)
+    assert original - cov == pytest.approx(reduction, abs=2e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"method": bo.Fourier(), "n_features": 60}], ids=str)
@@ -508,14 +508,14 @@ def test_observations_replace_earlier_ones_and_fits_remove_them():
     X, y = table(40)
     model = observed_process().fit(X, y)
     plain = model.predict(TESTS)
-    one = observed_process().fit(X, y).observe(NEW[1]).predict(TESTS)
-    np.testing.assert_array_equal(model.observe(NEW[0]).observe(NEW[1]).predict(TESTS), one)
+    first = observed_process().fit(X, y).observe(NEW[1]).predict(TESTS)
+    np.testing.assert_array_equal(model.observe(NEW[0]).observe(NEW[1]).predict(TESTS), first)
     swapped = model.observe(NEW[1], NEW[0]).predict(TESTS)
     assert swapped == pytest.approx(model.observe(*NEW).predict(TESTS), abs=1e-9)
     np.testing.assert_array_equal(model.solve_again().predict(TESTS), plain)
     added = observed_process().fit(X, y).observe(*NEW).partial_fit(X[:3], y[:3]).predict(TESTS)
-    without = observed_process().fit(X, y).partial_fit(X[:3], y[:3]).predict(TESTS)
-    np.testing.assert_array_equal(added, without)
+    baseline = observed_process().fit(X, y).partial_fit(X[:3], y[:3]).predict(TESTS)
+    np.testing.assert_array_equal(added, baseline)
 
 
 @pytest.mark.parametrize("options", [{}, {"method": bo.Nystrom(), "n_features": 20}], ids=str)
@@ -523,8 +523,8 @@ def test_files_keep_observations(tmp_path, options):
     X, y = table(40)
     model = observed_process(**options).fit(X, y).observe(*NEW)
     bo.save(model, tmp_path / "model.bochner")
-    again = bo.load(tmp_path / "model.bochner")
-    loaded, expected = (np.array(m.predict(TESTS, return_std=True)) for m in (again, model))
+    repeat = bo.load(tmp_path / "model.bochner")
+    loaded, expected = (np.array(m.predict(TESTS, return_std=True)) for m in (repeat, model))
     assert loaded == pytest.approx(expected, abs=1e-9)
 
 
@@ -561,25 +561,25 @@ def likelihood(fitted):
 def test_lengthscales_agree_with_scikit_learn(start):
     """Both use L-BFGS; bochner stops where a step gains less than 3e-4 per row."""
     X, y = two_columns()
-    ours = by_evidence(Gaussian(start), fit_intercept=False).fit(X, y)
+    fit = by_evidence(Gaussian(start), fit_intercept=False).fit(X, y)
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
     exact = Exact(kernel, n_restarts_optimizer=3, random_state=0).fit(X, y)
-    assert -1e-3 < exact.log_marginal_likelihood_value_ - likelihood(ours) < 10 * 3e-4 * len(y)
-    assert np.abs(np.log(ours.kernel_.lengthscale / exact.kernel_.k1.k2.length_scale)).max() < 0.2
+    assert -1e-3 < exact.log_marginal_likelihood_value_ - likelihood(fit) < 10 * 3e-4 * len(y)
+    assert np.abs(np.log(fit.kernel_.lengthscale / exact.kernel_.k1.k2.length_scale)).max() < 0.2
 
 
 @pytest.mark.main_cases(7)
 @pytest.mark.parametrize("kernel", FAMILIES, ids=repr)
-@pytest.mark.parametrize("given", [{}, {"noise": 0.02}, {"amplitude": 2.0}], ids=str)
+@pytest.mark.parametrize("parameters", [{}, {"noise": 0.02}, {"amplitude": 2.0}], ids=str)
 @pytest.mark.parametrize("centred", [True, False])
-def test_the_fit_has_more_evidence_than_its_start(kernel, given, centred):
+def test_the_fit_has_more_evidence_than_its_start(kernel, parameters, centred):
     X, y = two_columns(d=3)
-    options = {"fit_intercept": centred} | given
-    before, after = (
-        by_evidence(kernel, lengthscale=how, **options).fit(X, y) for how in ("loo", "evidence")
+    options = {"fit_intercept": centred} | parameters
+    original, result = (
+        by_evidence(kernel, lengthscale=kind, **options).fit(X, y) for kind in ("loo", "evidence")
     )
-    assert before.kernel_ == kernel
-    assert likelihood(after) > likelihood(before) + 1.0
+    assert original.kernel_ == kernel
+    assert likelihood(result) > likelihood(original) + 1.0
 
 
 #: As many features as rows need, and too few, for which long lengthscales are better.
@@ -595,7 +595,7 @@ def test_lengthscales_of_a_name_are_chosen_by_leave_one_out_density(name, room):
     y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + X[:, 0] + 0.1 * rng.standard_normal(150)
     ways = ("loo", "evidence", "auto")
     loo, evidence, auto = (
-        by_evidence(name, lengthscale=how, **ROOM[room]).fit(X, y) for how in ways
+        by_evidence(name, lengthscale=kind, **ROOM[room]).fit(X, y) for kind in ways
     )
     best = max((loo, evidence), key=lambda fitted: fitted.loo_log_density_)
     assert best is loo or room == "room"
@@ -614,7 +614,7 @@ def test_lengthscales_of_a_name_are_chosen_by_leave_one_out_density(name, room):
 )
 def test_auto_keeps_given_kernels_and_otherwise_equals_leave_one_out(options):
     X, y = two_columns()
-    default, loo = (by_evidence(lengthscale=how, **options).fit(X, y) for how in ("auto", "loo"))
+    default, loo = (by_evidence(lengthscale=kind, **options).fit(X, y) for kind in ("auto", "loo"))
     assert default.kernel_ == loo.kernel_
     if not isinstance(options["kernel"], str):
         assert default.kernel_ == options["kernel"]
@@ -684,12 +684,12 @@ def test_waves_of_several_columns_stay_within_three_deviations(learner, name, d,
 @pytest.mark.parametrize("learner", [PROCESS, RIDGE])
 def test_one_column_of_few_rows_is_fitted_by_evidence(learner):
     """A short descent had 3.5 deviations, and leave-one-out errors chose a wave in noise."""
-    for seed, wave, noise, most in ((23, 1.0, 0.1, 2.5), (22, 0.0, 1.0, 0.5)):
+    for seed, wave, noise, limit in ((23, 1.0, 0.1, 2.5), (22, 0.0, 1.0, 0.5)):
         rng = np.random.default_rng(seed)
         x = rng.uniform(-3, 3, 100)
         y = wave * np.sin(1.5 * x) + noise * rng.standard_normal(100)
         mean = learner(random_state=0).fit(x[:, None], y).predict(np.linspace(-6, 6)[:, None])
-        assert np.abs(mean - y.mean()).max() <= most * y.std()
+        assert np.abs(mean - y.mean()).max() <= limit * y.std()
 
 
 @pytest.mark.parametrize("learner", [PROCESS, RIDGE])

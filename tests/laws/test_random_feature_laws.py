@@ -73,18 +73,18 @@ def of_frequencies(kernel, form, d=3, m=None):
     pair, phase = (1 + k2) / 2 - k * k, 1 + k2 / 2 - k * k
     if m:
         bracket = hyp1f1(d, d / 2, -(z**2) / 2) - np.exp(-(z**2))
-        rest = Fourier(Orthogonal()), 2 * m, X, (pair + (d - 1) * bracket) / m, pair / m
+        remainder = Fourier(Orthogonal()), 2 * m, X, (pair + (d - 1) * bracket) / m, pair / m
     else:
         variance, fault = (pair / 4, phase / 8) if form == "pair" else (phase / 8, pair / 4)
-        rest = Fourier(IID(), form), 8, X, variance, fault
-    return kernel, *rest
+        remainder = Fourier(IID(), form), 8, X, variance, fault
+    return kernel, *remainder
 
 
 def degree_two_parts(X):
     """Return A = ⟨x, y⟩², B = |x|²|y|² − Σxᵢ²yᵢ² and C = A − Σxᵢ²yᵢ² of two rows."""
     x, y = X
-    same = float((x * x * y * y).sum())
-    return float(x @ y) ** 2, float(x @ x) * float(y @ y) - same, float(x @ y) ** 2 - same
+    square = float((x * x * y * y).sum())
+    return float(x @ y) ** 2, float(x @ x) * float(y @ y) - square, float(x @ y) ** 2 - square
 
 
 def tensor_sketch_variance(X, p, D):
@@ -238,9 +238,9 @@ def test_lengths_of_frequencies_have_the_distribution_of_the_kernel(kernel, plac
 
 def test_sobol_frequencies_are_balanced():
     """In each coordinate half of the frequencies, up to one, are below the median of |ω|."""
-    for placement, even in ((QMC(), True), (IID(), False)):
+    for placement, is_even in ((QMC(), True), (IID(), False)):
         W = placement.place(Gaussian().spectral(5), 256, np.random.default_rng(0))
-        assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) <= 1).all() == even
+        assert (np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128) <= 1).all() == is_even
 
 
 D_INPUTS = 100
@@ -266,10 +266,10 @@ def test_transforms_give_the_features_of_the_frequencies(phi):
 @pytest.mark.parametrize("placement", [Structured(), Fastfood()], ids=repr)
 def test_lengthscales_of_columns_scale_the_frequencies(placement):
     scales = np.linspace(0.5, 3.0, D_INPUTS)
-    many, one = (
+    scaled, first = (
         new_map(Gaussian(s), Fourier(placement), 300, d=D_INPUTS) for s in (tuple(scales), 1.0)
     )
-    assert_close(many.matrix * scales[:, None], one.matrix)
+    assert_close(scaled.matrix * scales[:, None], first.matrix)
 
 
 @pytest.mark.statistical
@@ -339,8 +339,8 @@ def test_complex_features_are_pairs_of_cosine_and_sine(placement, dtype):
     assert (Z.real == P[:, :200]).all()
     assert (Z.imag == P[:, 200:]).all()
     assert np.abs(Z @ Z.conj().T - phi.kernel(X.astype(float))).max() < 0.4
-    same = phi.complex(torch.asarray(np.array(X)))
-    assert_close(np.from_dlpack(torch.imag(same)), Z.imag, dtype)
+    values = phi.complex(torch.asarray(np.array(X)))
+    assert_close(np.from_dlpack(torch.imag(values)), Z.imag, dtype)
 
 
 def uniform_rows(n, d, seed=0):
@@ -407,11 +407,11 @@ def test_sparse_rows_are_not_converted_to_dense_rows(method):
 @pytest.mark.parametrize(("degree", "width"), [(2, 16), (3, 64), (4, 256)])
 def test_all_pairs_of_a_sketch_are_the_exact_tensor_product(degree, width):
     X, kernel = np.random.default_rng(0).normal(size=(9, 3)), Polynomial(degree, 0.0)
-    less, phi, more = (new_map(kernel, PolySketch(), D, X=X) for D in (width - 1, width, 999))
+    less, phi, extra = (new_map(kernel, PolySketch(), D, X=X) for D in (width - 1, width, 999))
     assert_close(phi(X) @ phi(X).T, kernel(X), factor=10)
     assert phi.below_kernel
     assert not less.below_kernel
-    assert more.n_features == width
+    assert extra.n_features == width
 
 
 def test_positive_features_of_long_rows_are_finite():
@@ -482,26 +482,26 @@ def twin_of_network(phi, x):
 
     for h, W in enumerate(phi.ramps):
         p, m = W.shape
-        below = sigma(h)
+        values = sigma(h)
         if phi.steps:
             mixed = signed_transform(full(h), phi.signs[h])[phi.picks[h]]
-            T.append((h + 1, np.sign(phi.steps[h].T @ below) * mixed / np.sqrt(2 * len(mixed))))
-        A.append((h + 1, np.array([abs(w @ below) for w in W.T]) * np.sqrt(p / (2 * m))))
+            T.append((h + 1, np.sign(phi.steps[h].T @ values) * mixed / np.sqrt(2 * len(mixed))))
+        A.append((h + 1, np.array([abs(w @ values) for w in W.T]) * np.sqrt(p / (2 * m))))
     return np.linalg.norm(x) * (full if phi.steps else sigma)(len(A))
 
 
 @pytest.mark.parametrize("kind", [NeuralTangent, NNGP])
 def test_directions_of_layers_are_orthonormal_in_blocks(kind):
     phi = draw(kind(2), NeuralTangentFeatures(), n_features=43, n_inputs=4, random_state=0)
-    below = 4
+    width = 4
     for W in (*phi.ramps, *phi.steps):
         assert_close(np.linalg.norm(W, axis=0), np.ones(W.shape[1]))
     for W in phi.ramps:
-        assert W.shape[0] == below
-        for start in range(0, W.shape[1], below):
-            block = W[:, start : start + below]
+        assert W.shape[0] == width
+        for start in range(0, W.shape[1], width):
+            block = W[:, start : start + width]
             assert_close(block.T @ block, np.eye(block.shape[1]))
-        below += W.shape[1]
+        width += W.shape[1]
 
 
 @pytest.mark.parametrize(("order", "exact"), [(0, 1), (1, 5), (2, 15)])

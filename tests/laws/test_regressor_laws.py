@@ -42,23 +42,23 @@ def exact(n=N):
 def test_one_class_svm_equals_scikit_learn(nu, weighted, features):
     X, _ = table(N, noise=0.3)
     w = np.random.default_rng(1).uniform(0.2, 3, N) if weighted else None
-    ours = bo.OneClassSVM(KERNEL, nu=nu, **features).fit(X, sample_weight=w)
-    theirs = ExactOneClass(gamma=GAMMA, nu=nu, tol=1e-9).fit(X, sample_weight=w)
+    fit = bo.OneClassSVM(KERNEL, nu=nu, **features).fit(X, sample_weight=w)
+    peer = ExactOneClass(gamma=GAMMA, nu=nu, tol=1e-9).fit(X, sample_weight=w)
     new = table(50, seed=1)[0]
-    scale = np.abs(theirs.score_samples(new)).max()
-    assert np.abs(ours.decision_function(new) - theirs.decision_function(new)).max() < 1e-5 * scale
-    assert np.abs(ours.offset_ - theirs.offset_).max() < 1e-5 * scale
-    assert_close(ours.score_samples(new) - ours.offset_, ours.decision_function(new), factor=1e3)
-    assert (ours.predict(new) == theirs.predict(new)).mean() > 0.99
-    assert ours.solution_.gap <= 1e-6 * abs(ours.solution_.objective)
+    scale = np.abs(peer.score_samples(new)).max()
+    assert np.abs(fit.decision_function(new) - peer.decision_function(new)).max() < 1e-5 * scale
+    assert np.abs(fit.offset_ - peer.offset_).max() < 1e-5 * scale
+    assert_close(fit.score_samples(new) - fit.offset_, fit.decision_function(new), factor=1e3)
+    assert (fit.predict(new) == peer.predict(new)).mean() > 0.99
+    assert fit.solution_.gap <= 1e-6 * abs(fit.solution_.objective)
 
 
 def test_an_offset_that_is_not_unique_is_in_the_middle():
     """Exactly nu n rows are outside, and none is at the border; libsvm chooses the middle too."""
     X = np.array([[0.0], [0.1], [0.2], [5.0]])
-    ours = bo.OneClassSVM(Gaussian(1.0), nu=0.25, **exact(4)).fit(X)
-    theirs = ExactOneClass(gamma=0.5, nu=0.25, tol=1e-9).fit(X)
-    assert_close(ours.decision_function(X), theirs.decision_function(X), factor=1e8)
+    fit = bo.OneClassSVM(Gaussian(1.0), nu=0.25, **exact(4)).fit(X)
+    peer = ExactOneClass(gamma=0.5, nu=0.25, tol=1e-9).fit(X)
+    assert_close(fit.decision_function(X), peer.decision_function(X), factor=1e8)
     assert np.isfinite(bo.OneClassSVM(Gaussian(1.0), nu=1.0, **exact(4)).fit(X).offset_).all()
 
 
@@ -83,8 +83,8 @@ EQUAL = {
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_regressions_equal_those_of_other_learners(name):
-    (X, y), (ours, theirs, close) = table(N, noise=0.3), EQUAL[name]
-    assert np.abs(ours.fit(X, y).predict(X) - theirs.fit(X, y).predict(X)).max() < close
+    (X, y), (fit, peer, close) = table(N, noise=0.3), EQUAL[name]
+    assert np.abs(fit.fit(X, y).predict(X) - peer.fit(X, y).predict(X)).max() < close
 
 
 @pytest.mark.parametrize("kind", [PoissonRegressor, GammaRegressor])
@@ -94,21 +94,21 @@ def test_log_links_of_a_linear_kernel_equal_generalised_linear_models(kind):
     y = np.exp(y) if loss == "gamma" else np.random.default_rng(0).poisson(np.exp(y)) * 1.0
     w = np.random.default_rng(1).uniform(0.2, 3, N)
     glm = kind(alpha=0.02, tol=1e-10, max_iter=5000).fit(X, y, w)
-    ours = linear(loss=loss, alpha=0.02 * w.sum()).fit(X, y, w)
-    assert np.abs(ours.predict(X) / glm.predict(X) - 1).max() < 1e-5
-    assert abs(ours.score(X, y, w) - glm.score(X, y, w)) < 1e-6
+    fit = linear(loss=loss, alpha=0.02 * w.sum()).fit(X, y, w)
+    assert np.abs(fit.predict(X) / glm.predict(X) - 1).max() < 1e-5
+    assert abs(fit.score(X, y, w) - glm.score(X, y, w)) < 1e-6
 
 
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
 def test_huber_of_a_linear_kernel_equals_huber_regressor(alpha):
     """Its alpha is that of scikit-learn times the scale."""
     X, y = table(N, noise=0.3)
-    theirs = HuberRegressor(alpha=alpha, tol=1e-10, max_iter=10_000).fit(X, y)
-    ours = linear(loss="huber", alpha=alpha * theirs.scale_).fit(X, y)
-    assert abs(ours.loss_.threshold / (1.35 * theirs.scale_) - 1) < 1e-3
-    assert np.abs(ours.predict(X) - theirs.predict(X)).max() < 1e-3
-    fixed = linear(loss=ours.loss_, alpha=ours.alpha_).fit(X, y)
-    assert_close(fixed.predict(X), ours.predict(X), factor=1e7)
+    peer = HuberRegressor(alpha=alpha, tol=1e-10, max_iter=10_000).fit(X, y)
+    fit = linear(loss="huber", alpha=alpha * peer.scale_).fit(X, y)
+    assert abs(fit.loss_.threshold / (1.35 * peer.scale_) - 1) < 1e-3
+    assert np.abs(fit.predict(X) - peer.predict(X)).max() < 1e-3
+    fixed = linear(loss=fit.loss_, alpha=fit.alpha_).fit(X, y)
+    assert_close(fixed.predict(X), fit.predict(X), factor=1e7)
 
 
 @pytest.mark.main_cases(1)
@@ -126,12 +126,12 @@ def test_at_most_nu_of_the_weight_is_outside(kind, features):
         X = X[rng.integers(0, 40, 150)] if kind == "copies" else X
         w = rng.uniform(0.1, 3, 150) * (rng.random(150) > 0.1) if kind == "weighted" else None
         options = dict(nu=nu, random_state=seed) | features
-        ours = bo.OneClassSVM(KERNEL, **options).fit(X, sample_weight=w)
-        for labels in (ours.predict(X), np.array([ours.predict(row[None])[0] for row in X])):
+        fit = bo.OneClassSVM(KERNEL, **options).fit(X, sample_weight=w)
+        for labels in (fit.predict(X), np.array([fit.predict(row[None])[0] for row in X])):
             assert np.average(labels < 0, weights=w) <= nu + (0 if w is None else 1e-12)
         border = 3e-4 if features else 1e-6
-        inside = ours.decision_function(X) > border * np.abs(ours.score_samples(X)).max()
-        assert np.average(~inside, weights=w) >= nu - 1e-12
+        inliers = fit.decision_function(X) > border * np.abs(fit.score_samples(X)).max()
+        assert np.average(~inliers, weights=w) >= nu - 1e-12
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
@@ -143,9 +143,9 @@ def test_quantiles_do_not_cross_and_have_their_coverage(kernel):
     far = 10 * table(500, seed=2)[0]
     assert np.all(np.diff(fitted.predict(far), axis=1) >= 0)
     new, target = table(2000, seed=3, noise=0.3)
-    below = (target[:, None] <= fitted.predict(new)).mean(axis=0)
+    share = (target[:, None] <= fitted.predict(new)).mean(axis=0)
     sd = np.sqrt(np.array(levels) * (1 - np.array(levels)) / 2000)
-    assert np.all(np.abs(below - levels) < 5 * sd + 0.05)
+    assert np.all(np.abs(share - levels) < 5 * sd + 0.05)
     crossed = regressor(kernel, loss="quantile", quantiles=levels, alpha=1e-6, n_features=64)
     raw = crossed.fit(X, y).map_(far) @ crossed.coef_.T + crossed.intercept_
     assert np.any(np.diff(raw, axis=1) < 0)  # unsorted, these cross
@@ -195,17 +195,17 @@ NEW_ROWS = np.random.default_rng(3).uniform(-2, 2, (30, 2))
 @pytest.mark.parametrize("C", [0.3, 5.0])
 @pytest.mark.parametrize("w", [None, WEIGHTS], ids=["equal weights", "weighted"])
 def test_svr_of_given_kernel_and_C_equals_scikit_learn(C, w):
-    ours = bo.SVR(KERNEL, C=C, epsilon=0.1).fit(ROWS, TARGET, w)
-    theirs = ExactSVR(gamma=GAMMA, C=C, epsilon=0.1, tol=1e-8).fit(ROWS, TARGET, w)
-    assert np.allclose(ours.predict(NEW_ROWS), theirs.predict(NEW_ROWS), atol=1e-3)
+    fit = bo.SVR(KERNEL, C=C, epsilon=0.1).fit(ROWS, TARGET, w)
+    peer = ExactSVR(gamma=GAMMA, C=C, epsilon=0.1, tol=1e-8).fit(ROWS, TARGET, w)
+    assert np.allclose(fit.predict(NEW_ROWS), peer.predict(NEW_ROWS), atol=1e-3)
     dual = np.zeros(120)
-    dual[theirs.support_] = theirs.dual_coef_[0]
+    dual[peer.support_] = peer.dual_coef_[0]
     K, w = KERNEL(ROWS), np.ones(120) if w is None else w
-    losses = np.maximum(np.abs(TARGET - theirs.predict(ROWS)) - 0.1, 0)
-    least = 0.5 * dual @ K @ dual + C * w @ losses
-    value = ours.solution_.objective * C
-    assert -1e-5 * least <= value - least <= ours.solution_.gap * C + 1e-7 * least
-    assert ours.solution_.gap <= 1e-3 * ours.solution_.objective
+    losses = np.maximum(np.abs(TARGET - peer.predict(ROWS)) - 0.1, 0)
+    minimum = 0.5 * dual @ K @ dual + C * w @ losses
+    value = fit.solution_.objective * C
+    assert -1e-5 * minimum <= value - minimum <= fit.solution_.gap * C + 1e-7 * minimum
+    assert fit.solution_.gap <= 1e-3 * fit.solution_.objective
 
 
 def test_coefficients_of_rows_and_features_give_the_predictions():
@@ -236,8 +236,8 @@ def test_the_kernel_is_chosen_among_candidates(options):
     A = rng.uniform(-2, 2, (700, 10))
     y = np.sin(3 * A[:, 0]) + 0.1 * rng.standard_normal(700)
     auto = bo.SVR(random_state=0, **options).fit(A[:300], y[:300])
-    one = bo.SVR("gaussian", random_state=0, **options).fit(A[:300], y[:300])
-    errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, one)]
+    first = bo.SVR("gaussian", random_state=0, **options).fit(A[:300], y[:300])
+    errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, first)]
     assert errors[0] < 0.5 * errors[1]
     assert sum(c.chosen for c in auto.search_.compared) == 1 < len(auto.search_.compared)
 
@@ -250,9 +250,9 @@ NORMAL = np.random.default_rng(0).standard_normal((150, 2))
 def test_one_class_svm_fits_rows_on_a_line_and_a_single_row():
     """The matrix of a linear kernel has rank one: the system of support vectors is singular."""
     line = np.abs(NORMAL[:, :1]) + 1
-    ours = bo.OneClassSVM(Linear(), nu=0.3).fit(line)
-    theirs = ExactOneClass(kernel="linear", nu=0.3, tol=1e-9).fit(line)
-    assert np.allclose(ours.score_samples(line), theirs.score_samples(line), rtol=1e-4)
+    fit = bo.OneClassSVM(Linear(), nu=0.3).fit(line)
+    peer = ExactOneClass(kernel="linear", nu=0.3, tol=1e-9).fit(line)
+    assert np.allclose(fit.score_samples(line), peer.score_samples(line), rtol=1e-4)
     assert bo.OneClassSVM(KERNEL, nu=0.5).fit(NORMAL[:1]).predict(NORMAL[:1])[0] == 1
 
 
@@ -403,8 +403,8 @@ def test_fits_to_many_rows_have_no_dual_coefficients(tmp_path):
     model = general(n_features=10).fit(X, y[:, 0])
     with pytest.raises(AttributeError, match="of at most 1,024 rows with a penalty"):
         _ = model.dual_coef_
-    few = general(loss="multinomial").fit(X[:50], y[:50])
-    bo.save(few, tmp_path / "few.bochner")
+    small_fit = general(loss="multinomial").fit(X[:50], y[:50])
+    bo.save(small_fit, tmp_path / "few.bochner")
     loaded = bo.load(tmp_path / "few.bochner")
-    np.testing.assert_array_equal(loaded.dual_coef_, few.dual_coef_)
-    np.testing.assert_array_equal(loaded.predict(X), few.predict(X))
+    np.testing.assert_array_equal(loaded.dual_coef_, small_fit.dual_coef_)
+    np.testing.assert_array_equal(loaded.predict(X), small_fit.predict(X))

@@ -37,10 +37,10 @@ def test_leave_one_out_errors_of_noise_explain_nothing(seed):
     rng = np.random.default_rng(0 if seed == "concrete" else seed)
     X, y = rng.standard_normal((100, 8)), rng.standard_normal(100)
     X = load_concrete().X[rng.permutation(1000)[:100]] if seed == "concrete" else X
-    ours = bo.KernelRidge(random_state=0).fit(X, y)
-    Z, path = ours.map_(X), ours.solution_.path
-    loo = path.loo[np.abs(path.alphas - ours.alpha_).argmin()]
-    refits = naive.left_out_errors(Z, y[:, None], np.ones(100), np.array([ours.alpha_]), range(100))
+    fit = bo.KernelRidge(random_state=0).fit(X, y)
+    Z, path = fit.map_(X), fit.solution_.path
+    loo = path.loo[np.abs(path.alphas - fit.alpha_).argmin()]
+    refits = naive.left_out_errors(Z, y[:, None], np.ones(100), np.array([fit.alpha_]), range(100))
     assert_close(loo, (refits**2).mean(), factor=1e8)
     assert 1 - loo / y.var() < 0.3
 
@@ -52,8 +52,8 @@ def test_leave_one_out_errors_of_a_sample_agree_with_those_of_all_rows(kind):
     X = rng.uniform(-2, 2, (40_000 if kind == "orthogonal" else 9000, 1))
     y = np.sin(2 * X[:, 0]) + rng.standard_t(2.0, len(X))
     options = dict(method="exact", alpha="loo") if kind == "exact" else dict(alpha="loo")
-    ours = model(n_features=32, **options).fit(X, y)
-    Z, path, n = ours.map_(X), ours.solution_.path, len(X)
+    fit = model(n_features=32, **options).fit(X, y)
+    Z, path, n = fit.map_(X), fit.solution_.path, len(X)
     assert path.loo_rows == 8192
     centred, target = Z - Z.mean(axis=0), y - y.mean()
     for alpha, loo, error in list(zip(path.alphas, path.loo, path.loo_error, strict=True))[20::8]:
@@ -92,8 +92,8 @@ def test_named_kernels_fit_and_given_lengthscales_are_kept(name):
     X, y = table(noise=0.01)
     fitted = bo.KernelRidge(name, n_features=128, random_state=0).fit(X, y)
     assert fitted.score(X, y) > (0.9 if name != "linear" else -0.1)
-    again = bo.KernelRidge(fitted.kernel_, n_features=128, random_state=0).fit(X, y)
-    assert again.kernel_ == fitted.kernel_
+    repeat = bo.KernelRidge(fitted.kernel_, n_features=128, random_state=0).fit(X, y)
+    assert repeat.kernel_ == fitted.kernel_
 
 
 # ---- penalties smaller than the rounding error of float32 sums
@@ -157,13 +157,13 @@ def test_the_pass_is_repeated_in_float64_and_the_outcome_states_it(monkeypatch):
 @pytest.mark.parametrize("method", ["orthogonal", "exact"])
 def test_a_list_of_penalties_has_one_for_each_target(method):
     X, y = table(t=2)
-    together = model(alpha=[0.1, 5.0], method=method).fit(X, y)
+    joint_fit = model(alpha=[0.1, 5.0], method=method).fit(X, y)
     for i, alpha in enumerate((0.1, 5.0)):
         single = model(alpha=alpha, method=method).fit(X, y[:, i])
-        assert_close(together.predict(X)[:, i], single.predict(X), factor=1e9)
-    assert "alpha=0.1, 5 by given" in repr(together.solution_)
+        assert_close(joint_fit.predict(X)[:, i], single.predict(X), factor=1e9)
+    assert "alpha=0.1, 5 by given" in repr(joint_fit.solution_)
     if method == "orthogonal":
-        assert together.certificate_.alpha == 0.1
+        assert joint_fit.certificate_.alpha == 0.1
 
 
 KERNELS = [KERNEL, Matern(0.5, 1.0) + Linear() * 0.3, Gaussian(0.1) * 2.0, Laplace(2.0)]
@@ -178,21 +178,21 @@ def test_the_exact_kernel_equals_a_dense_solve(kernel, centred, method):
     w = np.random.default_rng(1).uniform(0.1, 2, 400)
     w[::5] = 0
     options = {"method": method, "n_features": 512, "alpha": 0.01, "fit_intercept": centred}
-    ours = model(kernel, **options).fit(X, y, w)
-    used, new = w > 0, table(200, seed=1)[0]
-    c, b = naive.dual(kernel(X[used]), y[used], 0.01, w[used], centred)
+    fit = model(kernel, **options).fit(X, y, w)
+    mask, new = w > 0, table(200, seed=1)[0]
+    c, b = naive.dual(kernel(X[mask]), y[mask], 0.01, w[mask], centred)
     if not centred:
-        theirs = Exact(kernel="precomputed", alpha=0.01).fit(kernel(X[used]), y[used], w[used])
-        assert_close(c, theirs.dual_coef_, factor=1e9)
+        peer = Exact(kernel="precomputed", alpha=0.01).fit(kernel(X[mask]), y[mask], w[mask])
+        assert_close(c, peer.dual_coef_, factor=1e9)
     close = 1e-6 if method == "exact" else 1e-5
-    assert np.abs(ours.predict(new) - kernel(new, X[used]) @ c - b).max() < close * y.std()
+    assert np.abs(fit.predict(new) - kernel(new, X[mask]) @ c - b).max() < close * y.std()
     if method == "auto":
-        assert "exact kernel" in ours.choice_.reason
+        assert "exact kernel" in fit.choice_.reason
         return
-    assert_close(ours.dual_coef_, c, factor=1e11)
-    assert_close(ours.intercept_, b, factor=1e8)
-    assert len(ours.X_fit_) == used.sum()
-    assert ours.solution_.outcome is Outcome.SOLVED
+    assert_close(fit.dual_coef_, c, factor=1e11)
+    assert_close(fit.intercept_, b, factor=1e8)
+    assert len(fit.X_fit_) == mask.sum()
+    assert fit.solution_.outcome is Outcome.SOLVED
 
 
 @pytest.mark.parametrize("preconditioner", ["mercer", "orthogonal", "uniform"])
@@ -203,9 +203,9 @@ def test_any_features_precondition_and_too_few_iterations_warn(preconditioner):
     assert exact.solution_.outcome is Outcome.SOLVED
     expected = model(method="exact", alpha=0.05).fit(X, y)
     assert np.abs(exact.predict(X) - expected.predict(X)).max() < 1e-6
-    few = bo.ExactKernel(preconditioner, max_iter=3)
+    method_ = bo.ExactKernel(preconditioner, max_iter=3)
     with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
-        fitted = model(method=few, alpha=1e-6, n_features=8).fit(X, y)
+        fitted = model(method=method_, alpha=1e-6, n_features=8).fit(X, y)
     assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
     assert np.isfinite(fitted.predict(X)).all()
 
@@ -236,10 +236,10 @@ classifier = maker(bo.KernelRidgeClassifier, Gaussian(lengthscale=1.0), **OPTION
 def test_balanced_weights_choose_the_penalty_of_equal_given_weights():
     X, y = sectors()
     factors = dict(zip(y, balanced(y, np.ones(len(y))), strict=True))
-    given, named = (
+    options, named = (
         classifier(alpha="loo", class_weight=weight).fit(X, y) for weight in (factors, "balanced")
     )
-    assert named.alpha_ == pytest.approx(given.alpha_, rel=1e-6)
+    assert named.alpha_ == pytest.approx(options.alpha_, rel=1e-6)
     assert named.partial_fit(X, y).alpha_ > 0  # with its own factors, in the same unit
 
 
@@ -248,16 +248,16 @@ def test_balanced_weights_choose_the_penalty_of_equal_given_weights():
 def test_the_classifier_equals_scikit_learns_on_the_features(K, weight):
     X, y = sectors(K=K)
     w = np.random.default_rng(1).uniform(0.2, 2, 300)
-    ours = classifier(class_weight=weight).fit(X, y, w)
-    theirs = RidgeClassifier(0.3, class_weight=weight).fit(ours.map_(X), y, w)
+    fit = classifier(class_weight=weight).fit(X, y, w)
+    peer = RidgeClassifier(0.3, class_weight=weight).fit(fit.map_(X), y, w)
     new = sectors(100, K, seed=1)[0]
     if weight == "balanced":  # bochner counts weights, scikit-learn rows
-        theirs = RidgeClassifier(0.3).fit(ours.map_(X), y, w * balanced(y, w))
-    assert_close(ours.decision_function(new), theirs.decision_function(ours.map_(new)), factor=1e6)
-    assert (ours.predict(new) == theirs.predict(ours.map_(new))).all()
-    assert_close(ours.coef_, np.atleast_2d(theirs.coef_), factor=1e6)
-    assert_close(ours.intercept_, np.atleast_1d(theirs.intercept_), factor=1e6)
-    assert (ours.classes_ == theirs.classes_).all()
+        peer = RidgeClassifier(0.3).fit(fit.map_(X), y, w * balanced(y, w))
+    assert_close(fit.decision_function(new), peer.decision_function(fit.map_(new)), factor=1e6)
+    assert (fit.predict(new) == peer.predict(fit.map_(new))).all()
+    assert_close(fit.coef_, np.atleast_2d(peer.coef_), factor=1e6)
+    assert_close(fit.intercept_, np.atleast_1d(peer.intercept_), factor=1e6)
+    assert (fit.classes_ == peer.classes_).all()
 
 
 def balanced(y, w):

@@ -66,8 +66,8 @@ def test_comparisons_state_the_gains_and_required_gains():
     """Each candidate is compared with the best of those that are preferred in a tie."""
     result = best_of(*table("one column"))
     last = max(c.rows for c in result.compared)
-    best, *others = (c for c in result.compared if c.rows == last)
-    for c in others:
+    best, *rivals = (c for c in result.compared if c.rows == last)
+    for c in rivals:
         assert c.gain == pytest.approx(best.error - c.error)
         assert c.required >= 0.003 * best.error
         best = c if c.gain > c.required else best
@@ -106,11 +106,11 @@ def test_rows_with_two_distinct_values_are_fitted(learner):
     assert means == pytest.approx([y[:10].mean(), y[10:].mean()], abs=0.15)
 
 
-@pytest.mark.parametrize("few", [5, 63])
-def test_few_rows_and_constant_targets_get_the_default_kernel(few):
+@pytest.mark.parametrize("n_rows", [5, 63])
+def test_few_rows_and_constant_targets_get_the_default_kernel(n_rows):
     X, y = table("one column")
     assert best_of(X, np.ones(len(X))) is None
-    arguments = (sample_of(X[:few], y[:few]), 0, None, None, "medium")
+    arguments = (sample_of(X[:n_rows], y[:n_rows]), 0, None, None, "medium")
     assert isinstance(choose_kernel("auto", *arguments).kernel, Gaussian)
     learned = learn_metric(Gaussian(), sample_of(X, np.ones(300)), 0)
     assert (learned.compared, learned.kernel) == ((), Gaussian())
@@ -203,8 +203,8 @@ def test_the_learned_metric_has_the_relevant_direction(learned, rotated):
     assert learned.chosen.error <= learned.error < 0.3 * start.error
     kernels, options = (start.kernel, learned.kernel), {"n_features": 128, "random_state": 0}
     fits = (bo.KernelRidge(k, **options).fit(X[:450], y[:450]) for k in kernels)
-    before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in fits)
-    assert after < 0.3 * before
+    original, result = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in fits)
+    assert result < 0.3 * original
 
 
 # ---- learners with metric="learned"
@@ -257,8 +257,8 @@ def test_a_function_of_the_logarithm_is_transformed():
     np.testing.assert_array_equal(transformed[:, 1], SKEWED[:, 1])
     assert (np.diff(transformed[np.argsort(SKEWED[:, 0]), 0]) >= 0).all()
     columns = SKEWED[:, 0], transformed[:, 0]
-    before, after = (np.clip(x, *np.quantile(x, [0.01, 0.99])) for x in columns)
-    assert np.std(after) == pytest.approx(np.std(before), rel=1e-3)
+    original, result = (np.clip(x, *np.quantile(x, [0.01, 0.99])) for x in columns)
+    assert np.std(result) == pytest.approx(np.std(original), rel=1e-3)
 
 
 def test_columns_are_not_transformed_without_a_gain():

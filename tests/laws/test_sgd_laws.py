@@ -26,8 +26,8 @@ def rows():
     """Return unit rows, labels of two and of three classes, and a real target."""
     X = np.random.default_rng(0).standard_normal((120, 4))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    two = (X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0).astype(int)
-    return X, two, two + (X[:, 3] > 0.5), 3 * X[:, 0] + X[:, 1] ** 2
+    classes = (X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0).astype(int)
+    return X, classes, classes + (X[:, 3] > 0.5), 3 * X[:, 0] + X[:, 1] ** 2
 
 
 @pytest.mark.parametrize("loss", [*CLASS_LOSSES, *NUMBER_LOSSES])
@@ -39,10 +39,10 @@ def test_the_first_four_strategies_give_the_same_model(rows, loss):
         options = {"loss": loss, "average": 5, "learning_rate": "adaptive", **FIXED}
         model, y = KernelSGDRegressor(Linear() * Linear(), **options), number
     method = "decision_function" if loss in CLASS_LOSSES else "predict"
-    exact, *others = (
+    exact, *models = (
         getattr(clone(model).set_params(strategy=s).fit(X, y), method)(X) for s in (*EXACT, *DUAL)
     )
-    for other in others:
+    for other in models:
         np.testing.assert_allclose(other, exact, rtol=1e-9, atol=1e-9)
 
 
@@ -68,24 +68,24 @@ def test_steps_of_linear_classifiers_equal_scikit_learn(rows, loss, rate):
     options |= {"max_iter": 3, "tol": None, "average": 11, "power_t": 0.5}
     w = np.random.default_rng(1).uniform(0, 2, len(y))
     w /= w.mean()
-    theirs = SGDClassifier(**options).fit(X, y, sample_weight=w)
+    reference = SGDClassifier(**options).fit(X, y, sample_weight=w)
     for strategy in ("exact_cached", "kernel_on_the_fly"):
-        ours = KernelSGDClassifier(Linear(), strategy=strategy, batch_size=1, **options)
-        ours.fit(X, y, sample_weight=w)
-        f = theirs.decision_function(X)
-        np.testing.assert_allclose(ours.decision_function(X), f, rtol=1e-9, atol=1e-9)
+        process = KernelSGDClassifier(Linear(), strategy=strategy, batch_size=1, **options)
+        process.fit(X, y, sample_weight=w)
+        f = reference.decision_function(X)
+        np.testing.assert_allclose(process.decision_function(X), f, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", NUMBER_LOSSES[:-1])
 def test_steps_of_linear_regressors_equal_scikit_learn(rows, loss):
     X, *_, y = rows
     options = {"loss": loss, "alpha": 1e-3, "shuffle": False, "eta0": 0.1, "max_iter": 3}
-    theirs = SGDRegressor(**options, tol=None).fit(X, y)
-    ours = KernelSGDRegressor(
+    reference = SGDRegressor(**options, tol=None).fit(X, y)
+    process = KernelSGDRegressor(
         Linear(), strategy="exact_on_the_fly", batch_size=1, tol=None, **options
     ).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(ours.intercept_, theirs.intercept_[0], rtol=1e-9)
+    np.testing.assert_allclose(process.coef_, reference.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(process.intercept_, reference.intercept_[0], rtol=1e-9)
 
 
 def test_dual_steps_equal_those_of_the_paper(rows):
@@ -109,16 +109,16 @@ def test_full_batches_converge_to_the_minimum(rows):
     """Gradient descent attains the minimum of Newton's method and of ridge regression."""
     X, y, _, number = rows
     n, alpha, options = len(y), 0.05, {"batch_size": len(y), "tol": None, "max_iter": 3000}
-    ours = KernelSGDClassifier(
+    process = KernelSGDClassifier(
         Linear(), loss="log_loss", strategy="exact_cached", alpha=alpha, learning_rate="constant",
         **options,
     ).fit(X, y)  # fmt: skip
     newton = LogisticRegression(C=1 / (alpha * n), tol=1e-10).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, newton.coef_, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(ours.predict_proba(X), newton.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(process.coef_, newton.coef_, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(process.predict_proba(X), newton.predict_proba(X), atol=1e-5)
     ridge = Ridge(alpha=alpha * n).fit(X, number)
-    ours = KernelSGDRegressor(Linear(), alpha=alpha, learning_rate="constant", **options)
-    np.testing.assert_allclose(ours.fit(X, number).predict(X), ridge.predict(X), atol=1e-6)
+    process = KernelSGDRegressor(Linear(), alpha=alpha, learning_rate="constant", **options)
+    np.testing.assert_allclose(process.fit(X, number).predict(X), ridge.predict(X), atol=1e-6)
 
 
 def test_the_order_of_rows_depends_on_the_seed_not_on_blocks(rows):
@@ -126,17 +126,17 @@ def test_the_order_of_rows_depends_on_the_seed_not_on_blocks(rows):
     model = KernelSGDClassifier(
         Gaussian(0.7), strategy="approximate_cached", method="iid", n_features=32, **FIXED
     )
-    whole = clone(model).fit(X, y)
+    reference = clone(model).fit(X, y)
     for size in (7, 50, 120):
         blocks = Blocks.from_arrays(X, y, block_rows=size)
         streamed = clone(model).fit_blocks(blocks, STREAM)
-        again = clone(model).set_params(strategy="approximate_on_the_fly")
-        again.fit_blocks(blocks, STREAM)
-        np.testing.assert_allclose(streamed.coef_, again.coef_, rtol=1e-9, atol=1e-12)
+        repeat = clone(model).set_params(strategy="approximate_on_the_fly")
+        repeat.fit_blocks(blocks, STREAM)
+        np.testing.assert_allclose(streamed.coef_, repeat.coef_, rtol=1e-9, atol=1e-12)
         if size == 7:
             first = streamed
         np.testing.assert_array_equal(streamed.coef_, first.coef_)
-    np.testing.assert_allclose(whole.coef_, first.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(reference.coef_, first.coef_, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -175,10 +175,10 @@ def test_a_warm_start_continues_the_fit(rows):
     averaged = []
     for strategy in ("exact_cached", "gram_cached"):
         model = KernelSGDRegressor(Polynomial(2), strategy=strategy, tol=None, random_state=0)
-        whole = clone(model).set_params(max_iter=6).fit(X, y)
+        reference = clone(model).set_params(max_iter=6).fit(X, y)
         parts = clone(model).set_params(max_iter=3, warm_start=True).fit(X, y).fit(X, y)
-        assert parts.t_ == whole.t_
-        np.testing.assert_allclose(parts.predict(X), whole.predict(X), rtol=1e-9, atol=1e-9)
+        assert parts.t_ == reference.t_
+        np.testing.assert_allclose(parts.predict(X), reference.predict(X), rtol=1e-9, atol=1e-9)
         averaged.append(parts.set_params(average=True).fit(X, y).predict(X))
     np.testing.assert_allclose(*averaged, rtol=1e-9, atol=1e-9)
     assert len(parts.support_vectors_) == len(X)

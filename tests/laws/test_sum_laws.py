@@ -73,8 +73,8 @@ def test_sums_are_independent_of_blocks_and_parts(name, monkeypatch):
             subtotal = summand.add(subtotal, block._replace(start=block.start + int(part[0])))
         total = subtotal if total is None else summand.merge(total, subtotal)
     totals = [sum_of(1), sum_of(7), total]
-    together = Summands(tuple(item for item, _ in SUMMANDS.values()))
-    totals.append(sum_of(50, together)[list(SUMMANDS).index(name)])
+    joint_fit = Summands(tuple(item for item, _ in SUMMANDS.values()))
+    totals.append(sum_of(50, joint_fit)[list(SUMMANDS).index(name)])
     monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 2)
     for total in (*totals, sum_of(5)):
         assert_close(result(total), result(sum_of(N)), factor=1e3)
@@ -132,10 +132,10 @@ def test_moments_are_summed_in_the_library_of_the_rows(library, precision):
     total = Serial().sum(summand, rows)
     assert type(total._z0) is type(asarray(X))
     numpy_total = Serial().sum(summand, blocks(slice(None), 64))
-    ours, theirs = (summand.moments(sums) for sums in (total, numpy_total))
-    bound = 10 * np.finfo(precision).eps * np.sqrt(N) * flatten(theirs).max()
-    assert np.abs(flatten(ours) - flatten(theirs)).max() < bound
-    assert ours.precision == precision
+    process, reference = (summand.moments(sums) for sums in (total, numpy_total))
+    bound = 10 * np.finfo(precision).eps * np.sqrt(N) * flatten(reference).max()
+    assert np.abs(flatten(process) - flatten(reference)).max() < bound
+    assert process.precision == precision
 
 
 # ---- moments: addition, subtraction and weights
@@ -185,11 +185,11 @@ def test_moments_equal_a_loop_over_rows(n, weighted, t):
 
 
 @pytest.mark.parametrize("mean", [1e3, 1e6])
-@pytest.mark.parametrize("apart", [0.0, 1.0])
-def test_large_and_different_means_lose_no_digits(mean, apart):
+@pytest.mark.parametrize("distance", [0.0, 1.0])
+def test_large_and_different_means_lose_no_digits(mean, distance):
     """Sums about zero would lose twelve of sixteen digits."""
     Z, y, w = sums_table(mean=mean)
-    Z[:20] -= apart * mean
+    Z[:20] -= distance * mean
     m = Moments.of(Z[:20], y[:20], w[:20]) + Moments.of(Z[20:], y[20:], w[20:])
     assert_equal_to_loop(m, Z, y, w, factor=4 * mean / 100)  # rounding of Z itself: ε · mean
 
@@ -214,12 +214,12 @@ def test_addition_is_associative_for_any_split(cuts, mean, weighted, seed):
 def test_subtraction_inverts_addition():
     Z, y, w = sums_table(mean=3.0)
     a, b = Moments.of(Z[:25], y[:25], w[:25]), Moments.of(Z[25:], y[25:], w[25:])
-    before = a.gram.copy(), b.gram.copy()
+    original = a.gram.copy(), b.gram.copy()
     assert_moments_agree((a + b) - b, a, factor=64)
     assert_moments_agree((a + b) - a, b, factor=64)
     a.decay(0.5)
-    assert (a.gram == before[0]).all()
-    assert (b.gram == before[1]).all()
+    assert (a.gram == original[0]).all()
+    assert (b.gram == original[1]).all()
 
 
 def test_rows_of_weight_zero_are_ignored():

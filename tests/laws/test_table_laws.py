@@ -172,9 +172,9 @@ def test_new_categories_and_missing_values_warn_once_per_call(table):
     )
     odd = X.assign(a=[np.nan, *X["a"][1:]], **{f"c{j}": "mauve" for j in range(40)})
     for call in (model.predict_proba, model.predict):
-        with warnings.catch_warnings(record=True, action="always") as caught:
+        with warnings.catch_warnings(record=True, action="always") as record:
             call(odd)
-        (text,) = (str(w.message) for w in caught)
+        (text,) = (str(w.message) for w in record)
         assert re.search(r"^Columns 'c0', 'c1', .* \(40 in all\) have categories that", text)
         assert "such as 'mauve'; first in row 0 of" in text
         assert "Column 'a' has missing values, which count as the median; first in row 0" in text
@@ -199,10 +199,10 @@ def test_levels_are_correct_while_another_thread_reads_other_cells():
     words = encoder._latest[0]
 
     class Words:
-        def equals(self, others):  # at this point another thread reads cells
+        def equals(self, words_):  # at this point another thread reads cells
             encoder._latest[0] = words
             encoder.cells(pa.array(["y", "x"]), str)
-            return words.equals(others)
+            return words.equals(words_)
 
     encoder._latest[0] = Words()
     np.testing.assert_array_equal(encoder.cells(column, str), codes)
@@ -260,8 +260,8 @@ def test_the_order_of_categories_is_used():
         assert model.schema_.encoders == (ordinal("grade", ("low", "mid", "high"), 0.5, True),)
         np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
     places = np.arange(600) % 60  # more levels than get separate columns
-    many = pd.DataFrame({"grade": pd.Categorical([f"{i:02}" for i in places], ordered=True)})
-    predictions = bo.KernelRidge(**FAST).fit(many, places % 7 + places).predict(many)
+    table_ = pd.DataFrame({"grade": pd.Categorical([f"{i:02}" for i in places], ordered=True)})
+    predictions = bo.KernelRidge(**FAST).fit(table_, places % 7 + places).predict(table_)
     np.testing.assert_allclose(predictions, places % 7 + places, atol=4)
 
 
@@ -303,10 +303,10 @@ def test_columns_of_all_types_are_fitted(kind, tmp_path):
     if kind in ("period", "interval", "numbers as categories"):
         return  # not types of Arrow
     arrow = pa.Table.from_pandas(frame)
-    others = [] if kind in ("runs", "long decimal") else [pl.from_arrow(arrow)]  # not in polars
-    for X in (arrow, *others):
-        again = bo.KernelRidge(**FAST).fit(X, y)
-        np.testing.assert_allclose(again.predict(X), expected, rtol=0, atol=1e-5)
+    tables = [] if kind in ("runs", "long decimal") else [pl.from_arrow(arrow)]  # not in polars
+    for X in (arrow, *tables):
+        repeat = bo.KernelRidge(**FAST).fit(X, y)
+        np.testing.assert_allclose(repeat.predict(X), expected, rtol=0, atol=1e-5)
 
 
 def test_sparse_columns_of_a_frame_are_converted_without_a_warning():
@@ -387,8 +387,8 @@ def test_arrays_with_missing_values_equal_tables(learner):
     y = y > 1 if learner is bo.SVC else y
     table = pd.DataFrame(X, columns=[*"abcd"])
     fit = learner(**FAST).fit(X, y)
-    same = learner(**FAST).fit(table, y)
-    np.testing.assert_array_equal(fit.predict(X[:50]), same.predict(table[:50]))
+    reference = learner(**FAST).fit(table, y)
+    np.testing.assert_array_equal(fit.predict(X[:50]), reference.predict(table[:50]))
     assert fit.n_features_in_ == 4
     assert not hasattr(fit, "feature_names_in_")
 
@@ -404,20 +404,20 @@ def test_missing_values_of_arrays_become_medians_with_an_indicator(tmp_path):
     np.testing.assert_array_equal(model().fit(X, y).predict(X), model().fit(wide, y).predict(wide))
     half = model().fit(X[:200], y[:200]).partial_fit(np.nan_to_num(X[200:]), y[200:])
     bo.save(half, tmp_path / "m.bochner")
-    again = bo.load(tmp_path / "m.bochner").predict(X.tolist())
-    np.testing.assert_array_equal(again, half.predict(X))
+    repeat = bo.load(tmp_path / "m.bochner").predict(X.tolist())
+    np.testing.assert_array_equal(repeat, half.predict(X))
     assert cross_val_score(bo.KernelRidge(**FAST), X, y, cv=3).min() > 0.2
 
 
 def test_missing_values_unknown_to_the_fit_raise():
     X, y = with_gaps()
-    whole = bo.KernelRidge(**FAST).fit(np.nan_to_num(X), y)
+    reference = bo.KernelRidge(**FAST).fit(np.nan_to_num(X), y)
     row, column = np.argwhere(np.isnan(X))[0]
     place = rf"the fit had none; got NaN in row {row}, column {column} \(counted from 0\). Fill"
     with pytest.raises(InvalidInput, match=place):
-        whole.predict(X)
+        reference.predict(X)
     with pytest.raises(InvalidInput, match=place):
-        whole.partial_fit(X, y)
+        reference.partial_fit(X, y)
     with pytest.raises(InvalidInput, match="a sparse X must have no missing values; got NaN in"):
         bo.KernelRidge(**FAST).fit(csr_array(X), y)
     with pytest.raises(InvalidInput, match=r"X must hold finite numbers, .*; got infinity"):
@@ -465,40 +465,40 @@ def formats_of(frame, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["y", "label"])
 def test_rows_without_a_target_are_left_out_in_all_formats(tmp_path, target):
-    frame, rest = missing_targets(MISSING, target)
+    frame, complete = missing_targets(MISSING, target)
     kind = bo.KernelRidge if target == "y" else bo.KernelRidgeClassifier
     with warnings.catch_warnings(action="ignore", category=DataWarning):
-        expected = kind(**FAST).fit(rest, target).predict(rest)
+        expected = kind(**FAST).fit(complete, target).predict(complete)
     for source, rows in zip(formats_of(frame, tmp_path), (64, 4096) * 4, strict=False):
         make = Blocks.from_files if isinstance(source, list) else Blocks.from_table
         with pytest.warns(DataWarning, match=rf"a target '{target}' are left out: 54 of 400;"):
             blocks = make(source, target=target, block_rows=rows)
         with pytest.warns(DataWarning, match="columns are left out"):
             model = kind(**FAST).fit_blocks(blocks)
-        assert np.array_equal(model.predict(rest), expected)
-        assert blocks.n_rows == len(rest)
+        assert np.array_equal(model.predict(complete), expected)
+        assert blocks.n_rows == len(complete)
     w = np.arange(1.0, 401)
-    with warnings.catch_warnings(record=True, action="always") as caught:
+    with warnings.catch_warnings(record=True, action="always") as record:
         model = kind(**FAST).fit(frame, target, sample_weight=w)
-        same = kind(**FAST).fit(rest, target, sample_weight=np.delete(w, MISSING))
-    assert "54 of 400; first in row 0 of X (counted from 0)." in str(caught[0].message)
-    assert np.array_equal(model.predict(rest), same.predict(rest))
+        match = kind(**FAST).fit(complete, target, sample_weight=np.delete(w, MISSING))
+    assert "54 of 400; first in row 0 of X (counted from 0)." in str(record[0].message)
+    assert np.array_equal(model.predict(complete), match.predict(complete))
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_parts_of_blocks_skip_rows_without_a_target(tmp_path, suffix):
-    frame, rest = missing_targets(MISSING)
-    frame, rest = frame[["size", "y"]], rest[["size", "y"]]
+    frame, complete = missing_targets(MISSING)
+    frame, complete = frame[["size", "y"]], complete[["size", "y"]]
     list(formats_of(frame, tmp_path))
     with pytest.warns(DataWarning, match="target 'y' are left out: 108 of 800; first in row"):
-        whole = Blocks.from_files([tmp_path / f"t.{suffix}"] * 2, target="y")
-    y = np.tile(rest["y"], 2)
+        reference = Blocks.from_files([tmp_path / f"t.{suffix}"] * 2, target="y")
+    y = np.tile(complete["y"], 2)
     for start, stop in ((0, 64), (0, len(y)), (200, 250), (300, 400), (345, 347), (691, 692)):
-        part = whole.part(start, stop)
+        part = reference.part(start, stop)
         assert np.concatenate([block.y for block in part]).tolist() == y[start:stop].tolist()
-        again = part.part(1, stop - start) if stop > start + 1 else part
+        repeat = part.part(1, stop - start) if stop > start + 1 else part
         first = start + (stop > start + 1)
-        assert np.concatenate([b.y for b in again]).tolist() == y[first:stop].tolist()
+        assert np.concatenate([b.y for b in repeat]).tolist() == y[first:stop].tolist()
 
 
 def test_warnings_about_text_files_state_the_line_number(tmp_path):
@@ -514,9 +514,9 @@ def test_warnings_about_text_files_state_the_line_number(tmp_path):
 
 
 def test_the_command_line_checks_rows_with_a_target_and_predicts_all_rows(tmp_path, capsys):
-    frame, rest = missing_targets(MISSING)
+    frame, complete = missing_targets(MISSING)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    rest.to_csv(tmp_path / "rest.csv", index=False)
+    complete.to_csv(tmp_path / "rest.csv", index=False)
     frame.assign(y="").to_csv(tmp_path / "none.csv", index=False)
     out = ["--out", f"{tmp_path}/m.bochner", "--features", "32", "--kernel", "gaussian"]
     assert run(["fit", f"{tmp_path}/t.csv", "--target", "y", *out]) == 0
@@ -552,8 +552,8 @@ def test_levels_of_equal_means_get_codes_if_they_have_enough_rows():
     assert names == ("x", "level (target)", *(f"level (code {i})" for i in range(16)))
     new, truth = panel(seed=1)
     assert np.sqrt(np.mean((model.predict(new) - truth) ** 2)) < 0.25 * truth.std()
-    few, y = panel(rows=9)
-    model = bo.KernelRidge(**FAST).fit(few, y)
+    table, y = panel(rows=9)
+    model = bo.KernelRidge(**FAST).fit(table, y)
     assert model.schema_.feature_names == ("x", "level (target)")
 
 
@@ -592,6 +592,6 @@ def test_a_season_continues_after_the_last_date(model):
     days = np.sort(np.random.default_rng(0).integers(0, 8000, 300))
     frame = pd.DataFrame({"day": pd.Timestamp("1990-01-01") + pd.to_timedelta(days, unit="D")})
     y = days / 365.2425 % 1 + 0.1 * np.random.default_rng(1).standard_normal(300)
-    kernel, now = model.set_params(random_state=0).fit(frame, y).kernel_, np.zeros((1, 5))
-    far = now + np.array([1e9, 0, 0, 0, 0])
-    assert kernel(now, far)[0, 0] == pytest.approx(kernel(now, now)[0, 0] / 2, rel=0.01)
+    kernel, origin = model.set_params(random_state=0).fit(frame, y).kernel_, np.zeros((1, 5))
+    far = origin + np.array([1e9, 0, 0, 0, 0])
+    assert kernel(origin, far)[0, 0] == pytest.approx(kernel(origin, origin)[0, 0] / 2, rel=0.01)

@@ -40,68 +40,68 @@ def up_to_sign(a, b):
 def test_kernel_pca_with_exact_features_equals_scikit_learn(kernel):
     X, new = points(200), points(40, seed=1)
     q = 3
-    ours = components(kernel, n_components=q, method="auto", n_features=256).fit(X)
+    fit = components(kernel, n_components=q, method="auto", n_features=256).fit(X)
     exact = Exact(q, kernel="precomputed").fit(kernel(X))
-    assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(q), factor=1e6)
+    assert_close(fit.eigenvalues_ / exact.eigenvalues_, np.ones(q), factor=1e6)
     expected = exact.transform(kernel(new, X))
-    assert np.abs(up_to_sign(ours.transform(new), expected) - expected).max() < 1e-6
+    assert np.abs(up_to_sign(fit.transform(new), expected) - expected).max() < 1e-6
 
 
 @pytest.mark.parametrize("lengthscale", [3.0, 0.4, 0.02], ids=["fast", "slow", "level"])
 def test_leading_components_equal_a_full_decomposition(lengthscale):
     """For any decay of eigenvalues; nearly equal ones (nearly orthogonal rows) take many steps."""
     X = points(300)
-    ours = components(Gaussian(lengthscale), n_components=5, method="nystrom", n_features=300)
-    K = ours.fit(X).map_(X) @ ours.map_(X).T
-    assert_close(ours.eigenvalues_, np.linalg.eigvalsh(centred(K))[::-1][:5], factor=1e3)
-    V = ours.eigenvectors_
+    fit = components(Gaussian(lengthscale), n_components=5, method="nystrom", n_features=300)
+    K = fit.fit(X).map_(X) @ fit.map_(X).T
+    assert_close(fit.eigenvalues_, np.linalg.eigvalsh(centred(K))[::-1][:5], factor=1e3)
+    V = fit.eigenvectors_
     assert_close(V.T @ V, np.eye(5), factor=1e3)
-    residual = ours.moments_.gram @ V - V * ours.eigenvalues_
-    assert np.abs(residual).max() < 1e-10 * ours.eigenvalues_[0]
+    residual = fit.moments_.gram @ V - V * fit.eigenvalues_
+    assert np.abs(residual).max() < 1e-10 * fit.eigenvalues_[0]
 
 
 def test_repeated_eigenvalues_have_their_multiplicity():
     """Rows on a circle have pairs of sine and cosine; centring removes the constant."""
     angle = np.arange(320) * (2 * np.pi / 320)
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    ours = components(Gaussian(0.7), n_components=6, method="nystrom", n_features=320).fit(circle)
+    fit = components(Gaussian(0.7), n_components=6, method="nystrom", n_features=320).fit(circle)
     exact = np.linalg.eigvalsh(centred(Gaussian(0.7)(circle)))[::-1][:6]
-    assert np.abs(ours.eigenvalues_ / exact - 1).max() < 1e-6
-    assert np.abs(ours.eigenvalues_[1::2] / ours.eigenvalues_[::2] - 1).max() < 1e-6
+    assert np.abs(fit.eigenvalues_ / exact - 1).max() < 1e-6
+    assert np.abs(fit.eigenvalues_[1::2] / fit.eigenvalues_[::2] - 1).max() < 1e-6
 
 
 def test_a_linear_kernel_equals_principal_components():
     X = points(200) * [3.0, 2.0, 0.5] + 7
-    ours = components(
+    fit = components(
         Linear(), n_components=2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9
     ).fit(X)
     plain = PCA(2).fit(X)
-    assert_close(ours.explained_variance_ratio_, plain.explained_variance_ratio_, factor=1e3)
-    scores, expected = ours.transform(X), plain.transform(X)
+    assert_close(fit.explained_variance_ratio_, plain.explained_variance_ratio_, factor=1e3)
+    scores, expected = fit.transform(X), plain.transform(X)
     assert_close(up_to_sign(scores, expected), expected, factor=1e4)
-    assert_close(ours.inverse_transform(scores), plain.inverse_transform(expected), factor=1e7)
+    assert_close(fit.inverse_transform(scores), plain.inverse_transform(expected), factor=1e7)
 
 
 def test_the_remainder_of_features_counts_as_unexplained():
     X = points(200)
-    few = components(n_components=None, method="nystrom", n_features=10).fit(X)
-    z = few.map_(X).mean(axis=0)
-    assert_close(few.trace_, np.trace(KERNEL(X)) - 200 * z @ z, factor=1e2)
-    assert few.explained_variance_ratio_.sum() < 0.9
+    reduced = components(n_components=None, method="nystrom", n_features=10).fit(X)
+    z = reduced.map_(X).mean(axis=0)
+    assert_close(reduced.trace_, np.trace(KERNEL(X)) - 200 * z @ z, factor=1e2)
+    assert reduced.explained_variance_ratio_.sum() < 0.9
     exact = np.linalg.eigvalsh(centred(KERNEL(X)))[::-1]
-    assert np.all(few.eigenvalues_ <= exact[: len(few.eigenvalues_)] * (1 + 1e-9))
-    whole = components(n_components=None, method="auto", n_features=256).fit(X)
-    assert abs(whole.explained_variance_ratio_.sum() - 1) < 1e-9
+    assert np.all(reduced.eigenvalues_ <= exact[: len(reduced.eigenvalues_)] * (1 + 1e-9))
+    base = components(n_components=None, method="auto", n_features=256).fit(X)
+    assert abs(base.explained_variance_ratio_.sum() - 1) < 1e-9
 
 
 def test_the_inverse_transform_is_ridge_regression_on_scores():
     X, kernel = points(80), Gaussian(0.7)
     options = dict(n_features=128, fit_inverse_transform=True, inverse_kernel=kernel, alpha=0.1)
-    ours = components(n_components=3, **options).fit(X)
-    S = ours.transform(X)
+    fit = components(n_components=3, **options).fit(X)
+    S = fit.transform(X)
     coef, intercept = naive.dual(kernel(S), X, 0.1, np.ones(80))
     new = S[:5] + 0.01
-    assert np.abs(ours.inverse_transform(new) - kernel(new, S) @ coef - intercept).max() < 1e-6
+    assert np.abs(fit.inverse_transform(new) - kernel(new, S) @ coef - intercept).max() < 1e-6
 
 
 def test_pre_images_remove_noise():
@@ -109,8 +109,8 @@ def test_pre_images_remove_noise():
     angle = rng.uniform(0, 2 * np.pi, 400)
     clean = np.column_stack([np.cos(angle), np.sin(angle), np.zeros((400, 8))])
     X = clean + 0.2 * rng.standard_normal(clean.shape)
-    ours = components(Gaussian(2.0), n_components=3, fit_inverse_transform=True).fit(X)
-    restored = ours.inverse_transform(ours.transform(X))
+    fit = components(Gaussian(2.0), n_components=3, fit_inverse_transform=True).fit(X)
+    restored = fit.inverse_transform(fit.transform(X))
     assert ((restored - clean) ** 2).sum() < 0.5 * ((X - clean) ** 2).sum()
 
 
@@ -161,20 +161,20 @@ def test_passes_do_not_raise_the_cost_and_end_at_a_fixed_point():
     end = run_lloyd(block, first, 300, 0.0)
     assert end.converged
     assert_close(end.means, end.centres, factor=10)
-    theirs = LloydKMeans(5, init=Z[:5], n_init=1, tol=0).fit(Z)
-    assert_close(end.inertia, theirs.inertia_, factor=100)
+    peer = LloydKMeans(5, init=Z[:5], n_init=1, tol=0).fit(Z)
+    assert_close(end.inertia, peer.inertia_, factor=100)
 
 
 def test_clusters_have_the_cost_of_scikit_learn_on_the_features():
     X = places()
-    ours = clusters().fit(X)
-    Z = ours.map_(X)
-    assert abs(ours.inertia_ / LloydKMeans(4, n_init=5, random_state=0).fit(Z).inertia_ - 1) < 1e-4
-    squares = ((Z[:, None] - ours.cluster_centers_) ** 2).sum(axis=2)
-    assert_close(ours.transform(X), np.sqrt(squares), factor=1e4)
-    for labels in (ours.predict(X), ours.labels_):
+    fit = clusters().fit(X)
+    Z = fit.map_(X)
+    assert abs(fit.inertia_ / LloydKMeans(4, n_init=5, random_state=0).fit(Z).inertia_ - 1) < 1e-4
+    squares = ((Z[:, None] - fit.cluster_centers_) ** 2).sum(axis=2)
+    assert_close(fit.transform(X), np.sqrt(squares), factor=1e4)
+    for labels in (fit.predict(X), fit.labels_):
         np.testing.assert_array_equal(labels, np.argmin(squares, axis=1))
-    for cost in (ours.inertia_, -ours.score(X)):
+    for cost in (fit.inertia_, -fit.score(X)):
         assert_close(cost, squares.min(axis=1).sum(), factor=1e4)
     exact = clusters(method="auto", n_features=512).fit(X).objective_  # no remainder
     assert exact.hidden < 1e-6
@@ -183,10 +183,10 @@ def test_clusters_have_the_cost_of_scikit_learn_on_the_features():
 def test_partial_fits_are_nearly_as_good_and_one_cluster_is_the_mean():
     X, w = places(200), np.random.default_rng(0).uniform(0.5, 2, 800)
     full = clusters().fit(X)
-    one = clusters(n_clusters=1)
+    mono = clusters(n_clusters=1)
     for part in (slice(0, 300), slice(300, 301), slice(301, 800)):
-        one.partial_fit(X[part], sample_weight=w[part])
-    assert_close(one.cluster_centers_[0], np.average(one.map_(X), axis=0, weights=w), factor=1e3)
+        mono.partial_fit(X[part], sample_weight=w[part])
+    assert_close(mono.cluster_centers_[0], np.average(mono.map_(X), axis=0, weights=w), factor=1e3)
     stream = clusters()
     for start in range(0, 800, 100):
         stream.partial_fit(X[start : start + 100])
@@ -270,16 +270,16 @@ def column_correlations(A, B):
 @pytest.mark.parametrize("kernel_y", [None, Matern(1.5, 2.0)], ids=repr)
 def test_kernel_cca_equals_the_generalised_eigenproblem_of_the_features(alpha, kernel_y):
     (X, Y), new = pairs(), pairs(seed=1)
-    ours = correlations(alpha=alpha, kernel_y=kernel_y).fit(X, Y)
-    A, B = ours.map_(X), ours.map_y_(Y)
+    fit = correlations(alpha=alpha, kernel_y=kernel_y).fit(X, Y)
+    A, B = fit.map_(X), fit.map_y_(Y)
     values, a, b = brute(A, B, alpha, 2)
-    assert_close(ours.singular_values_, values, factor=1e4)
-    for scores, expected in zip(ours.transform(X, Y), (A @ a, B @ b), strict=True):
+    assert_close(fit.singular_values_, values, factor=1e4)
+    for scores, expected in zip(fit.transform(X, Y), (A @ a, B @ b), strict=True):
         assert np.abs(np.abs(column_correlations(scores, expected)) - 1).max() < 1e-6
         assert_close(scores.var(axis=0), np.ones(2), factor=1e4)
         assert_close(scores.mean(axis=0), np.zeros(2), factor=1e4)
-    assert_close(ours.correlations_, column_correlations(*ours.transform(X, Y)), factor=1e4)
-    assert_close(ours.score(*new), column_correlations(*ours.transform(*new)).mean(), factor=1e4)
+    assert_close(fit.correlations_, column_correlations(*fit.transform(X, Y)), factor=1e4)
+    assert_close(fit.score(*new), column_correlations(*fit.transform(*new)).mean(), factor=1e4)
 
 
 @pytest.mark.parametrize("side", [1, 3])
@@ -287,10 +287,10 @@ def test_linear_kernel_cca_has_the_correlations_of_scikit_learn(side):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)) + 5
     Y = X[:, :side] @ rng.standard_normal((side, side)) + rng.standard_normal((300, side))
-    ours = correlations(Linear(), n_components=side, alpha=0.0).fit(X, Y)
+    fit = correlations(Linear(), n_components=side, alpha=0.0).fit(X, Y)
     plain = CCA(side, tol=1e-14, max_iter=20000).fit(X, Y)
-    assert_close(ours.correlations_, column_correlations(*plain.transform(X, Y)), factor=1e7)
-    assert_close(ours.correlations_, ours.singular_values_, factor=1e4)
+    assert_close(fit.correlations_, column_correlations(*plain.transform(X, Y)), factor=1e7)
+    assert_close(fit.correlations_, fit.singular_values_, factor=1e4)
 
 
 def test_the_penalty_is_chosen_by_cross_validation():

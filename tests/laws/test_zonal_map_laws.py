@@ -37,7 +37,7 @@ def new_map(pair, seed=0, n_features=D, X=None):
     return draw(kernel, method, n_features=n_features, X=X, random_state=seed)
 
 
-def many(pair, count, n_features=D, X=None):
+def draw_maps(pair, count, n_features=D, X=None):
     """Return maps of several seeds, which differ only in their directions."""
     phi = new_map(pair, 0, n_features, X)
     streams = (np.random.default_rng(seed) for seed in range(count))
@@ -74,12 +74,12 @@ def steep(t):
 CUSTOM = GeneralizedZonal((steep, Monomials((1.0, 0.2), (1, 3)), lambda t: np.sin(30.0 * t)))
 
 
-@pytest.mark.parametrize("which", ["monomials", "user functions"])
-def test_features_equal_the_terms_of_definition_8(which):
+@pytest.mark.parametrize("kind", ["monomials", "user functions"])
+def test_features_equal_the_terms_of_definition_8(kind):
     """Sums over l of √α_l h_{l,i}(|x|) P_l(⟨x, w⟩/|x|)."""
     X = rows(12)
     r = np.linalg.norm(X, axis=1)
-    if which == "monomials":
+    if kind == "monomials":
         phi = new_map((Gaussian(1.5), Gegenbauer("monomial", 2, 5)), n_features=20, X=X)
         h = monomials(Gaussian(1.5).zonal(3), 5, 2, r).transpose(0, 2, 1)
     else:
@@ -186,7 +186,7 @@ def bias(K, maps, X):
 @pytest.mark.parametrize("pair", GEGENBAUER, ids=repr)
 def test_features_are_unbiased_for_the_truncated_kernel(pair):
     X = 0.7 * rows(5, seed=3)[:4]
-    maps = many(pair, SEEDS)
+    maps = draw_maps(pair, SEEDS)
     assert bias(truncated_kernel(maps[0], X), maps, X) < 1
 
 
@@ -194,7 +194,7 @@ def test_features_are_unbiased_for_the_truncated_kernel(pair):
 def test_the_variance_on_the_sphere_equals_its_formula():
     """(1 − Σ c_l²/α_l)/D for uniform pairs on the sphere, within ten standard errors of 60 maps."""
     X, pairs = sphere(400, 1.5, seed=2), ~np.eye(400, dtype=bool)
-    maps = many((Gaussian(), Gegenbauer(degree=12)), 60, 64, X)
+    maps = draw_maps((Gaussian(), Gegenbauer(degree=12)), 60, 64, X)
     c = maps[0].radial(np.array([1.5]))[0] ** 2
     expected = (c.sum() ** 2 - (c**2 / (2 * maps[0].radial.degrees + 1)).sum()) / 64
     K = truncated_kernel(maps[0], X)
@@ -210,9 +210,9 @@ def test_rows_near_a_sphere_have_a_small_remainder(kernel):
     X = sphere(200, 2.0)
     near = X * (1 + 1e-5 * np.random.default_rng(1).standard_normal((200, 1)))
     phi = draw(kernel, Gegenbauer(), n_features=256, X=near, random_state=0)
-    one = draw(kernel, Gegenbauer(), n_features=256, X=X, random_state=0)
+    first = draw(kernel, Gegenbauer(), n_features=256, X=X, random_state=0)
     assert phi.order == 1
-    assert phi.left_out(near).mean() < one.left_out(X).mean() + 1e-3
+    assert phi.left_out(near).mean() < first.left_out(X).mean() + 1e-3
 
 
 def test_a_row_of_zeros_has_degree_zero_only():
@@ -366,7 +366,7 @@ def test_degrees_are_added_until_the_width_is_reached():
 
 def test_axes_are_independent_of_signs_of_lapack(monkeypatch):
     X = rows(60)
-    before = drawn_mercer(Gaussian(), X=X)(X)
+    original = drawn_mercer(Gaussian(), X=X)(X)
     eigh = np.linalg.eigh
 
     def mirrored(A):
@@ -374,7 +374,7 @@ def test_axes_are_independent_of_signs_of_lapack(monkeypatch):
         return values, vectors * (-1.0) ** np.arange(len(values))
 
     monkeypatch.setattr(np.linalg, "eigh", mirrored)
-    assert (drawn_mercer(Gaussian(), X=X)(X) == before).all()
+    assert (drawn_mercer(Gaussian(), X=X)(X) == original).all()
 
 
 @pytest.mark.parametrize("d", [3, 8])

@@ -61,13 +61,13 @@ def test_the_last_record_of_a_measurement_counts(bench, tmp_path):
 # ---- new results
 
 
-def fits(case, errors, **more):
+def fits(case, errors, **extra):
     """Return rows of ``tables``: two splits of each learner."""
     shared = {"bench": "tables", "case": case, "rows": 100, "core seconds": 3.0}
-    shared |= {"commit": "c", "machine": "m", "date": "d"} | more
+    shared |= {"commit": "c", "machine": "m", "date": "d"} | extra
     return [
-        shared | {"who": who, "seed": seed, "log loss": 2 * error, "error": error + seed}
-        for who, error in errors.items()
+        shared | {"who": name, "seed": seed, "log loss": 2 * error, "error": error + seed}
+        for name, error in errors.items()
         for seed in (0, 1)
     ]
 
@@ -94,10 +94,10 @@ def test_ranks_use_the_splits_that_all_learners_share(pages):
     tuned = fits("uci_pol", {"LightGBM, tuned": 0.5}) + fits("kin8nm", {"LightGBM, tuned": 2.5})
     ranks = pages.by_part(records + [row for row in tuned if row["seed"] == 0])["ranks"]
     assert [row["splits"] for row in ranks] == [1, 1, 1, 1, 2, 2]  # split 1 has no tuned tree
-    ours = next(row for row in ranks if row["who"] == "KernelRidge")
-    assert ours["mean rank"] == 2
-    assert ours["within 1 % of the best"] == 0.5  # 2 is near 1.99, but 1 not near 0.5
-    assert ours["within 1 % of the best other library"] == 0.5  # without learners of bochner
+    ridge = next(row for row in ranks if row["who"] == "KernelRidge")
+    assert ridge["mean rank"] == 2
+    assert ridge["within 1 % of the best"] == 0.5  # 2 is near 1.99, but 1 not near 0.5
+    assert ridge["within 1 % of the best other library"] == 0.5  # without learners of bochner
     table = pages.rank_table(ranks).splitlines()
     start = "| 2, numeric target | 1 | **KernelRidge** | 2.00 | 50 % |"
     assert any(line.startswith(start) for line in table)
@@ -112,14 +112,14 @@ def test_learners_on_raw_tables_are_compared_with_the_best_other(pages):
     }
     shared = {"bench": "raw", "task": "quantities", "rows": 100, "seed": 0, "core seconds": 2.0}
     records = [
-        {"case": case, "who": who, "error": error} | shared
+        {"case": case, "who": name, "error": error} | shared
         for case, by_learner in errors.items()
-        for who, error in by_learner.items()
+        for name, error in by_learner.items()
     ]
-    ours, light, cat = import_module("benchmarks.accuracy").raw_summary(records)
-    assert [row["who"] for row in (ours, light, cat)] == ["KernelRidge", "LightGBM", "CatBoost"]
-    assert [row["wins"] for row in (ours, light, cat)] == [2, 1, 0]
-    assert ours["of the best other"] == pytest.approx((0.5 * 2 * 0.25) ** (1 / 3))
+    ridge, light, cat = import_module("benchmarks.accuracy").raw_summary(records)
+    assert [row["who"] for row in (ridge, light, cat)] == ["KernelRidge", "LightGBM", "CatBoost"]
+    assert [row["wins"] for row in (ridge, light, cat)] == [2, 1, 0]
+    assert ridge["of the best other"] == pytest.approx((0.5 * 2 * 0.25) ** (1 / 3))
     assert light["of the best other"] == pytest.approx((2 * 0.5 * 4) ** (1 / 3))
     line = pages.raw_table(pages.by_part(records)["raw"]).splitlines()[2]
     assert line == "| 3, numeric target | **KernelRidge** | 1.33 | 2 | 67 % | 0.630 | 2 |"
@@ -155,8 +155,8 @@ def test_an_experiment_is_recorded_and_continued(bench, monkeypatch, tmp_path, c
 def test_quick_experiments_of_the_page_have_plausible_results(bench, pages):
     import_module("benchmarks.maps")
     rows = {row["who"]: row for row in bench.measure("proof", bench.Options(quick=True))}
-    for who in ("fourier", "nystrom"):
-        assert rows[who]["low"] <= rows[who]["true"] <= rows[who]["high"]
+    for name in ("fourier", "nystrom"):
+        assert rows[name]["low"] <= rows[name]["true"] <= rows[name]["high"]
     required = rows["fourier, a-priori bound"]["asked"]
     assert required is None or required > 64
     import_module("benchmarks.scale")
@@ -211,14 +211,14 @@ def test_two_fold_errors_equal_those_of_fits(problem):
         models = ((Ridge(alpha=alpha).fit(Z[a], y[a]), b) for a, b in (halves, halves[::-1]))
         return sum(((model.predict(Z[b]) - y[b]) ** 2).sum() for model, b in models)
 
-    least = min(map(error, paper.PENALTIES[paper.PENALTIES > 1e-8] * largest))
-    assert paper.two_fold_error(Z, y)[0] == pytest.approx(least / len(y), rel=1e-6)
+    minimum = min(map(error, paper.PENALTIES[paper.PENALTIES > 1e-8] * largest))
+    assert paper.two_fold_error(Z, y)[0] == pytest.approx(minimum / len(y), rel=1e-6)
     predicted = paper.fit_and_predict(phi, X[:250], y[:250], X[250:])
     assert np.mean((predicted - y[250:]) ** 2) < 0.1 * y.var()
 
 
-@pytest.mark.parametrize("most", [301, 200])
-def test_exact_objectives_equal_distances_to_centres(problem, most):
+@pytest.mark.parametrize("limit", [301, 200])
+def test_exact_objectives_equal_distances_to_centres(problem, limit):
     _, X, _ = problem
     rng, K = np.random.default_rng(1), Gaussian(1.0)(X)
     labels = [rng.integers(0, k, 301) for k in (2, 5)]
@@ -227,9 +227,9 @@ def test_exact_objectives_equal_distances_to_centres(problem, most):
         C = clusters == clusters[i]
         return K[i, i] - 2 * K[i, C].mean() + K[np.ix_(C, C)].mean()
 
-    slow = [np.mean([distance(i, one) for i in range(301)]) for one in labels]
-    fast = script("paper").exact_objectives(Gaussian(1.0), X, labels, most)
-    assert fast == pytest.approx(slow, rel=1e-12 if most == 301 else 0.05)
+    slow = [np.mean([distance(i, first) for i in range(301)]) for first in labels]
+    fast = script("paper").exact_objectives(Gaussian(1.0), X, labels, limit)
+    assert fast == pytest.approx(slow, rel=1e-12 if limit == 301 else 0.05)
 
 
 def test_lengthscales_minimise_the_two_fold_error():
@@ -239,8 +239,8 @@ def test_lengthscales_minimise_the_two_fold_error():
     for method in (bo.Fourier(bo.IID()), "auto"):
         scale = paper.lengthscale(method, 64, X, y)
         maps = (paper.draw(method, scale * 2**p, 64, X, y, 0) for p in (-0.5, 0.0, 0.5))
-        below, at, above = (paper.two_fold_error(phi(X), y)[0] for phi in maps)
-        assert at <= min(below, above)
+        lower, at, upper = (paper.two_fold_error(phi(X), y)[0] for phi in maps)
+        assert at <= min(lower, upper)
         assert scale != 1.0
     local = paper._methods(64)["leaves"]["LocalKernel"]
     assert local == bo.LocalKernel(32, 32)

@@ -42,8 +42,8 @@ def pages(folder=DOCS):
 
 
 def source(name, folder=DOCS):
-    found = [folder / f"{name}.{ending}" for ending in ("md", "rst")]
-    return next(path for path in found if path.exists()).read_text(encoding="utf-8")
+    paths = [folder / f"{name}.{ending}" for ending in ("md", "rst")]
+    return next(path for path in paths if path.exists()).read_text(encoding="utf-8")
 
 
 def entries(text):
@@ -51,8 +51,8 @@ def entries(text):
     trees = re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL)
     trees += re.findall(r"^\.\. toctree::\n((?:[ ]{3}.*\n|\n)*)", text, re.MULTILINE)
     lines = [line.strip() for tree in trees for line in tree.splitlines()]
-    kept = [line for line in lines if line and not line.startswith(":")]
-    return [re.sub(r".*<(.+)>$", r"\1", line) for line in kept]
+    entries_ = [line for line in lines if line and not line.startswith(":")]
+    return [re.sub(r".*<(.+)>$", r"\1", line) for line in entries_]
 
 
 def test_all_pages_are_in_the_table_of_contents():
@@ -215,16 +215,16 @@ def test_commands_of_the_page_pass_on_the_changed_source(copy, number):
     assert len(commands) == 3
     words = shlex.split(commands[number])
     assert words[:1] == ["python"]
-    done = run(copy, [sys.executable, *words[1:], "-q", "-p", "no:cacheprovider"])
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 4
+    result = run(copy, [sys.executable, *words[1:], "-q", "-p", "no:cacheprovider"])
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) >= 4
 
 
 @pytest.mark.parametrize("words", [("check",), ("format", "--check")], ids=" ".join)
 def test_the_changed_source_passes_ruff(copy, words):
     pytest.importorskip("ruff")
-    done = run(copy, [sys.executable, "-m", "ruff", *words, "--no-cache", "src/bochner", "tests"])
-    assert done.returncode == 0, done.stdout
+    result = run(copy, [sys.executable, "-m", "ruff", *words, "--no-cache", "src/bochner", "tests"])
+    assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.slow

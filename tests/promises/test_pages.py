@@ -118,15 +118,15 @@ def test_all_errors_warnings_and_outcomes_have_a_remedy():
 
 def test_experiments_named_on_pages_exist():
     import_module("benchmarks.__main__")
-    known = set(import_module("benchmarks.bench").EXPERIMENTS)
+    present = set(import_module("benchmarks.bench").EXPERIMENTS)
     readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    assert known <= set(re.findall(r"`(\w+)`", readme))
+    assert present <= set(re.findall(r"`(\w+)`", readme))
     files = {p.name for p in (ROOT / "benchmarks").glob("*.py")} - {"__init__.py", "__main__.py"}
     assert files == set(re.findall(r"`(\w+\.py)`", readme))
     sources = [*ALL_PAGES, *SOURCE.rglob("*.py"), ROOT / "benchmarks" / "README.md"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     named = re.findall(r"python -m benchmarks((?: [a-z_]+)+)", text)
-    assert {name for names in named for name in names.split()} <= known
+    assert {name for names in named for name in names.split()} <= present
     assert set(re.findall(r"benchmarks\.(\w+)", text)) <= {"pages"}
 
 
@@ -205,9 +205,9 @@ def cited_in(source):
 
 def test_cited_works_are_in_the_bibliography():
     assert cited_keys(TEXT) - set(bibliography()) == set()
-    known = {(name, year) for names, year in bibliography().values() for name in names}
+    present = {(name, year) for names, year in bibliography().values() for name in names}
     for path in SOURCE.rglob("*.py"):
-        assert cited_in(path.read_text(encoding="utf-8")) - known == set(), path
+        assert cited_in(path.read_text(encoding="utf-8")) - present == set(), path
 
 
 def test_all_entries_of_the_bibliography_are_cited():

@@ -75,9 +75,9 @@ def run(code):
     source = str(Path(bochner.__file__).parents[1])
     paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     options = {"capture_output": True, "text": True, "env": os.environ | {"PYTHONPATH": paths}}
-    done = subprocess.run([sys.executable, "-c", code], check=False, **options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    result = subprocess.run([sys.executable, "-c", code], check=False, **options)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
 
 
 LOADED = f"import sys; print(*(name for name in {OPTIONAL} if name in sys.modules))"

@@ -59,5 +59,5 @@ def test_pipeline_of_features_and_a_linear_model_equals_the_estimator():
         Ridge(alpha=0.1),
     ).fit(X, y)
     ridge = bo.KernelRidge(kernel, method="orthogonal", n_features=64, alpha=0.1, random_state=3)
-    ours = make_pipeline(StandardScaler(), ridge).fit(X, y)
-    np.testing.assert_allclose(ours.predict(X), pipeline.predict(X), rtol=1e-9, atol=1e-9)
+    process = make_pipeline(StandardScaler(), ridge).fit(X, y)
+    np.testing.assert_allclose(process.predict(X), pipeline.predict(X), rtol=1e-9, atol=1e-9)

@@ -43,8 +43,8 @@ def lint(root):
 
 
 def test_packages_import_only_lower_ones_and_have_no_cycles():
-    done = lint(SOURCE.parent)
-    assert done.returncode == 0, done.stdout
+    result = lint(SOURCE.parent)
+    assert result.returncode == 0, result.stdout
 
 
 # ---- rules: functions from the tree of a module to the names of faults
@@ -139,9 +139,9 @@ RULES = [
 
 def test_modules_follow_the_rules_and_planted_faults_are_found():
     faults = []
-    for check, where, but, planted in RULES:
+    for check, where, exclusion, planted in RULES:
         assert [*check(ast.parse(planted))], f"{check.__name__} finds no fault in {planted}"
-        files = [f for f in trees() if f.startswith(where) and not f.startswith(but or "/")]
+        files = [f for f in trees() if f.startswith(where) and not f.startswith(exclusion or "/")]
         assert files
         faults += [f"{check.__name__}, {f}: {fault}" for f in files for fault in check(trees()[f])]
     assert faults == []
@@ -158,7 +158,7 @@ def test_no_two_classes_share_a_name():
 @pytest.mark.slow
 def test_arrays_have_the_shapes_that_signatures_state():
     """Public calls of all kinds on small data, and a planted fault, in another process."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, checked_shapes.__file__],
         capture_output=True,
         text=True,
@@ -166,8 +166,8 @@ def test_arrays_have_the_shapes_that_signatures_state():
         timeout=600,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr[-3000:]
+    result = json.loads(process.stdout)
     assert "parameters of bochner._core.blas.product" in result["wrong"].pop("planted")
     assert result["wrong"] == {}
     assert result["checked"] > 700

@@ -28,9 +28,9 @@ class Draw:
     def __init__(self, rng, dtype):
         self.rng, self.dtype, self.rooms = rng, dtype, []
 
-    def size(self, least=0, most=513):
+    def size(self, minimum=0, maximum=513):
         """Return a size; small ones are more probable than large ones."""
-        sizes = [s for s in SIZES if least <= s <= most]
+        sizes = [s for s in SIZES if minimum <= s <= maximum]
         return int(self.rng.choice(sizes[: len(sizes) // 2 or 1] * 2 + sizes))
 
     def array(self, *shape):
@@ -64,7 +64,7 @@ class Draw:
 
 
 def waves(draw):
-    n, d, m = draw.size(), draw.size(most=65), draw.size()
+    n, d, m = draw.size(), draw.size(maximum=65), draw.size()
     pairs = draw.rng.random() < 0.5
     T, b = draw.array(d, m), draw.array(0 if pairs else m)
     out = draw.out(n, 2 * m if pairs or not m else m)
@@ -76,27 +76,27 @@ def profile(draw):
 
 
 def radial(draw):
-    n, d, m = draw.size(), draw.size(most=65), draw.size()
+    n, d, m = draw.size(), draw.size(maximum=65), draw.size()
     X, Y = draw.array(n, d), draw.array(m, d)
     return [X, Y, *profile(draw), draw.out(n, m), draw.threads()]
 
 
 def radial_product(draw):
-    n, d, t = draw.size(), draw.size(most=33), draw.size(most=33)
+    n, d, t = draw.size(), draw.size(maximum=33), draw.size(maximum=33)
     out = draw.out(t, n, np.float64)
     return [draw.array(n, d), *profile(draw), draw.array(t, n), out, draw.threads()]
 
 
 def hadamard(draw):
-    n, p = draw.size(most=65), 2 ** int(draw.rng.integers(0, 13))
+    n, p = draw.size(maximum=65), 2 ** int(draw.rng.integers(0, 13))
     out = draw.out(n, p)
     X = out if out.flags.c_contiguous and draw.rng.random() < 0.2 else draw.array(n, p)
     return [X, out, draw.threads()]
 
 
 def chains(draw):
-    n, p = draw.size(most=65), 2 ** int(draw.rng.integers(0, 9))
-    d, blocks, steps = draw.size(most=p), draw.size(most=4), draw.size(least=1, most=4)
+    n, p = draw.size(maximum=65), 2 ** int(draw.rng.integers(0, 9))
+    d, blocks, steps = draw.size(maximum=p), draw.size(maximum=4), draw.size(minimum=1, maximum=4)
     m, ordered = int(draw.rng.integers(0, p * blocks + 1)), draw.rng.random() < 0.5
     orders = draw.integers(0, p, blocks, p) if ordered else draw.integers(0, 1, 0, 0)
     bias = draw.array(int(draw.rng.choice([0, m])))
@@ -106,16 +106,16 @@ def chains(draw):
 
 
 def polynomials(draw):
-    n, d, m = draw.size(most=130), draw.size(most=65), draw.size()
-    functions, degree = draw.size(most=5), draw.size(most=9)
-    radial, up, down = draw.array(n, functions, degree + 1), draw.array(degree), draw.array(degree)
+    n, d, m = draw.size(maximum=130), draw.size(maximum=65), draw.size()
+    functions, degree = draw.size(maximum=5), draw.size(maximum=9)
+    radial, high, low = draw.array(n, functions, degree + 1), draw.array(degree), draw.array(degree)
     out = draw.out(n, functions * m)
-    return [draw.array(n, d), draw.array(d, m), radial, up, down, out, draw.threads()]
+    return [draw.array(n, d), draw.array(d, m), radial, high, low, out, draw.threads()]
 
 
 def harmonics(draw):
-    n, d, blocks = draw.size(), draw.size(most=17), draw.size(most=17)
-    nodes = draw.size(most=130 if d else 1)
+    n, d, blocks = draw.size(), draw.size(maximum=17), draw.size(maximum=17)
+    nodes = draw.size(maximum=130 if d else 1)
     parents, inputs = draw.integers(-MAX, MAX, nodes, 2), draw.integers(-MAX, MAX, nodes, 2)
     for node in range(1, nodes):
         parents[node], inputs[node] = draw.rng.integers(0, node, 2), draw.rng.integers(0, 2 * d, 2)

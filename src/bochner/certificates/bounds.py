@@ -65,7 +65,7 @@ class Bound:
     degree: int = 0
     order: int = 0
     #: ε_t = Σ_j e(x_j)/λ, which the cut adds to the error: K_N ⪯ K ⪯ K_N + ε_t λ I.
-    remainder: float = 0.0
+    tail: float = 0.0
     #: Bounds of the degrees at which a series may be cut.
     cuts: tuple["Bound", ...] = ()
     #: Bounds whose largest width is the width of this bound.
@@ -75,7 +75,7 @@ class Bound:
         """Return the least number of features that keeps the error below ``error`` (positive)."""
         error = positive(error, "width", "error")
         if (width := self.least_width(error, confidence)) is None:
-            bias = self.cuts[-1].remainder if self.cuts else 0.0
+            bias = self.cuts[-1].tail if self.cuts else 0.0
             raise InvalidInput(
                 f"width: error must be above {bias:.3g}, the error of the last cut, and large "
                 f"enough for a width below {LARGEST:.0e}; got {error!r}. Ask for a larger error."
@@ -108,16 +108,16 @@ class Bound:
     def _smallest(self, error: float, chance: float) -> tuple[float, "Bound"]:
         """Return the least width for an error, ∞ if there is none, and the bound that gives it."""
         if self.cuts:
-            cuts = [cut for cut in self.cuts if error - cut.remainder > 1e-3 * error]
+            cuts = [cut for cut in self.cuts if error - cut.tail > 1e-3 * error]
             widths = (cut._smallest(error, chance) for cut in cuts or self.cuts[-1:])
             return min(widths, key=operator.itemgetter(0))
         if self.bounds:  # the error of costs is at most 11 times the spectral or the trace error
             part = chance / len(self.bounds)
             widths = (bound._smallest(error / 11, part) for bound in self.bounds)
             return max(widths, key=operator.itemgetter(0))
-        if self.remainder and error - self.remainder <= 1e-3 * error:
+        if self.tail and error - self.tail <= 1e-3 * error:
             return math.inf, self
-        error -= self.remainder
+        error -= self.tail
         logs = self.log_constant - self.power * math.log(error) - math.log(chance)
         draws = logs * 2 * (self.variance + self.scale * error) + self.chebyshev / chance
         draws /= error**2
@@ -480,7 +480,7 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = leverage_bound(tau, min(d, tau), order)
         bias = float(tails[N]) / alpha
-        cuts.append(replace(directions, degree=int(N), order=order, remainder=bias))
+        cuts.append(replace(directions, degree=int(N), order=order, tail=bias))
     return Bound("spectral distance", cuts=tuple(cuts))
 
 
@@ -527,12 +527,12 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     for q in degrees:
         order = q // 2 + 1
         tau = order * (math.comb(q + d - 1, q) + (math.comb(q + d - 2, q - 1) if q else 0))
-        if tau > LARGEST or (cuts and cuts[-1].remainder < 1e-9):
+        if tau > LARGEST or (cuts and cuts[-1].tail < 1e-9):
             break
         bias = 0.0 if q == highest else constant * n / alpha * math.exp(-q - 1)
         directions = leverage_bound(tau, min(d_alpha, tau), order)
         bias *= math.exp(-radial.decay * square)
-        cuts.append(replace(directions, degree=q, order=order, remainder=bias))
+        cuts.append(replace(directions, degree=q, order=order, tail=bias))
     if not cuts:
         raise InvalidInput(
             f"{caller}: degree {degree} in {d} columns has more than {LARGEST:.0e} functions, "
