@@ -496,7 +496,7 @@ CASES = [
     (lambda: on_grid(Linear()), UnsupportedKernel, "requires a stationary kernel with a spectral"),
     (lambda: on_grid(Gaussian(1e-9)), InvalidInput, "more than any memory holds.*a longer"),
     (lambda: on_grid(k.Exponential(1e-3)), InvalidInput, "tolerance=0.001 takes .* modes"),
-    (lambda: on_grid(Gaussian(), metric="learned"), InvalidInput, "learned.*for few"),
+    (lambda: on_grid(Gaussian(), metric="learned"), InvalidInput, "learned.*supports few"),
     (lambda: on_grid(Gaussian(), alpha=0.0), InvalidInput, "alpha must be above 0 where modes"),
     (lambda: on_grid(Gaussian(), X[:, :2] * [1, 0]), InvalidInput, "a size along each column; got"),
     (lambda: on_grid(Gaussian(), box=((0.0, 0.5),) * 2), InvalidInput, "rows must lie in the box"),

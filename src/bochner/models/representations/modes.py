@@ -306,9 +306,9 @@ def stationary_kernel(
     kernel = features.kernel
     if features.learns_metric:
         raise InvalidInput(
-            f'{features.caller}: metric="learned" is for many columns, {features.method} for few: '
-            'set one of them. lengthscale="evidence" of a Gaussian process gives each column a '
-            "lengthscale."
+            f'{features.caller}: metric="learned" chooses features of many columns, but '
+            f"{features.method} supports few; set one of the two. For a Gaussian process, "
+            'lengthscale="evidence" scales each column.'
         )
     if isinstance(features.method, SphericalHarmonics) and not has_free(kernel):
         on_sphere = as_sphere_kernel(kernel)
