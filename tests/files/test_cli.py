@@ -467,7 +467,7 @@ def test_a_progress_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
     assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s$", lines[1])
     assert "Choosing the kernel: candidate 3 of 7: one lengthscale" in lines
     assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s\n$", lines[-2])
-    bar.step, bar.began, bar.rows = "", bar.began - 10, 450
+    bar.step, bar.start, bar.rows = "", bar.start - 10, 450
     assert "pass 2: 450 of 900 rows, 4" in bar.text
     assert re.search(r"\b1\d s left", bar.text)
 

@@ -66,7 +66,7 @@ class Bar:
     def __call__(self, rows: int) -> None:
         """Count rows that were read, and redraw the bar at most every 0.2 seconds."""
         if self._is_done:
-            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
+            self.number, self.rows, self.start = self.number + 1, 0, monotonic()
         self.rows, self.step = self.rows + rows, ""
         self._show(self._is_done)
 
@@ -81,7 +81,7 @@ class Bar:
         if self.step or self.blocks is None:
             return self.step
         n = self.blocks.n_rows
-        rate = max(self.rows, 1) / max(monotonic() - self.began, 1e-9)
+        rate = max(self.rows, 1) / max(monotonic() - self.start, 1e-9)
         total = "" if n is None else f" of {n:,}"
         time = "" if n is None or self._is_done else f", {(n - self.rows) / rate:,.0f} s left"
         return f"pass {self.number}: {self.rows:,}{total} rows, {rate:,.0f} rows/s{time}"
