@@ -60,9 +60,6 @@ def loops() -> ModuleType | None:
     return _compiled
 
 
-# ---- cosines and sines
-
-
 class Chains(NamedTuple):
     """Maps x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x of p frequencies (in turns) per block; H is Hadamard."""
 
@@ -101,9 +98,6 @@ def waves(
     return float(scale) * xp.concat(parts, axis=1)
 
 
-# ---- kernels of distances
-
-
 def radial(
     X: Float[Array, "n d"], Y: Float[Array, "m d"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n m"]:
@@ -115,9 +109,6 @@ def radial(
     assert compiled is not None, "without compiled loops kernels use their formulas"
     compiled.radial(X, Y, profile, parameter, out, get_num_threads())
     return out
-
-
-# ---- the Walsh-Hadamard transform
 
 
 def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> Float[Array, "n p"]:

@@ -29,9 +29,6 @@ _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 _limited: ContextVar[bool] = ContextVar("limited", default=False)
 
 
-# ---- number of threads
-
-
 def set_num_threads(n: int | None) -> None:
     """Let compiled loops use at most `n` threads; None restores the default."""
     if n is not None and n < 1:
@@ -96,9 +93,6 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-# ---- BLAS
-
-
 _lock = RLock()  # a generator may end by garbage collection in the thread that has it
 _counts: list[list[int]] = []  # threads of each BLAS before each Python thread set its limit
 
@@ -148,9 +142,6 @@ def _set_threads(numbers: Iterable[int]) -> list[int]:
         previous.append(library.num_threads)
         getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
     return previous
-
-
-# ---- tasks
 
 
 def run_parallel(tasks: Sequence[Callable[[], Result]], limit: int = 4) -> list[Result]:

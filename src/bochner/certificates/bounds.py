@@ -378,9 +378,6 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     return float(np.exp(logs.max()))
 
 
-# --- The spectral distance -----------------------------------------------------------------------
-
-
 def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 2) -> Bound:
     """Return the bound of the (ε, λ)-spectral distance for draws with bounded leverage.
 

@@ -134,9 +134,6 @@ def shrunken_means(
     return (n * means * present[:, None] + m * prior) / (n * present[:, None] + m + 1e-300), prior
 
 
-# --- The encoder of one column -------------------------------------------------------------------
-
-
 def columns_from(
     drafts: tuple[Encoder, ...], cells: CellSums, dropped: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[Encoder, ...], list[tuple[str, str]], dict[str, Array]]:

@@ -164,8 +164,6 @@ def ordinal(
     return Levels(name, levels, table, (name,), indicator)
 
 
-# --- Times ---------------------------------------------------------------------------------------
-
 DAY = 86_400.0
 
 #: Days of a mean Gregorian year.
@@ -398,9 +396,6 @@ def _type_error(name: str, content: str, kind: str, where: Where) -> InvalidInpu
         f"Blocks: column {name!r} must hold {content}, as in the training data; from {where(0)} "
         f"on it holds {kind}. Use one type in all tables, partitions and files."
     )
-
-
-# --- Dates and times ------------------------------------------------------------------------------
 
 
 def seconds_in(column: Any) -> Float[np.ndarray, " n"]:

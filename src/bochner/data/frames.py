@@ -58,9 +58,6 @@ def label_of(table: Any) -> str:
     return f"the {_package(type(table))} {type(table).__name__}"
 
 
-# --- The kinds of columns -------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=256)
 def _kind_of(dtype: Any) -> Column:
     """Return a nameless column of this Arrow type; cached, because most types occur often."""
@@ -97,9 +94,6 @@ def _require_names(names: list[Any], label: str) -> None:
                 "df.columns.astype(str) in pandas); a column without a name is often a row "
                 "number saved by mistake (to_csv(index=False) leaves it out)."
             )
-
-
-# --- Tables in memory -----------------------------------------------------------------------------
 
 
 def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:

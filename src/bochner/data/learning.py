@@ -171,9 +171,6 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
             )
 
 
-# --- Kinds of cells -------------------------------------------------------------------------------
-
-
 def _scan(
     readers: tuple[Reader, ...], targets: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[tuple[Reader, ...], dict[str, set[str]]]:

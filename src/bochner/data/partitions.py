@@ -62,9 +62,6 @@ def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     return table
 
 
-# --- dask -----------------------------------------------------------------------------------------
-
-
 def _compute(label: str, task: Any) -> Any:
     """Return the rows of a partition, which is a task of dask."""
     with naming_errors(label):
@@ -147,9 +144,6 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, empty: Any)
     columns = as_columns(call(frame), name)
     result = package("pandas", "predict").DataFrame(columns, index=frame.index)
     return result[name] if [*columns] == [name] else result
-
-
-# --- ray.data -------------------------------------------------------------------------------------
 
 
 def _ray_readers(table: Any) -> list[Reader]:

@@ -83,8 +83,6 @@ def with_rows(
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
-# --- Dask -----------------------------------------------------------------------------------------
-
 _CLIENT = "a distributed.Client or the address of a scheduler, as 'tcp://127.0.0.1:8786'"
 
 
@@ -194,8 +192,6 @@ def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> 
     return failure("Dask", handle.key, message_of(error))
 
 
-# --- Ray ------------------------------------------------------------------------------------------
-
 #: Workers that may die over one part before the fit fails.
 RETRIES = 8
 
@@ -268,8 +264,6 @@ class Ray(NamedArguments):
         result = lambda handle: deepcopy(get("", handle))  # the store's arrays are read-only
         yield ClusterPasses(repr(self), lambda: processors, ray.put, submit, wait, result)
 
-
-# --- Spark ----------------------------------------------------------------------------------------
 
 #: Attempts at each part of the rows before the fit fails.
 TRIES = 4

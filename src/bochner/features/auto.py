@@ -169,24 +169,48 @@ class Auto(Method):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One candidate of the comparison; None for values that are not computed."""
+    """One candidate of the comparison; None for values that are not computed.
+
+    Attributes
+    ----------
+    method : Method
+    predicted, error : float
+        Relative error of the kernel matrix, predicted and measured.
+    multiplications : float
+        Number of multiplications per row.
+    extrapolated : float
+        Mean squared error, extrapolated to a fit to all rows.
+    penalty : float
+        Penalty of this fit divided by ‖G‖.
+    """
 
     method: Method
-    predicted: float  # Predicted relative error of the kernel matrix
-    error: float | None  # Measured relative error of the kernel matrix
-    multiplications: float  # Per row
-    extrapolated: float | None = None  # Mean squared error of a fit to all rows
-    penalty: float | None = None  # Penalty of this fit divided by ‖G‖
+    predicted: float
+    error: float | None
+    multiplications: float
+    extrapolated: float | None = None
+    penalty: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Choice(HtmlResult):
-    """The chosen method, the candidates, and the reason."""
+    """The chosen method, the candidates, and the reason.
 
-    map: FeatureMap | None  # None if the fit uses nearest neighbours only
+    Attributes
+    ----------
+    map : FeatureMap or None
+        None if the fit uses nearest neighbours only.
+    method : Method
+    candidates : tuple of Candidate
+        Candidates that were drawn; empty without a comparison.
+    reason : str
+        Reason of the choice, in a sentence.
+    """
+
+    map: FeatureMap | None
     method: Method
-    candidates: tuple[Candidate, ...]  # Candidates that were drawn; empty without a comparison
-    reason: str  # One sentence
+    candidates: tuple[Candidate, ...]
+    reason: str
 
     def __str__(self) -> str:
         return self.reason

@@ -237,8 +237,6 @@ def angles(
     return theta, w / w.sum()
 
 
-# --- Radial kernels ------------------------------------------------------------------------------
-
 Radii = Float[np.ndarray, " _"]
 
 

@@ -339,9 +339,6 @@ def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[st
     }
 
 
-# --- the exact kernel ----------------------------------------------------------------------------
-
-
 def exact_trials(task: Task) -> list[FitTrial]:
     """Return exact fits to m/4 and to m rows of the sample; m is at most SETTLED_ROWS."""
     m = min(len(task.sample), SETTLED_ROWS)
@@ -399,9 +396,6 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
     rows = path.loo_rows
     error *= expected_error(path, rows, rows * n / (2 * m)) / expected_error(path, rows, rows)
     return FitForecast(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
-
-
-# --- Fourier modes -------------------------------------------------------------------------------
 
 
 def mode_fit(task: Task, method: Method) -> FitForecast:

@@ -266,9 +266,6 @@ def _search(fun: HyperparameterLoss, seed: int) -> Evaluation:
     return lowest([refined, descend(fun, refined.x, 20, GAIN)])
 
 
-# --- Ranges of hyperparameters -------------------------------------------------------------------
-
-
 def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchRange:
     """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
     mixture = isinstance(leaf, SpectralMixture)  # hyperparameters per component

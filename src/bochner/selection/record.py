@@ -24,24 +24,44 @@ class KernelComparison:
 
     In a tie the kernel with more evidence is preferred; for classes the simpler kernel. NaN and 0:
     not recorded, or not compared.
+
+    Attributes
+    ----------
+    n_tuned : int
+        Number of tuned hyperparameters, such as 1 lengthscale for all columns.
+    kernel : Kernel
+        The kernel with tuned hyperparameters.
+    error : float
+        Value of ``measure``.
+    gain : float
+        Reduction of the preferred kernel's error, or of the log of its leave-one-out error.
+    required : float
+        Required reduction. On held-out rows: the larger of 0.3 % of the error and one standard
+        error of the difference (0.5 for classes; 3 for one column and against a linear kernel).
+        For other measures: a penalty on the number of hyperparameters.
+    chosen : bool
+        Whether this kernel was chosen.
+    measure : str
+        Squared error or log loss on held-out rows, relative to the loss of the best constant; or
+        the leave-one-out error, minus the log evidence, or the log density, per row.
+    name : str
+        How the kernel was tuned.
+    rows : int
+        Number of rows that the kernel was fitted to.
+    seconds : float
+        Time for tuning and comparing.
     """
 
-    n_tuned: int  # Number of tuned hyperparameters, such as 1 lengthscale for all columns
-    kernel: Kernel  # With tuned hyperparameters
-    error: float = float("nan")  # Value of ``measure``
-    #: Reduction of the preferred kernel's error, or of the log of its leave-one-out error.
+    n_tuned: int
+    kernel: Kernel
+    error: float = float("nan")
     gain: float = float("nan")
-    #: Required reduction. On held-out rows: the larger of 0.3 % of the error and one standard error
-    #: of the difference (0.5 for classes; 3 for one column and against a linear kernel). For other
-    #: measures: a penalty on the number of hyperparameters.
     required: float = float("nan")
-    chosen: bool = False  # Whether this kernel was chosen
-    #: Squared error or log loss on held-out rows, relative to the loss of the best constant; or the
-    #: leave-one-out error, minus the log evidence, or the log density, per row.
+    chosen: bool = False
     measure: str = HELD_OUT
-    name: str = ""  # How it was tuned
-    rows: int = 0  # Rows that it was fitted to
-    seconds: float = field(default=float("nan"), compare=False)  # Time for tuning and comparing
+    name: str = ""
+    rows: int = 0
+    seconds: float = field(default=float("nan"), compare=False)
 
     @property
     def label(self) -> str:

@@ -37,15 +37,28 @@ class WidthTrial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Width(HtmlResult):
-    """Feature map of the required width, and the record of the search."""
+    """Feature map of the required width, and the record of the search.
+
+    Attributes
+    ----------
+    map : FeatureMap
+    method : Method
+    tolerance : float
+        Largest ε allowed.
+    alpha : float
+        Penalty at which ε is measured.
+    trials : tuple of WidthTrial
+        Widths and their ε, in the order of the search.
+    limit : {"memory", "rows", "truncation"} or None
+        The limit that stopped the search before the tolerance was met. "rows": as many features as
+        rows were not enough. "truncation": ε is the truncation error of a series.
+    """
 
     map: FeatureMap
     method: Method
-    tolerance: float  # Largest ε allowed
-    alpha: float  # Penalty at which ε is measured
-    trials: tuple[WidthTrial, ...]  # In the order of the search
-    #: The limit that stopped the search before the tolerance was met: "memory", "rows" if as many
-    #: features as rows were not enough, or "truncation" if ε is the truncation error of a series.
+    tolerance: float
+    alpha: float
+    trials: tuple[WidthTrial, ...]
     limit: str | None = None
 
     @property

@@ -35,9 +35,6 @@ MAX_LOW = 31  # Largest degree of the dense block: 1,024 harmonics
 BATCH = 256  # Number of products per batch, for the dense block
 
 
-# --- Harmonics as Fourier modes ------------------------------------------------------------------
-
-
 @lru_cache(maxsize=2)
 def mode_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     """Return p_lm(k) for each m: a table for even l and one for odd l, k ≥ 0 of the parity of l.

@@ -40,9 +40,6 @@ class Clusters:
         return max(self.inertia - float(self.sizes @ squares), 0.0)
 
 
-# --- Summands of passes over blocks of (Z, w) ----------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class CentroidSum:
     """Summand of a pass of k-means, which adds each row to its nearest centre."""

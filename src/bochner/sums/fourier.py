@@ -87,9 +87,6 @@ class ModeSums:
         return replace(self, **sums)
 
 
-# --- Rows as angles ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class BoxPlaces:
     """Rows in a box: θ = spacing (x − centre), shifted or clipped into ±π."""
@@ -161,9 +158,6 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
     back = xp.where(back > math.pi, back - 2 * math.pi, back)
     outside = (xp.abs(angles) > start) & (adapt(turns, like=angles) > 0)
     return xp.where(outside, back, nearest)
-
-
-# --- The sums ------------------------------------------------------------------------------------
 
 
 def modes_of(

@@ -47,9 +47,6 @@ class Summand(Protocol[S]):
         ...
 
 
-# --- The merge tree ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class BlockSum:
     """The sum of ``part(block)``, a number, array, list (concatenated), or tuple of them."""
@@ -129,9 +126,6 @@ def sum_blocks(
         if watch is not None:
             watch(block, [count, part, tree.levels])
     return tree.root(part)
-
-
-# --- Executors -----------------------------------------------------------------------------------
 
 
 class Executor(Protocol):

@@ -119,8 +119,6 @@ def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(folds[: int(np.searchsorted(counts, 1000)) + 1])
 
 
-# --- Fits -----------------------------------------------------------------------------------------
-
 SUPPORT_SAMPLES = 2048, 4096  # Rows on which support vectors are counted, to extrapolate
 
 #: From this number of rows LIBSVM computes kernel values itself, if at most an eighth of the rows

@@ -111,9 +111,6 @@ def weigh(w: Array, A: Array) -> Array:
     return np.multiply(w, A, out=np.zeros(np.broadcast_shapes(w.shape, A.shape)), where=w > 0)
 
 
-# --- losses of a margin --------------------------------------------------------------------------
-
-
 class MarginLoss(Loss):
     """max(0, m)² of a margin m(y, f), or, with a width δ, the largest q m − δq²/2 over slopes q.
 
@@ -164,8 +161,6 @@ class MarginLoss(Loss):
         middle = low + self.at_jump * (high - low)
         return np.where(m > 0, high, np.where(m < 0, low, middle))
 
-
-# --- losses of numbers ---------------------------------------------------------------------------
 
 LARGEST_EXPONENT = 600.0  # exp is set to infinity above it, as weight times exp may overflow
 

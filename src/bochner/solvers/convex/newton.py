@@ -265,9 +265,6 @@ def mean_size(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
     return float((w * np.abs(r)).sum() / w.sum()) or 1.0
 
 
-# --- systems: Hessians as matrices ----------------------------------------------------------------
-
-
 def _complete(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Float[Array, "t p"]:
     """Return the gradient of the objective from the gradient of the loss, in place."""
     gradient[:, :-1] += (problem.alpha * at.coef).T
@@ -403,9 +400,6 @@ def _update(
     return total, c, 0
 
 
-# --- products with Hessians ----------------------------------------------------------------------
-
-
 def _hessian_product(
     Z: Float[Array, "b D"],
     state: Float[Array, "b u"],
@@ -444,8 +438,6 @@ class Hessian:
             out[:, -1] = 0.0
         return out
 
-
-# --- preconditioners -----------------------------------------------------------------------------
 
 Solve = Callable[[Float[Array, "t p"]], Float[Array, "t p"]]
 

@@ -29,11 +29,20 @@ class HeldOutPath:
 
     A fit to all rows has a lower loss. For log losses (here with Platt's targets) its loss is 0.6
     to 0.7 times this loss on tables with few errors.
+
+    Attributes
+    ----------
+    alphas : array of shape (p,)
+        Penalties on the scale of all rows, decreasing.
+    errors : array of shape (p,)
+        Held-out loss divided by the loss of the best constant, averaged over targets.
+    tie : float
+        Differences of errors up to this size count as zero.
     """
 
-    alphas: Float[Array, " p"]  # Decreasing; on the scale of all rows
-    errors: Float[Array, " p"]  # Held-out loss/loss of the best constant, averaged over targets
-    tie: float = 0.0  # Differences of errors up to this size count as zero
+    alphas: Float[Array, " p"]
+    errors: Float[Array, " p"]
+    tie: float = 0.0
 
     @property
     def best(self) -> int:

@@ -121,9 +121,6 @@ def rows_to_factor(n: int, D: int, n_sample: int) -> int:
     return max(1, min(n_sample, 4096, (512 << 20) // (4 * D), int((45.0 * n * D) ** (1 / 3))))
 
 
-# --- Penalties to begin with ---------------------------------------------------------------------
-
-
 def guess(problem: WideProblem) -> tuple[float, float, float]:
     """Return estimates of the best penalty and of its effective dimension, and the tolerance.
 

@@ -159,9 +159,6 @@ class Penalties:
         return np.sort(rows.w * pooled)
 
 
-# --- the solution --------------------------------------------------------------------------------
-
-
 def solve_kernel(
     rows: KernelRows,
     alpha: Alpha,
@@ -299,9 +296,6 @@ def _outcome(
     if falls == 0:
         return Outcome.SOLVED
     return Outcome.EDGE_LOW if falls < 0 else Outcome.EDGE_HIGH
-
-
-# --- noise and amplitude of a process ------------------------------------------------------------
 
 
 def choose_penalty(

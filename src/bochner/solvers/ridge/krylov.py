@@ -217,9 +217,6 @@ class GrowingSubspace:
         return True
 
 
-# --- the kernel matrix of rows -------------------------------------------------------------------
-
-
 def solve_kernel_systems(
     systems: ShiftedSystems,
     exact: Callable[[Array], Array],

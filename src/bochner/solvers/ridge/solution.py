@@ -105,19 +105,35 @@ def pool(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array,
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Criteria along a path of penalties, (p,) float64; infinite or NaN if unknown."""
+    """Criteria along a path of penalties, (p,) float64; infinite or NaN if unknown.
 
-    alphas: Float[Array, " p"]  # ascending
-    # Leave-one-out mean squared error of all rows. For a sample it is the mean, exact for each row,
-    # times the ratio of mean squared residuals of all rows and the sample. Several targets: the
-    # mean of their errors relative to their variances, times the mean variance.
+    Attributes
+    ----------
+    alphas : array of shape (p,)
+        Penalties, ascending.
+    loo : array of shape (p,)
+        Leave-one-out mean squared error of all rows. For a sample: its mean error, exact for each
+        row, times the ratio of mean squared residuals of all rows and the sample. For several
+        targets: the mean of their errors relative to their variances, times the mean variance.
+    gcv : array of shape (p,)
+        Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)².
+    evidence : array of shape (p,)
+        Log marginal likelihood of all targets at the best amplitude.
+    effective_dimension : array of shape (p,)
+        d_λ = Tr G(G + λI)⁻¹.
+    loo_rows : int
+        Number of rows whose leave-one-out errors were computed.
+    loo_error : array of shape (p,) or None
+        Standard error of ``loo`` as an estimate of the expected squared error on new rows. It does
+        not include the choice of alpha and kernel by the same errors.
+    """
+
+    alphas: Float[Array, " p"]
     loo: Float[Array, " p"]
-    gcv: Float[Array, " p"]  # generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)²
-    evidence: Float[Array, " p"]  # log marginal likelihood at the best amplitude, of all targets
-    effective_dimension: Float[Array, " p"]  # d_λ = Tr G(G + λI)⁻¹
-    loo_rows: int = 0  # rows that the leave-one-out errors were computed for
-    # Standard error of ``loo`` as an estimate of the expected squared error on new rows; it does
-    # not include the choice of alpha and kernel by the same errors
+    gcv: Float[Array, " p"]
+    evidence: Float[Array, " p"]
+    effective_dimension: Float[Array, " p"]
+    loo_rows: int = 0
     loo_error: Float[Array, " p"] | None = None
 
     def __str__(self) -> str:
@@ -148,19 +164,37 @@ class Path:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Coefficients of a ridge regression on features, and how they were chosen."""
+    """Coefficients of a ridge regression on features, and how they were chosen.
 
-    coef: Float[Array, "D t"]  # β; of an exact fit one coefficient per row, (n, t)
+    Attributes
+    ----------
+    coef : array of shape (D, t)
+        β; for an exact fit one coefficient per row, (n, t).
+    intercept : array of shape (t,)
+    alpha : float or array of shape (t,)
+        Penalty, or one per target.
+    outcome : Outcome
+        Its text is the remedy.
+    path : Path
+    criterion : {"loo", "gcv", "evidence", "given"}
+    history : tuple of str
+        Steps of the solver, in order.
+    slack : array of shape (n, s) or None
+        1 − leverage (residual over leave-one-out error) of the rows of an exact fit, or of a
+        sample of rows that are read in passes; NaN where it is not computed.
+    iterations : int
+        Number of steps of conjugate gradients.
+    """
+
+    coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
-    alpha: float | Float[Array, " t"]  # one, or one per target
-    outcome: Outcome  # its text is the remedy
+    alpha: float | Float[Array, " t"]
+    outcome: Outcome
     path: Path
-    criterion: str  # "loo", "gcv", "evidence" or "given"
-    history: tuple[str, ...] = ()  # steps of the solver, in order
-    # 1 − leverage (residual over leave-one-out error) of the rows of an exact fit, or of a sample
-    # of rows that are read in passes; NaN where it is not computed
+    criterion: str
+    history: tuple[str, ...] = ()
     slack: Float[Array, "n s"] | None = None
-    iterations: int = 0  # of conjugate gradients
+    iterations: int = 0
 
     def of_rows(self, order: Array) -> "Solution":
         """Return the solution of an exact fit with its rows in another order."""
@@ -189,8 +223,6 @@ class Solution:
             f"outcome={self.outcome.name})"
         )
 
-
-# --- The penalty ----------------------------------------------------------------------------------
 
 Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
 
@@ -250,9 +282,6 @@ def as_alphas(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " 
     return np.atleast_1d(np.asarray(alpha, np.float64))
 
 
-# --- Noise and amplitude of a Gaussian process ----------------------------------------------------
-
-
 class EvidenceOutcome(Sentence):
     """Outcome of the choice of noise and amplitude, from best to worst; ``str`` explains it."""
 
@@ -287,13 +316,27 @@ class EvidenceOutcome(Sentence):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Noise and amplitude of each target, and the log marginal likelihood there."""
+    """Noise and amplitude of each target, and the log marginal likelihood there.
 
-    noise: Float[Array, " t"]  # σ², the variance of y about the features' function, in units of y²
-    amplitude: Float[Array, " t"]  # a², the factor of the kernel, in units of y²
-    alpha: Float[Array, " t"]  # λ = σ²/a², the ridge penalty
-    log_likelihood: Float[Array, " t"]  # log p(y); of the contrasts of y if there is an intercept
-    outcome: EvidenceOutcome  # the worst among the targets; its text is the remedy
+    Attributes
+    ----------
+    noise : array of shape (t,)
+        σ², the variance of y about the function of the features, in units of y².
+    amplitude : array of shape (t,)
+        a², the factor of the kernel, in units of y².
+    alpha : array of shape (t,)
+        λ = σ²/a², the ridge penalty.
+    log_likelihood : array of shape (t,)
+        log p(y); with an intercept, of the contrasts of y.
+    outcome : EvidenceOutcome
+        Worst outcome among the targets; its text is the remedy.
+    """
+
+    noise: Float[Array, " t"]
+    amplitude: Float[Array, " t"]
+    alpha: Float[Array, " t"]
+    log_likelihood: Float[Array, " t"]
+    outcome: EvidenceOutcome
 
     def __repr__(self) -> str:
         noise, amplitude = (np.array2string(a, precision=4) for a in (self.noise, self.amplitude))
