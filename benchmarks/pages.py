@@ -134,40 +134,26 @@ def _by_case(rows: Sequence[Row], learner: str | None = None) -> Cases:
     return {case: of for case, of in cases.items() if learner is None or learner in of}
 
 
-def _learners(cases: Cases, names: Sequence[str], cell: Cell, extra: Mapping[Any, Any]) -> str:
-    """Return a table of cases and learners."""
-    titles = {name: name for name in names if any(name in of for of in cases.values())}
-    titles |= {"KernelRidge": "bochner"} if "KernelRidge" in titles else {}
-    lines: dict[tuple[str, ...], Any] = {}
-    for case, of in cases.items():
-        row = next(iter(of.values()))
-        lines[case, f"{row['rows']:,}", str(row["splits"])] = of
-    return cross_table(["table", "rows", "splits"], lines | extra, titles, cell, "–")
-
-
 def _bold_least(metric: str, name: str, of: Mapping[str, Row]) -> str:
     value = of[name][metric]
     return f"**{value:.3g}**" if value == min(r[metric] for r in of.values()) else f"{value:.3g}"
 
 
-def metric_table(rows: Sequence[Row], metric: str) -> str:
-    """Return errors or core seconds of each table; the smallest is bold."""
-    return _learners(_by_case(rows, QUANTITY[0]), QUANTITY, partial(_bold_least, metric), {})
+def metric_table(metric: str, names: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return a metric of each table and learner, the smallest in bold, and the mean ranks."""
+    cases, lines = _by_case(rows, names[0]), dict[tuple[str, ...], Any]()
+    titles = {name: name for name in names if any(name in of for of in cases.values())}
+    titles |= {"KernelRidge": "bochner"} if "KernelRidge" in titles else {}
+    for case, of in cases.items():
+        row = next(iter(of.values()))
+        lines[case, f"{row['rows']:,}", str(row["splits"])] = of
+    values = pd.DataFrame(rows).pivot(index="case", columns="who", values=metric)
+    mean_ranks = lines["**mean rank**", "", ""] = ranks(values.loc[list(cases), list(titles)])
 
+    def cell(name: str, of: Any) -> str:
+        return f"{of[name]:.2f}" if of is mean_ranks else _bold_least(metric, name, of)
 
-def class_table(rows: Sequence[Row]) -> str:
-    """Return error, log loss and core seconds of classifiers, and their mean ranks by each."""
-    cases, metrics = _by_case(rows), ("error", "log loss", "core seconds")
-    frame = pd.DataFrame(rows)
-    places = [ranks(frame.pivot(index="case", columns="who", values=name)) for name in metrics]
-
-    def cell(learner: str, of: Any) -> str:
-        if of is places[0]:
-            return ", ".join(f"{place[learner]:.2f}" for place in places)
-        minimum = (_bold_least(metric, learner, of) for metric in metrics[:2])
-        return f"{', '.join(minimum)}, {of[learner]['core seconds']:.3g} s"
-
-    return _learners(cases, CLASS, cell, {("**mean rank**", "", ""): places[0]})
+    return cross_table(["table", "rows", "splits"], lines, titles, cell, "–")
 
 
 def _standing(row: Row) -> Row:
@@ -223,14 +209,17 @@ def scale_table(rows: Sequence[Row]) -> str:
 #: By page: name of the part of the page, its rows, and its table.
 PARTS: dict[Path, dict[str, tuple[str, Callable[[Sequence[Row]], str]]]] = {
     PAGE: {
-        "accuracy": ("accuracy", lambda rows: metric_table(rows, "error")),
+        "accuracy": ("accuracy", partial(metric_table, "error", QUANTITY)),
         "ranks": ("ranks", rank_table),
         "raw": ("raw", raw_table),
-        "speed": ("accuracy", lambda rows: metric_table(rows, "core seconds")),
+        "speed": ("accuracy", partial(metric_table, "core seconds", QUANTITY)),
         "proof": ("proof", proof_table),
         "scale": ("scale", scale_table),
     },
-    CLASS_PAGE: {"classes": ("classes", class_table)},
+    CLASS_PAGE: {
+        f"classes: {metric}": ("classes", partial(metric_table, metric, CLASS))
+        for metric in ("error", "log loss", "core seconds")
+    },
 }
 
 
@@ -273,10 +262,10 @@ def headline(rows: Sequence[Row]) -> str:
         for name in ("KernelRidge", "LightGBM")
     )
     return (
-        f"With default parameters, on {len(cases)} tables of up to {limit:,} rows: **bochner has "
-        f"the lowest error on {_wins(cases)} of {len(cases)}**, compared with\nLightGBM, CatBoost, "
-        "HistGradientBoosting and scikit-learn's `SVR`. The median fit takes "
-        f"{seconds:.2g} CPU seconds;\nLightGBM takes {light:.2g}. "
+        f"On {len(cases)} tables with numeric targets and up to {limit:,} rows, **bochner has the "
+        f"lowest error on {_wins(cases)} of {len(cases)}**, compared with\nLightGBM, CatBoost, "
+        "HistGradientBoosting and scikit-learn's `SVR`, all with default parameters. The median "
+        f"fit takes {seconds:.2g} CPU\nseconds; LightGBM takes {light:.2g}. "
         "`python -m benchmarks tables --data DIR` measures it ([table](docs/compare.md)).\n\n"
         f"![{alt_text(rows)}](docs/pictures/compare-accuracy.svg)"
     )

@@ -21,7 +21,7 @@ model = bo.KernelRidge(kernel="gaussian", n_features=256, random_state=0).fit(X,
 print(f"R² on new rows: {model.score(X_new, y_new):.3f}")
 
 # %%
-# The chosen kernel, and the reason for the method of the features.
+# The chosen kernel, and the reason for choosing this feature method:
 print(model.kernel_)
 print(model.choice_.reason)
 print(model.solution_.outcome)

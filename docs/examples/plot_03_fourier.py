@@ -3,8 +3,8 @@ Random Fourier features: placement of the frequencies
 =====================================================
 
 The error of independent and of orthogonal frequencies falls like 1/√D. In two columns the error of
-``QMC()`` falls nearly like 1/D. Relative Frobenius error of the Gaussian kernel on 400 rows of two
-columns, mean of 20 seeds.
+``QMC()`` falls nearly like 1/D. The figure shows the relative Frobenius error of the kernel matrix
+for a Gaussian kernel on 400 rows of two columns, as the mean of 20 seeds.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Spherical harmonics: a map of the Earth
 =======================================
 
 Ridge regressions with the same kernel and 256 features of three methods are fitted to 4,000 cells
-of the relief of the Earth, and predict the whole map. Spherical harmonics (``MercerHarmonic``) have
-the lowest error, because the rows are on a sphere.
+of the relief of the Earth, and predict the whole map. Spherical harmonics (``MercerHarmonic``)
+have the lowest error, because the rows are on a sphere.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,9 @@ Nyström features: choosing the landmarks
 ========================================
 
 Sixty landmarks for the rows of a ring and two clusters, chosen by randomly pivoted Cholesky or at
-random. The shades are the exact error of the diagonal, e(x) = k(x, x) − φ(x)·φ(x), which can be
-computed for any row. It is 0 where the features are exact and 1 far from all landmarks.
+random. The shading shows the error of the diagonal of the kernel matrix, e(x) = k(x, x) −
+φ(x)·φ(x), which can be computed exactly for any row. It is 0 where the features are exact and 1
+far from all landmarks.
 """
 
 import matplotlib.pyplot as plt

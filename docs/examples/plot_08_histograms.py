@@ -3,9 +3,9 @@ Kernels for histograms and counts
 =================================
 
 Rows of counts or shares are compared column by column. The features of ``AdditiveChi2``,
-``Intersection`` and ``JensenShannon`` sample the spectrum of the kernel. Three to nine
-features per column are accurate for the two smooth kernels. ``Intersection`` has a kink and needs
-more, but its accuracy as a classifier is about the same.
+``Intersection`` and ``JensenShannon`` sample the spectrum of the kernel. Three to nine features
+per column are accurate for the two smooth kernels. ``Intersection`` has a kink and needs more
+features, but a classifier with its features is about as accurate.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Gaussian process regression: intervals and draws
 ================================================
 
-Mean, 95 % interval of a new observation, and functions drawn from the posterior. Outside the data
-the standard deviation is that of the prior, because the part of the kernel that the features do not
-represent is added to the variance.
+Mean, 95 % interval of a new observation, and functions drawn from the posterior. Far from the data
+the standard deviation returns to that of the prior, because the part of the kernel that the
+features do not represent is added to the variance.
 """
 
 import matplotlib.pyplot as plt

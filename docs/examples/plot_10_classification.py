@@ -3,7 +3,7 @@ Compare classifiers: SVM, logistic regression, ridge
 ====================================================
 
 Three classifiers with the same kernel on two moons. The shades are probabilities, and the black
-line is the decision boundary. The titles have the accuracy on 2,000 other rows.
+line is the decision boundary. The titles show the accuracy on 2,000 other rows.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Learn from a stream: stochastic gradient descent
 ================================================
 
 ``partial_fit`` updates a model with one batch of rows at a time. With random features the memory
-does not grow with the rows, and averaging over the steps reduces the noise. ``plan`` lists the cost
-of each of the six strategies.
+does not grow with the number of rows, and averaging the coefficients over the steps reduces their
+noise. ``plan`` lists the cost of each of the six strategies.
 """
 
 import matplotlib.pyplot as plt

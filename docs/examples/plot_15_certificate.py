@@ -3,8 +3,8 @@ Certificates: how many features are enough
 ==========================================
 
 ε is the spectral distance between features and kernel at the penalty of the fit. If it is below 1,
-it bounds the risk. ``n_features="auto"`` searches for a number of features that reaches a
-tolerance.
+it bounds the risk. ``n_features="auto"`` searches for a number of features with which ε is at most
+a tolerance.
 """
 
 import matplotlib.pyplot as plt

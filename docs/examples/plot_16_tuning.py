@@ -2,7 +2,7 @@
 Which columns matter: one lengthscale per column
 ================================================
 
-The target depends on columns 1 and 4 of eight, on column 4 linearly. ``tune``
+The target depends on two of eight columns: on column 1, and linearly on column 4. ``tune``
 minimises the leave-one-out error over one lengthscale per column and the penalty. Columns without
 influence get long lengthscales; column 4 gets a moderately long one, because the target is a
 straight line along it.

@@ -3,13 +3,13 @@ Compare all methods: error by number of features
 ================================================
 
 Relative Frobenius error of the kernel matrix against the number of features, in 2 to 100 columns.
-The rows are N(0, I), and the lengthscale of the Gaussian kernel is their median distance. Maps are
-drawn with 1,000 rows, and their errors are measured on 500 other rows.
+The rows are drawn from N(0, I), and the lengthscale of the Gaussian kernel is the median distance
+between rows. Maps are drawn with 1,000 rows, and their errors are measured on 500 other rows.
 
-Errors of random features fall like 1/√D, and faster with ``QMC()`` in few columns. Errors of Mercer
-and Nyström features fall like the eigenvalues of the kernel: fast in 2 columns and slowly in 100
-columns. At d = 20 and 100 the error of a Hermite map falls in steps, because each degree adds many
-features.
+Errors of random features fall like 1/√D, and faster with ``QMC()`` in few columns. Errors of
+Mercer and Nyström features fall like the eigenvalues of the kernel: fast in 2 columns and slowly
+in 100 columns. At d = 20 and 100 the error of a Hermite map falls in steps, because each degree
+adds many features.
 """
 
 import matplotlib.pyplot as plt

@@ -2,11 +2,11 @@
 Eigenvalues of features and kernel
 ==================================
 
-Eigenvalues of ZZᵀ/n for D = 128 features, and of K/n (the broad grey line). Eigenvalues of
-deterministic and Nyström maps agree with those of the kernel, up to D eigenvalues or fewer. Random
-maps are accurate for the large eigenvalues only, because their noise is as large as the small
-eigenvalues. If the ridge penalty divided by n is below the value at which a curve leaves the grey
-line, the fit depends on the map, not only on the kernel.
+The figure shows the eigenvalues of ZZᵀ/n for D = 128 features, and those of K/n (the broad grey
+line). Eigenvalues of deterministic and Nyström maps agree with those of the kernel, up to D
+eigenvalues or fewer. Random maps are accurate for the large eigenvalues only, because their noise
+is as large as the small eigenvalues. If the ridge penalty divided by n is below the value at which
+a curve leaves the grey line, the fit depends on the map, not only on the kernel.
 """
 
 import matplotlib.pyplot as plt

@@ -2,11 +2,12 @@
 Series of kernels on the sphere: Taylor, Chebyshev, Gegenbauer
 ==============================================================
 
-A kernel on the unit sphere is a function of t = cos θ. Each line is the largest error of its
-partial sums: the Taylor series at 0, the Chebyshev series (d = 2) and the Gegenbauer series of the
-sphere in d dimensions. This repeats figure 1 of Han et al. (2022) for the Gaussian kernel and for
-a neural tangent kernel, which has no derivative at t = 1 and so converges slowly. Beyond degree 12
-the lines for the Gaussian kernel show rounding errors of the example, which grow with d.
+A kernel on the unit sphere is a function of t = cos θ. Each line shows the largest error of the
+partial sums of one series: the Taylor series at 0, the Chebyshev series (d = 2), or the Gegenbauer
+series of the sphere in d dimensions. This repeats figure 1 of Han et al. (2022) for the Gaussian
+kernel and for a neural tangent kernel, which has no derivative at t = 1 and so converges slowly.
+Beyond degree 12 the lines for the Gaussian kernel show rounding errors of the example, which grow
+with d.
 """
 
 import matplotlib.pyplot as plt

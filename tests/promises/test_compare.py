@@ -77,13 +77,14 @@ def test_the_smallest_error_of_a_table_is_bold(pages):
     records += fits("kin8nm", {"KernelRidge": 2.0, "LightGBM": 1.0})
     records += fits("protein", {"LightGBM": 1.0})  # without a fit of bochner it is not shown
     rows = pages.by_part(records)["accuracy"]
-    table = pages.metric_table(rows, "error").splitlines()
+    table = pages.metric_table("error", pages.QUANTITY, rows).splitlines()
     assert table[0] == "| table | rows | splits | bochner | LightGBM |"
     assert table[2] == "| kin8nm | 100 | 2 | 2.5 | **1.5** |"
-    assert table[3:] == ["| uci_pol | 100 | 2 | **1.5** | 2.5 |"]
+    assert table[3] == "| uci_pol | 100 | 2 | **1.5** | 2.5 |"
+    assert table[4:] == ["| **mean rank** |  |  | 1.50 | 1.50 |"]
     claim = pages.headline(rows)
-    assert "on 2 tables of up to 100 rows: **bochner has the lowest error on 1 of 2**" in claim
-    assert "takes 3 CPU seconds;\nLightGBM takes 3." in claim
+    assert "up to 100 rows, **bochner has the lowest error on 1 of 2**" in claim
+    assert "takes 3 CPU\nseconds; LightGBM takes 3." in claim
     assert pages.alt_text(rows).endswith("bochner has the lowest error on 1 of them")
 
 
