@@ -200,4 +200,4 @@ def test_each_candidate_of_a_default_fit_is_logged(caplog):
     lines = "\n".join(record.getMessage() for record in caplog.records)
     numbers = re.findall(r"Choosing the kernel with (?:\d+) rows: candidate (\d) of (\d): ", lines)
     assert {int(k) for k, n in numbers if n == "2"} == {1, 2}
-    assert all(c.name in lines for c in search.compared if " + " not in c.name)
+    assert all(c.name in lines for c in search.candidates if " + " not in c.name)

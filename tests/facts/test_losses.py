@@ -173,7 +173,7 @@ def test_the_minimum_equals_that_of_a_general_minimiser(loss, alpha, intercept):
     p = problem(loss, alpha, fit_intercept=intercept)
     optimum_of_features = minimise(p, tol=1e-12)
     at = np.append(optimum_of_features.coef[:, 0], optimum_of_features.intercept)
-    assert optimum_of_features.outcome.good
+    assert optimum_of_features.outcome.is_good
     assert is_minimum(p, at)
     rough = minimize(lambda theta: objective(p, theta * [*np.ones(D), intercept]), 0.9 * at + 0.01)
     assert optimum_of_features.objective <= rough.fun * (1 + 1e-10)

@@ -103,7 +103,7 @@ def test_a_step_that_overshoots_is_shortened():
     low = Optimum(np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, 0)
     solution = minimise(source(Z, y), PoissonDeviance(), 1.0, start=low, tol=1e-10)
     np.testing.assert_allclose(solution.coef, start.coef, atol=1e-4)
-    assert solution.outcome.good
+    assert solution.outcome.is_good
     extra, w = np.vstack([np.full((1, 3), 1e4), Z]), np.append(0.0, np.ones(200))
     weighted = minimise(source(extra, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
     np.testing.assert_allclose(weighted.coef, solution.coef, atol=1e-6)

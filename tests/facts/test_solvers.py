@@ -285,7 +285,7 @@ OUTCOMES = [
 def test_each_outcome_is_reached(options, expected):
     result = outcome(**options)
     assert result is Outcome[expected]
-    assert result.good == (expected in ("SOLVED", "CONSTANT_TARGET"))
+    assert result.is_good == (expected in ("SOLVED", "CONSTANT_TARGET"))
 
 
 @pytest.mark.parametrize(("fall", "expected"), [(4e-4, True), (6e-4, False)])
@@ -327,7 +327,7 @@ def test_a_triangular_factor_gives_the_solution_of_least_norm(n, centred):
     assert_close(solution.intercept, intercept, factor=worst * 10)
     expected = Outcome.LEAST_NORM if n - centred < D else Outcome.SOLVED
     assert solution.outcome is expected
-    assert expected.good
+    assert expected.is_good
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -510,7 +510,7 @@ def test_the_maximum_equals_that_of_brute_force(centred, law):
 def test_edges_and_limits_are_reported_as_outcomes():
     Z, y = data(noise=0.0)
     assert maximise_evidence(eigen_of(Z, y)).outcome is EvidenceOutcome.EDGE_LOW
-    assert not EvidenceOutcome.EDGE_LOW.good
+    assert not EvidenceOutcome.EDGE_LOW.is_good
     Z, y = (np.random.default_rng(i).standard_normal((40, 3 - 2 * i)) for i in (0, 1))
     Q = np.linalg.qr(np.column_stack([np.ones(40), Z]))[0]
     assert maximise_evidence(eigen_of(Z, y - Q @ (Q.T @ y))).outcome is EvidenceOutcome.EDGE_HIGH
@@ -534,7 +534,7 @@ def test_a_constant_target_has_neither_noise_nor_amplitude():
     assert result.outcome is EvidenceOutcome.SOLVED
     single = maximise_evidence(eigen_of(Z, y[:, :1]), noise=0.1)
     assert single.outcome is EvidenceOutcome.CONSTANT_TARGET
-    assert single.outcome.good
+    assert single.outcome.is_good
     assert single.noise[0] == 0.1
 
 

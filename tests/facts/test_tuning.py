@@ -80,7 +80,7 @@ def test_columns_that_do_not_matter_get_long_lengthscales(tuned, two_columns):
 
 
 def test_one_lengthscale_and_one_per_column_are_compared(tuned):
-    single, per_column = tuned.compared
+    single, per_column = tuned.candidates
     assert (single.n_tuned, per_column.n_tuned) == (1, 6)
     assert 0 < per_column.error < single.error < 1
     assert per_column.kernel == tuned.kernel

@@ -245,7 +245,7 @@ def test_the_gradient_of_the_objective_is_zero_at_the_fit(model, rows, tmp_path)
     assert abs(w @ r) < 1e-4 * W * spread  # the intercept
     assert np.linalg.norm(slope) / np.sqrt(4 * 30.0 * W) < 1.5e-3 * spread
     assert np.linalg.norm(beta) > 0.1
-    assert model.solution_.outcome.good
+    assert model.solution_.outcome.is_good
     assert model.certificate_.n_features == WIDE
     bo.save(model, tmp_path / "model.bochner")
     loaded = bo.load(tmp_path / "model.bochner")

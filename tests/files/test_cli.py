@@ -877,7 +877,7 @@ def test_show_prints_the_compared_kernels(table):
     bo.save(model, "m")
     assert str(model.search_) in run_line("show m")[1]
     candidates = facts("show m")["search"]
-    assert [c["rank"] for c in candidates] == list(range(1, len(model.search_.compared) + 1))
+    assert [c["rank"] for c in candidates] == list(range(1, len(model.search_.candidates) + 1))
     assert sum(c["chosen"] for c in candidates) == 1
 
 

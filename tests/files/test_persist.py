@@ -285,7 +285,7 @@ def omit(item, name):
     return [omit(part, name) for part in item] if isinstance(item, list) else item
 
 
-@pytest.mark.parametrize("field", ["reach", "compared"])
+@pytest.mark.parametrize("field", ["reach", "candidates"])
 def test_a_file_without_a_field_with_a_default_loads(field, path):
     """The reach of an error law (these rows are inside), and the comparisons of a search."""
     rng = np.random.default_rng(0)

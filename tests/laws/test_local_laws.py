@@ -205,10 +205,10 @@ def test_a_candidate_with_a_smaller_error_in_neighbourhoods_is_chosen_with_its_s
     X, wide, narrow = rng.uniform(0, 10, (200, 1)), Gaussian(2.0), Gaussian(0.2)
     y = 3 * np.sin(X / 2) + np.sin(8 * X) / 2 + rng.normal(0, 0.1, (200, 1))
     rows, tuned = RowSample(X, y, np.ones(200), rng.random(200)), [TunedKernel("", narrow, 1.0, 1)]
-    tuning, spec = Tuning(wide, compared=(KernelComparison(1, wide),)), bo.KernelRidge()._spec()
+    tuning, spec = Tuning(wide, candidates=(KernelComparison(1, wide),)), bo.KernelRidge()._spec()
     result, _ = neighbourhoods.compare(tuning, rows, 0, candidates=tuned, **exact._penalty(spec))
     assert result.chosen.kernel == result.kernel == narrow
-    assert result.chosen.error == min(c.error for c in result.compared)
+    assert result.chosen.error == min(c.error for c in result.candidates)
 
 
 @pytest.mark.parametrize("name", ["race", "simple", "near"])
@@ -219,7 +219,7 @@ def test_the_kernel_of_least_log_loss_is_chosen_for_classes(name):
     race, simple, last = (Gaussian(1.0 if name == k else 0.02) for k in ("race", "simple", "near"))
     simple = simple if name == "simple" else Gaussian(0.03)
     compared = [KernelComparison(2, race, 0.5, chosen=True), KernelComparison(1, simple, 0.54)]
-    tuning, other = Tuning(race, 1e-3, compared=tuple(compared)), Tuning(last, 1e-3)
+    tuning, other = Tuning(race, 1e-3, candidates=tuple(compared)), Tuning(last, 1e-3)
     present = exact._solve(spec, last, rows, 1e-3)
     best = exact._minimise_log_loss(spec, rows, tuning, other, present)
     assert best.kernel == {"race": race, "simple": simple, "near": last}[name]

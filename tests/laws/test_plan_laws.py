@@ -132,7 +132,7 @@ def test_a_kernel_by_name_is_chosen_once_and_kept():
         assert (
             model.kernel_ == plan.kernel == bo.KernelRidge(name, random_state=0).fit(X, y).kernel_
         )
-        assert model.search_.compared == ()
+        assert model.search_.candidates == ()
 
 
 @pytest.mark.slow

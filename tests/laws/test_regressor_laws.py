@@ -239,7 +239,7 @@ def test_the_kernel_is_chosen_among_candidates(options):
     first = bo.SVR("gaussian", random_state=0, **options).fit(A[:300], y[:300])
     errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, first)]
     assert errors[0] < 0.5 * errors[1]
-    assert sum(c.chosen for c in auto.search_.compared) == 1 < len(auto.search_.compared)
+    assert sum(c.chosen for c in auto.search_.candidates) == 1 < len(auto.search_.candidates)
 
 
 # ---- one-class machines with the exact kernel, compared with scikit-learn

@@ -74,7 +74,7 @@ def test_a_named_kernel_gets_the_lengthscale_of_the_data(truth):
     y = f + 0.05 * rng.normal(size=700)
     fitted = bo.KernelRidge("gaussian", method="nystrom", n_features=200, random_state=0).fit(X, y)
     assert truth / 2 <= np.mean(fitted.kernel_.lengthscale) <= 2 * truth
-    assert [c.kernel for c in fitted.search_.compared] == [fitted.kernel_]
+    assert [c.kernel for c in fitted.search_.candidates] == [fitted.kernel_]
 
 
 def test_a_named_kernel_scales_with_the_columns():
@@ -333,7 +333,7 @@ def test_fits_of_whitened_sums_agree_with_those_of_whitened_rows(noisy_rows, met
     quick, right = (fit_of_sums(data, method, kernel, precision=p) for p in PRECISIONS)
     assert [fit.map_.unwhitened()[1].jitter for fit in (quick, right)] == [COARSE, None]
     assert (quick.moments_.precision, right.moments_.precision) == ("float32", "float64")
-    assert quick.solution_.outcome.good
+    assert quick.solution_.outcome.is_good
     assert abs(error(quick, data) / error(right, data) - 1) < 5e-3
 
 

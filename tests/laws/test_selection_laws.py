@@ -65,21 +65,21 @@ def test_the_chosen_kernel_is_not_worse_than_one_lengthscale_on_new_rows(name):
 def test_comparisons_state_the_gains_and_required_gains():
     """Each candidate is compared with the best of those that are preferred in a tie."""
     result = best_of(*table("one column"))
-    last = max(c.rows for c in result.compared)
-    best, *rivals = (c for c in result.compared if c.rows == last)
+    last = max(c.rows for c in result.candidates)
+    best, *rivals = (c for c in result.candidates if c.rows == last)
     for c in rivals:
         assert c.gain == pytest.approx(best.error - c.error)
         assert c.required >= 0.003 * best.error
         best = c if c.gain > c.required else best
     assert best.chosen
     assert result.ranked[0].chosen or "Rank 1 is not chosen: it lowers the error of" in str(result)
-    assert sum(c.chosen for c in result.compared) == 1
-    assert next(c for c in result.compared if c.chosen).kernel == result.kernel
-    assert len({c.name for c in result.compared}) == len(result.compared) > 6
-    assert result.error >= 0.9 * min(c.error for c in result.compared)
-    assert {c.rows for c in result.compared} == {96, 192}
+    assert sum(c.chosen for c in result.candidates) == 1
+    assert next(c for c in result.candidates if c.chosen).kernel == result.kernel
+    assert len({c.name for c in result.candidates}) == len(result.candidates) > 6
+    assert result.error >= 0.9 * min(c.error for c in result.candidates)
+    assert {c.rows for c in result.candidates} == {96, 192}
     limited = best_of(*table("one column"), serves=lambda kernel: isinstance(kernel, Gaussian))
-    assert {type(c.kernel) for c in limited.compared} == {Gaussian}
+    assert {type(c.kernel) for c in limited.candidates} == {Gaussian}
 
 
 def test_candidates_print_as_a_table_sorted_by_r2():
@@ -113,7 +113,7 @@ def test_few_rows_and_constant_targets_get_the_default_kernel(n_rows):
     arguments = (sample_of(X[:n_rows], y[:n_rows]), 0, None, None, "medium")
     assert isinstance(choose_kernel("auto", *arguments).kernel, Gaussian)
     learned = learn_metric(Gaussian(), sample_of(X, np.ones(300)), 0)
-    assert (learned.compared, learned.kernel) == ((), Gaussian())
+    assert (learned.candidates, learned.kernel) == ((), Gaussian())
 
 
 def test_choices_support_weights_several_targets_sparse_rows_and_given_penalties():
@@ -122,7 +122,7 @@ def test_choices_support_weights_several_targets_sparse_rows_and_given_penalties
     assert best_of(X, np.column_stack([y, -y, np.zeros(300)]), w).error < 0.3
     assert best_of(X, y, share=1e-3, centred=False).share == pytest.approx(1e-3)
     sparse = best_of(scipy.sparse.csr_array(X), y)
-    assert all(c.kernel.get_params()["lengthscale"] for c in sparse.compared)
+    assert all(c.kernel.get_params()["lengthscale"] for c in sparse.candidates)
 
 
 def test_copies_do_not_improve_the_error_of_a_metric():
@@ -153,8 +153,8 @@ def test_classes_of_an_additive_function_get_a_sum_over_columns():
     f = X[:, :6] @ rng.standard_normal(6) + np.sin(2 * X[:, 6:]).sum(axis=1)
     y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
     result = best_of(X, y, of_classes=True, effort=EFFORTS["medium"])
-    assert "sum over columns" in next(c for c in result.compared if c.chosen).name
-    assert 0 < result.error < 0.8 * min(c.error for c in result.compared if c.n_tuned <= 1)
+    assert "sum over columns" in next(c for c in result.candidates if c.chosen).name
+    assert 0 < result.error < 0.8 * min(c.error for c in result.candidates if c.n_tuned <= 1)
     assert "Linear, a metric with lengthscales along" in str(result)
     assert len(str(result).splitlines()[-1]) < 2000
 
@@ -162,7 +162,7 @@ def test_classes_of_an_additive_function_get_a_sum_over_columns():
 def test_classes_compare_a_metric_learned_from_one_lengthscale_with_more_rows():
     X, y = table("all columns", 900)
     result = best_of(X, np.sign(y), of_classes=True)
-    metrics = [c for c in result.compared if c.name.startswith("Gaussian, learned metric")]
+    metrics = [c for c in result.candidates if c.name.startswith("Gaussian, learned metric")]
     assert max(c.rows for c in metrics) == 4 * QUICK.rows
 
 
@@ -198,7 +198,7 @@ def test_the_learned_metric_has_the_relevant_direction(learned, rotated):
     assert values[-1] > 20 * values[-2]
     assert np.isclose(np.trace(learned.matrix), 6.0)
     X, y = rotated
-    (start,) = (c for c in learned.compared if c.name == "start")
+    (start,) = (c for c in learned.candidates if c.name == "start")
     assert learned.kernel == learned.chosen.kernel
     assert learned.chosen.error <= learned.error < 0.3 * start.error
     kernels, options = (start.kernel, learned.kernel), {"n_features": 128, "random_state": 0}

@@ -569,15 +569,15 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     # One function per degree if all rows have one norm or the kernel depends only on the angle; the
     # functions of a GeneralizedZonal (True is returned for these only); else the monomials.
     d = rows.shape[1]
-    plain, scales, radial = as_radial("zonal_bound", kernel, d)
+    base, scales, radial = as_radial("zonal_bound", kernel, d)
     radii = np.linalg.norm(rows / scales, axis=1)
-    diagonal = lambda q: to_numpy(plain.diag(axis_points(q, d)))
+    diagonal = lambda q: to_numpy(base.diag(axis_points(q, d)))
     trace = float(diagonal(radii).sum())
     if radial.zonal or same_radius(radii):
         q = np.ones(1) if radial.zonal else np.array([radii.mean()])
         parts = radial.matrices(64, q, q)[:, 0, 0] * (trace / float(diagonal(q)[0]))
         return parts[:, None], np.maximum(trace - np.cumsum(parts), 0.0), False
-    factor, inner = (plain.scale, plain.kernel) if isinstance(plain, Scaled) else (1.0, plain)
+    factor, inner = (base.scale, base.kernel) if isinstance(base, Scaled) else (1.0, base)
     if isinstance(inner, GeneralizedZonal):
         degrees = len(inner.radial_functions[: 2 if d == 1 else None])
         energies = (np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees))

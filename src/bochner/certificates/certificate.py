@@ -123,8 +123,8 @@ class Certificate(HtmlResult):
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers for JSON, with None in place of NaN and infinity."""
         numbers = asdict(self) | {"risk_factor": self.risk_factor, "risk_noise": self.risk_noise}
-        plain: dict[str, Any] = json.loads(json.dumps(numbers), parse_constant=lambda _: None)
-        return plain
+        content: dict[str, Any] = json.loads(json.dumps(numbers), parse_constant=lambda _: None)
+        return content
 
     def __str__(self) -> str:
         return " ".join(_sentences(self))

@@ -166,10 +166,10 @@ def _dtype(phi: Any, kernel: Any, X: Array) -> Verdict:
 
 def _finite(phi: Any, kernel: Any, X: Array) -> Verdict:
     for name, values, _ in _values(phi, kernel, X):
-        bad = ~np.isfinite(values)
-        if bad.any():
-            place = tuple(int(i) for i in np.argwhere(bad)[0])
-            count = int(bad.sum())
+        mask = ~np.isfinite(values)
+        if mask.any():
+            place = tuple(int(i) for i in np.argwhere(mask)[0])
+            count = int(mask.sum())
             return FAILED, f"; got {values[place]} of {name} at {place}, {count} in all."
     return PASSED, ""
 

@@ -64,8 +64,8 @@ class Terminal:
             unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
             items = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
             text = json.dumps(facts, default=items)
-            plain = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities
-            click.echo(json.dumps(plain, ensure_ascii=not unicode))
+            content = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities
+            click.echo(json.dumps(content, ensure_ascii=not unicode))
         elif not self.quiet:
             for label, text in facts_in_words(words):
                 line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
@@ -599,5 +599,5 @@ def show(terminal: Terminal, args: Any) -> None:
     n_more = len(lines) - MAX_COLUMNS
     for line in [*lines[:MAX_COLUMNS], *[f"and {n_more:,} more"] * (n_more > 0)]:
         terminal.say(f"{'column':<{LABELS}}  {line}")
-    if model.search_.compared:
+    if model.search_.candidates:
         terminal.say(f"\n{model.search_}")

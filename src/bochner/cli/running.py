@@ -42,8 +42,8 @@ def _lenient(stream: Any) -> Any:
 def tell(sentence: str) -> None:
     """Write a line to stderr; errors of a closed stderr are ignored."""
     with suppress(OSError, ValueError):
-        clear = "\r\033[K" if sys.stderr.isatty() else ""  # the progress bar
-        click.echo(clear + sentence, err=True)
+        escape = "\r\033[K" if sys.stderr.isatty() else ""  # the progress bar
+        click.echo(escape + sentence, err=True)
 
 
 #: Exit codes other than 0: data or model, command, Ctrl-C, kill (128 + signal, as in shells).

@@ -359,8 +359,8 @@ def _parse_texts(
     """Return ``parse(text)`` for each text, NaN for a missing one; None raises an error."""
     texts = as_texts(column)
     numbers = [parse(text) for text in texts.dictionary.to_pylist()]
-    if (wrong := np.flatnonzero(map_texts(texts, [n is None for n in numbers]) == 1)).size:
-        row = int(wrong[0])
+    if (rows := np.flatnonzero(map_texts(texts, [n is None for n in numbers]) == 1)).size:
+        row = int(rows[0])
         text = texts[row].as_py().strip()
         raise InvalidInput(
             f"Blocks: column {name!r} must hold {content}; got "

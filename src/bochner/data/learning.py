@@ -109,9 +109,9 @@ def _roles(
     names = [c.name for c in reader.columns if c.name not in not_features]
     if columns is None and drop is None:
         _require_same_names(readers)
-    selected = names if columns is None else _matching(columns, names, reader)
+    matches = names if columns is None else _matching(columns, names, reader)
     drops = set(_matching(drop or (), names, reader, " to drop"))
-    features = tuple(name for name in selected if name not in drops)
+    features = tuple(name for name in matches if name not in drops)
     if not features:
         suffix = f", without {quote(drops)} of drop" if drops else ""
         raise InvalidInput(

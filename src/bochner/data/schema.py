@@ -134,9 +134,9 @@ def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def refuse_repeated(names: Iterable[Any], rule: str) -> None:
     """Raise an error for names that occur more than once; its message begins with ``rule``."""
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(
-            f"{rule}; got {quote(repeated)} more than once. Rename or drop the repeated ones."
+            f"{rule}; got {quote(duplicates)} more than once. Rename or drop the repeated ones."
         )
 
 

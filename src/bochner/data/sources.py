@@ -180,9 +180,9 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
 def require_weights(w: Any, where: Where) -> None:
     """Raise an error that names the row of the first negative, missing or too large weight."""
     require_finite(w, lambda _: "the sample weight", where)
-    bad = (w < 0) | (w > LARGEST)
-    if bool(arrays.array_namespace(w).any(bad)):
-        row = int(np.flatnonzero(to_numpy(bad))[0])
+    mask = (w < 0) | (w > LARGEST)
+    if bool(arrays.array_namespace(w).any(mask)):
+        row = int(np.flatnonzero(to_numpy(mask))[0])
         raise InvalidInput(
             f"Blocks: sample_weight must be zero or above, {LARGEST:g} at most; got "
             f"{float(w[row]):g} in {where(row)}. Drop such rows, weigh them zero, or divide all "

@@ -83,7 +83,7 @@ class DevicePasses:
     def _sum_on_devices(self, summand: Any, blocks: Blocks) -> Any:
         """Return the sum of parts from a thread per device, merged in the order of the tree."""
         tree: MergeTree[Any] = MergeTree(narrow(summand, slice(0, 0)).merge)
-        pending: deque[Future[Any]] = deque()
+        queue: deque[Future[Any]] = deque()
         blocks_, size = iter(blocks), blocks.block_rows
         with ExitStack() as stack:
             workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in self._devices]
@@ -92,11 +92,11 @@ class DevicePasses:
                 if not part:
                     break
                 sum_rows = lambda *rows: sum_blocks(summand, move_blocks(*rows), size)
-                pending.append(worker.submit(sum_rows, part, device))
-                if len(pending) > 2 * len(workers):  # parts that are submitted ahead
-                    tree.take(pending.popleft().result())
-            while pending:
-                tree.take(pending.popleft().result())
+                queue.append(worker.submit(sum_rows, part, device))
+                if len(queue) > 2 * len(workers):  # parts that are submitted ahead
+                    tree.take(queue.popleft().result())
+            while queue:
+                tree.take(queue.popleft().result())
         return tree.root()
 
 

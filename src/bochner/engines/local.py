@@ -144,13 +144,13 @@ def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
 
     A second signal is handled at once. Only the main thread receives signals.
     """
-    pending: list[Callable[[], None]] = []
+    signals: list[Callable[[], None]] = []
     previous: dict[int, Any] = {}
 
     def defer(number: int, frame: FrameType | None) -> None:
-        if pending:
+        if signals:
             previous[number](number, frame)
-        pending.append(partial(previous[number], number, frame))
+        signals.append(partial(previous[number], number, frame))
 
     try:
         if threading.current_thread() is threading.main_thread():
@@ -158,7 +158,7 @@ def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
                 if callable(handler := signal.getsignal(name)):
                     previous[name] = handler
                     signal.signal(name, defer)
-        yield pending
+        yield signals
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -252,21 +252,21 @@ class PassCache:
         n, state = blocks.n_rows, record.get("state")
         rows = state[0] * blocks.block_rows if state else 0
         rows = rows if n is None else min(rows, n)
-        remaining = blocks.part(rows, n) if rows and n is not None else None
+        tail = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
         blocks.report_rows(rows)
-        with _deferred_signals() as pending:
+        with _deferred_signals() as signals:
 
             def watch(block: Any, state: list[Any]) -> None:
                 blocks.report_rows(block.X.shape[0])
-                if time.monotonic() >= self._deadline or pending:
+                if time.monotonic() >= self._deadline or signals:
                     self._unwritten[name] = {"digest": record["digest"], "state": state}
                     self._write()
-                if pending:
-                    pending[0]()
+                if signals:
+                    signals[0]()
 
-            unread = (block for block in (remaining or blocks).walk() if block.start >= rows)
-            return sum_blocks(summand, unread, blocks.block_rows, state, watch)
+            tail_blocks = (block for block in (tail or blocks).walk() if block.start >= rows)
+            return sum_blocks(summand, tail_blocks, blocks.block_rows, state, watch)
 
     def _write(self) -> None:
         """Write the records; warn if they cannot be written."""

@@ -48,23 +48,23 @@ class ClusterPasses:
         tree: MergeTree[Handle] = MergeTree(
             lambda a, b: self.submit("merge", merge_sums, merging, a, b)
         )
-        pending: deque[tuple[Handle, int]] = deque()
+        queue: deque[tuple[Handle, int]] = deque()
         start, count = time.monotonic(), self.count()
         for rows, part in _parts(blocks, count):
             inner = narrow(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
-            shell, partitions, unread = part, (), 0
+            shell, partitions, n_rows = part, (), 0
             if isinstance(part, Blocks):  # partitions of an engine are separate arguments
-                partitions, unread = part.source.partitions, rows.stop - rows.start
+                partitions, n_rows = part.source.partitions, rows.stop - rows.start
                 shell = part.with_content([None for _ in partitions])
             args = shared, inner, rows, shell, blocks.block_rows, repr(blocks.source)
             handle = self.submit(f"rows-{rows.start}-{rows.stop}", sum_part, *args, *partitions)
             tree.take(handle)
-            pending.append((handle, unread))
-            if len(pending) > 4 * count:  # parts that are submitted ahead
-                self._wait(*pending.popleft(), blocks)
+            queue.append((handle, n_rows))
+            if len(queue) > 4 * count:  # parts that are submitted ahead
+                self._wait(*queue.popleft(), blocks)
         root = tree.root()
-        while pending:
-            self._wait(*pending.popleft(), blocks)
+        while queue:
+            self._wait(*queue.popleft(), blocks)
         total, (n, weighty) = self.result(root) or passes.NO_ROWS
         seconds = time.monotonic() - start
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)

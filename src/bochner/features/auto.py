@@ -242,9 +242,9 @@ def best_candidate(
     ask: Request,
     draw: Draw,
     targets: Targets | None,
-    usual: tuple[Method, ...],
+    defaults: tuple[Method, ...],
 ) -> Choice:
-    """Choose among ``method.candidates`` (default: ``usual``); return the Choice with its map."""
+    """Choose among ``method.candidates`` or ``defaults``; return the Choice with its map."""
     D = ask.n_features
     if (X := ask.X) is None:
         pairs = Fourier(Orthogonal(), "pair" if D > 1 else "phase")
@@ -262,7 +262,7 @@ def best_candidate(
             return Choice(NystromMap(kernel, distinct), Nystrom(), (), reason)
     floor = max(512, int(ROWS_A_FEATURE * NARROWED * D))
     evaluated = None if targets is None or n // 2 < floor else targets
-    options = method.candidates or (usual if evaluated is None else (*usual, CENTRES))
+    options = method.candidates or (defaults if evaluated is None else (*defaults, CENTRES))
     m = max(2, min(method.sample, n // 4)) if evaluated is None else min(n // 2, max(LIMIT, floor))
     # Errors are measured on rows that are not landmarks, where Nyström features would be exact.
     order = ask.stream("auto").permutation(n)
@@ -308,17 +308,17 @@ def _candidates(
 def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
     """Return the cheapest candidate whose error is at most ``factor`` times the smallest."""
     limit = factor * min(error for error, _ in rows)
-    close = [pair for pair in rows if pair[0] <= limit]
-    lowest = min(row[0].multiplications for _, row in close)
-    close = [pair for pair in close if pair[1][0].multiplications <= lowest]
-    limit = (1 + SAME) * min(error for error, _ in close)
-    return next(row for error, row in close if error <= limit)
+    ties = [pair for pair in rows if pair[0] <= limit]
+    lowest = min(row[0].multiplications for _, row in ties)
+    ties = [pair for pair in ties if pair[1][0].multiplications <= lowest]
+    limit = (1 + SAME) * min(error for error, _ in ties)
+    return next(row for error, row in ties if error <= limit)
 
 
 def _pick_by_kernel(rows: list[Row], budget: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
     """Return the cheapest candidate of nearly the smallest kernel error, and the reason."""
-    affordable = [c for c, _ in rows if c.multiplications <= budget]
-    limit = PROMISING * min(max(c.predicted, ROUNDING) for c in affordable)
+    candidates = [c for c, _ in rows if c.multiplications <= budget]
+    limit = PROMISING * min(max(c.predicted, ROUNDING) for c in candidates)
     K = to_numpy(kernel(X, X))
     for i, (c, phi) in enumerate(rows):
         if c.multiplications <= budget and max(c.predicted, ROUNDING) <= limit:

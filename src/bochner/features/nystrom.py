@@ -425,8 +425,8 @@ class PrecisionMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if self.precision == "float64":
             return self.inner.features(arrays.in_float64(X))
-        plain, landmarks = self.inner.unwhitened()
-        C = arrays.in_precision(plain.features(X), "float32")
+        base, landmarks = self.inner.unwhitened()
+        C = arrays.in_precision(base.features(X), "float32")
         return C if landmarks is None else landmarks.whiten(C, np.dtype(np.float32))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:

@@ -169,16 +169,16 @@ def _draw_compressed(method: composed.Compressed, kernel: Kernel, ask: Request) 
 
 def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the projection P, and the map of the projected rows."""
-    plain, lengths = isotropic(kernel, ask.n_inputs)
+    base, lengths = isotropic(kernel, ask.n_inputs)
     d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
     if method.how == "jl":
         P = ask.stream("projection").standard_normal((d, size)) / size**0.5
     else:
         rows = ask.rows('Projected(how="pca")', "principal axes")
-        P = composed.axes_of_rows(rows, scales, plain.spectral(d) is not None, size)
+        P = composed.axes_of_rows(rows, scales, base.spectral(d) is not None, size)
     P = np.ascontiguousarray(scales[:, None] * P)
     X = None if ask.X is None else ask.X @ adapt(P, like=ask.X)
-    inner = draw_map(method.method, plain, replace(ask, n_inputs=P.shape[1], X=X))
+    inner = draw_map(method.method, base, replace(ask, n_inputs=P.shape[1], X=X))
     return composed.ProjectedMap(kernel, inner, P)
 
 
@@ -386,8 +386,8 @@ def contenders(d: int) -> tuple[Method, ...]:
         Fourier(IID()): d > 20 and is_narrow,
     }
     angles = networks.Sign(), networks.ReLU(0), networks.ReLU(1), networks.ReLU(2)
-    special = networks.NeuralTangentFeatures(), fourier.HistogramSampling(), Nystrom()
-    return *(method for method, good in methods.items() if good), *angles, *special
+    extras = networks.NeuralTangentFeatures(), fourier.HistogramSampling(), Nystrom()
+    return *(method for method, is_suited in methods.items() if is_suited), *angles, *extras
 
 
 #: Methods by name, which all `method` parameters accept.

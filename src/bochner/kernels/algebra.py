@@ -71,9 +71,9 @@ def answer(
     result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
     if not arrays.all_finite(result):
         values = arrays.to_numpy(result)
-        bad = int((values - values != 0).sum())
+        count = int((values - values != 0).sum())
         raise InvalidInput(
-            f"{caller}: the function must return finite numbers; got {bad} NaN or infinite of "
+            f"{caller}: the function must return finite numbers; got {count} NaN or infinite of "
             f"{math.prod(dims)}."
         )
     return result

@@ -215,13 +215,13 @@ def waves(
     sines = conditions == "dirichlet"
     column = lambda values: adapt(np.ascontiguousarray(values)[:, None], like=u)
     # Neumann and periodic functions are cosines; a sine is a cosine shifted by π/2.
-    late = np.where((conditions == "periodic") & (i % 2 == 1) & (i > 1), 0.5 * math.pi, 0.0)
+    phases = np.where((conditions == "periodic") & (i % 2 == 1) & (i > 1), 0.5 * math.pi, 0.0)
     rates = math.pi * (i - shift if sines else half_turns(conditions, m))
     heights = np.where(sines | (i > 1), float(2 / length) ** 0.5, length**-0.5)
     if slope:
         heights = heights * rates / (length if sines else -length)
     wave = xp.cos if sines == slope else xp.sin
-    return column(heights) * wave(column(rates) * u - column(late))
+    return column(heights) * wave(column(rates) * u - column(phases))
 
 
 @dataclass(frozen=True)

@@ -109,10 +109,10 @@ def _tapered_weights(
     kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...], lengths: Array
 ) -> Array:
     if len(extent) == 1:  # periodic terms are not tapered
-        steady, decaying = split_periodic(kernel)
-        if steady is not None and decaying is not None:
+        periodic, decaying = split_periodic(kernel)
+        if periodic is not None and decaying is not None:
             tapered = _tapered_weights(decaying, spacing, extent, lengths)
-            return tapered + equispaced_weights(steady, spacing, extent)
+            return tapered + equispaced_weights(periodic, spacing, extent)
     shape = [next_fast_len(4 * m + 2, real=True) for m in extent]
     periods = 2 * math.pi / spacing
     axes = [np.fft.fftfreq(n) * period for n, period in zip(shape, periods, strict=True)]
@@ -139,8 +139,8 @@ def split_periodic(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
     sides: tuple[list[Kernel], list[Kernel]] = [], []
     for term in kernel.summands:
         sides[bool(spectral_parts(term, 1))].append(term)
-    steady, falling = (reduce(Sum, side) if side else None for side in sides)
-    return steady, falling
+    periodic, falling = (reduce(Sum, side) if side else None for side in sides)
+    return periodic, falling
 
 
 def has_axes(kernel: Kernel, d: int) -> bool:
@@ -247,17 +247,17 @@ def common_period(
     multiples = longest * np.arange(1, limit + 1)
     rates = np.abs(1 / periods - np.maximum(np.rint(multiples / periods), 1) / multiples)
     errors = (2 * math.pi * length * rates / lengths).sum(axis=0)
-    good = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
-    if len(good) == 0:
+    indices = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
+    if len(indices) == 0:
         texts = ", ".join(f"{p:.6g}" for p in np.unique(periods))
         raise UnsupportedKernel(
             f"FourierGrid requires periods along a column that divide one of up to {limit:,} "
             f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
             "larger tolerance, or multiply all but one with a long Gaussian kernel."
         )
-    common = float(multiples[good[0]])
-    steps = math.ceil(shortest / common) + any(steady for *_, steady in terms)
-    return common * steps, float(errors[good[0]])
+    common = float(multiples[indices[0]])
+    steps = math.ceil(shortest / common) + any(is_periodic for *_, is_periodic in terms)
+    return common * steps, float(errors[indices[0]])
 
 
 def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -265,7 +265,7 @@ def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
     frequencies = np.zeros(len(spacing))
     for a, h in enumerate(spacing):
         terms = seasons(kernel, a, len(spacing))
-        steps = [steps_of(period, h) for period, _, steady in terms if steady]
+        steps = [steps_of(period, h) for period, _, is_periodic in terms if is_periodic]
         frequencies[a] = 2 * math.pi / math.gcd(*steps) if steps else 0.0
     return frequencies
 

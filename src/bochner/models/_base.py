@@ -172,11 +172,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return vars(self) | {_WRITTEN: __version__}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        written = state.get(_WRITTEN, "an unknown version")
-        if written != __version__:  # parameters may have another meaning
+        version = state.get(_WRITTEN, "an unknown version")
+        if version != __version__:  # parameters may have another meaning
             raise ModelFileError(
                 f"{type(self).__name__}: a pickle opens only in the version of bochner that wrote "
-                f"it; this is {__version__}, the pickle is from {written}. Fit again, and store "
+                f"it; this is {__version__}, the pickle is from {version}. Fit again, and store "
                 "models with bochner.save, whose files later versions open."
             )
         self.__dict__.update({n: value for n, value in state.items() if n != _WRITTEN})
@@ -630,7 +630,7 @@ class FitSummary(HtmlResult):
             "left_out": [f"{', '.join(names)} ({reason})" for reason, names in dropped.items()],
             "kernel": repr(self.chosen.kernel),
             "kernel_words": kernel_words(self, names),
-            "kernel_chosen": bool(search.compared),
+            "kernel_chosen": bool(search.candidates),
             "precision": self.chosen.precision,
             "seed": self.chosen.seed,
             "method": repr(choice.method),

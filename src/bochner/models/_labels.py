@@ -123,10 +123,10 @@ def warn_of_rare(caller: str, codes: Array, classes: Array) -> None:
     rare = np.flatnonzero((counts > 0) & (counts < 5))
     if len(codes) < max(100, 20 * len(classes)) or not len(rare):
         return
-    named = quote([f"{classes[k]} ({counts[k]})" for k in rare])
+    names_ = quote([f"{classes[k]} ({counts[k]})" for k in rare])
     words = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
     warn_user(
-        f"{caller}: {words} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
+        f"{caller}: {words} fewer than 5 of the {len(codes):,} rows: {names_}. These rows "
         "are used, but such a small class is rarely predicted and its probability is unreliable. "
         'Add rows, merge classes, or set class_weight="balanced".',
         DataWarning,

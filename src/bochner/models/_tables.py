@@ -221,10 +221,10 @@ def lazy_blocks(caller: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
             f"{caller}: for a table of {library}, y and sample_weight must be names of its "
             f"columns, as in fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
-    repeated = [name for name in columns if name in X.columns]
-    if repeated:
+    duplicates = [name for name in columns if name in X.columns]
+    if duplicates:
         raise InvalidInput(
-            f"{caller}: y and sample_weight must not be columns of X too; got {repeated[0]!r} in "
+            f"{caller}: y and sample_weight must not be columns of X too; got {duplicates[0]!r} in "
             "both. Pass X without it, as X.drop(columns=...)."
         )
     table = with_dask_columns(X, columns) if columns else X

@@ -323,13 +323,13 @@ def learn_errors(rows: HeldOutRows, seed: int) -> ErrorLaw:
     unit = max(float(rows.w.max(initial=0)), 1.0)
     rows = replace(rows, w=rows.w / unit)  # no weight above 1
     order = np.random.default_rng(seed).permutation(len(rows.w))
-    learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
+    learned = judges = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"
     if not shared:
         # The first half determines scale and distribution, the second half the scores
         half = len(order) // 2 if len(order) >= 2 * FEWEST_ROWS else 0
-        learned, scored = order[:half], order[half:]
-    parts = rows.take(learned), rows.take(scored)
+        learned, judges = order[:half], order[half:]
+    parts = rows.take(learned), rows.take(judges)
     laws = (_learn(*parts, j, seed, shared) for j in range(rows.errors.shape[1]))
     return ErrorLaw(tuple(laws), rows.source)
 
@@ -338,10 +338,10 @@ def _learn(
     learning: HeldOutRows, scored: HeldOutRows, j: int, seed: int, shared: bool
 ) -> TargetLaw:
     """Return the law of target j; ``shared``: rows of ``learning`` have scores too."""
-    plain = TargetLaw.of(scored.errors[:, j], scored.w)
+    base = TargetLaw.of(scored.errors[:, j], scored.w)
     finite = np.flatnonzero(np.isfinite(learning.errors[:, j]))
     if len(finite) < FEWEST_ROWS or not np.median(np.abs(learning.errors[finite, j])) > 0:
-        return plain
+        return base
     rows = learning.take(finite[:LEFT_OUT_ROWS])
     shared_rows = finite[:LEFT_OUT_ROWS] if shared else finite[:0]
     indices = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
@@ -360,7 +360,7 @@ def _learn(
     with np.errstate(over="ignore"):
         scaled = scored.errors[order, j] / np.exp(log_scale[first:])
     known_scale, w = {"inputs": inputs, "scale": scale, "reach": reach}, scored.w[order]
-    laws, F = [plain, TargetLaw.of(scaled, w, **known_scale)], None
+    laws, F = [base, TargetLaw.of(scaled, w, **known_scale)], None
     if m >= 512:  # with fewer rows one distribution is used for all z
         shape, F = _shape(scale.kernel, z, e / s, rows.w, seed)
         levels, F = shape.scores(F[first:], scaled), F[:m]

@@ -54,8 +54,8 @@ def tune(
     Returns
     -------
     Tuning
-        ``kernel``, ``share`` (the best penalty per row), the candidates ``compared`` (for a name
-        with their held-out errors), and ``estimator``, a clone with this kernel.
+        ``kernel``, ``share`` (the best penalty per row), ``candidates`` (for a name with their
+        held-out errors), and ``estimator``, a clone with this kernel.
 
     Raises
     ------
@@ -163,9 +163,9 @@ def merge(*models: Any) -> Any:
                 "together with fit_blocks."
             )
         _require_equal_maps(models[0], model)
-    merged = copy(models[0])
-    merged.fit_ = merged.fit_.merge_all([model.fit_ for model in models])
-    return merged
+    result = copy(models[0])
+    result.fit_ = result.fit_.merge_all([model.fit_ for model in models])
+    return result
 
 
 def _require_equal_maps(model: KernelEstimator, other: KernelEstimator) -> None:

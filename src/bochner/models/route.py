@@ -74,8 +74,8 @@ def represent(  # noqa: PLR0911  a case for each representation
         features = replace(features, width=2 * WIDTH)
     if any_features:
         features = replace(features, modes=modes.modes)
-    compared = partial(without_copies, spec)
-    chosen, _ = choose(features, blocks, alpha=alpha, prepare=compared, where=where)
+    prepare = partial(without_copies, spec)
+    chosen, _ = choose(features, blocks, alpha=alpha, prepare=prepare, where=where)
     if features.modes and isinstance(chosen.choice.method, ModeMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
     return solve_features(replace(spec, features=features), chosen, blocks, where, precision)
@@ -131,8 +131,8 @@ def process(  # noqa: PLR0911  a case for each representation
         case _ if not (is_open and features.method.has_features):
             return law.FeatureProcess.fit(spec, blocks, where, precision)
     search = law.search_of(spec, law.FeatureProcess.fit, LOO_ROWS)
-    features, compared = replace(features, modes=True), partial(without_copies, spec)
-    chosen, _ = choose(features, blocks, search=search, where=where, prepare=compared)
+    features, prepare = replace(features, modes=True), partial(without_copies, spec)
+    chosen, _ = choose(features, blocks, search=search, where=where, prepare=prepare)
     if isinstance(chosen.choice.method, ModeMethod):
         sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
         return ModeProcess.solve(spec, sums, penalty_of(chosen.search, sums.sample))

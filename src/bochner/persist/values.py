@@ -75,6 +75,7 @@ RENAMED |= dict.fromkeys(("FeatureSpec.who", "FeatureSums.who", "GridSums.who"),
 RENAMED |= {"LeafRows.across": "landmark_coef", "LeafRows.judged": "held_out"}
 RENAMED |= {"HeldOutPath.none": "tie", "FeatureSpec.waves": "modes", "SquaredHinge": "Hinge"}
 RENAMED |= dict.fromkeys(("FeatureSums.most", "GridSums.most"), "max_weight")
+RENAMED |= {"Tuning.compared": "candidates", "Walk.averaged": "n_averaged"}
 RENAMED |= {"Distribution.below": "low_tail", "Distribution.above": "high_tail"}
 RENAMED |= {"WaveProcess": "ModeProcess", "WaveSums": "ModeSums", "SignMap": "ReLUMap"}
 
@@ -146,8 +147,8 @@ def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
                 "Convert the data to float64 and fit again."
             )
         names[id(array)] = name, array
-        plain = array.T if array.flags.fnc else array
-        arrays[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
+        matrix = array.T if array.flags.fnc else array
+        arrays[name] = np.asarray(matrix, matrix.dtype.newbyteorder("="), order="C")
         return name
 
     return _as_json(value, "", add), arrays
@@ -298,11 +299,11 @@ def require_fields(value: Any) -> None:
     sizes: Sizes = {}
     free = value.tunable if isinstance(value, Kernel) else ()
     # a free parameter is checked as 1.0
-    plain = lambda number: 1.0 if isinstance(number, Free) else number
+    fixed = lambda number: 1.0 if isinstance(number, Free) else number
     for name, hint in _hints(kind):
         field = getattr(value, name)
         if name in free:
-            field = tuple(map(plain, field)) if isinstance(field, tuple) else plain(field)
+            field = tuple(map(fixed, field)) if isinstance(field, tuple) else fixed(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
         if is_sum and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):

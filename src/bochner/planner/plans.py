@@ -72,8 +72,8 @@ def as_budget(budget: object) -> Budget:
 
 def choose_fit(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, str]:
     """Return the chosen fit, and the reason in a sentence."""
-    affordable = [fit for fit in fits if budget.allows(fit)]
-    if not affordable:
+    candidates = [fit for fit in fits if budget.allows(fit)]
+    if not candidates:
         fastest = min(fits, key=lambda fit: fit.seconds)
         smallest = min(fits, key=lambda fit: fit.bytes)
         raise InvalidInput(
@@ -82,20 +82,20 @@ def choose_fit(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast
             f"{bytes_in_words(smallest.bytes)} ({smallest.name}). Allow more time or memory, or "
             "pass smaller widths."
         )
-    limit = min((fit.error for fit in affordable if fit.default), default=math.inf)
-    good = [fit for fit in affordable if fit.error <= 1.01 * limit]
+    limit = min((fit.error for fit in candidates if fit.default), default=math.inf)
+    finalists = [fit for fit in candidates if fit.error <= 1.01 * limit]
     if budget.seconds is None:
         price = -math.log(1 - 0.05)
         score = lambda fit: (
             math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, 1.0))
         )
-        choice = min(good, key=lambda fit: (score(fit), fit.seconds))
+        choice = min(finalists, key=lambda fit: (score(fit), fit.seconds))
         reason = (
             "no other fit within the memory limit lowers the error by 5 % per doubling of the time"
         )
     else:
-        lowest = min(fit.error for fit in good)
-        ties = [fit for fit in good if fit.error <= 1.01 * lowest]
+        lowest = min(fit.error for fit in finalists)
+        ties = [fit for fit in finalists if fit.error <= 1.01 * lowest]
         choice = min(ties, key=lambda fit: (fit.seconds, fit.error))
         reason = f"its error is within 1 % of the smallest error of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)

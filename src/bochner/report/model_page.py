@@ -179,12 +179,12 @@ def _confusion(matrix: Array, labels: tuple[str, ...], n_hidden: int) -> tuple[A
             for i, label in enumerate(labels)
         ]
         return ["true", *labels, "recall"], rows, caption
-    wrong = matrix - np.diag(np.diag(matrix))
-    order = np.argsort(-wrong, axis=None)[:MAX_LABELS]
+    errors = matrix - np.diag(np.diag(matrix))
+    order = np.argsort(-errors, axis=None)[:MAX_LABELS]
     rows = [
-        [labels[i], labels[j], number(float(wrong[i, j]), 5), share[i][j]]
-        for i, j in (np.unravel_index(o, wrong.shape) for o in order)
-        if wrong[i, j] > 0
+        [labels[i], labels[j], number(float(errors[i, j]), 5), share[i][j]]
+        for i, j in (np.unravel_index(o, errors.shape) for o in order)
+        if errors[i, j] > 0
     ]
     caption = f"The most frequent confusions of {len(labels)} labels{note}"
     return ["true", "predicted", "rows", "of that label"], rows, caption

@@ -53,9 +53,9 @@ def encode_rows(
         X = model._encode_as_fit(X)
         if next(iter(X)).y is None:
             return X
-    plain: Any = copy(model)
-    plain.class_weight = None
-    return LabelEstimator._read(plain, X, y, w, first=first)[0]
+    unweighted: Any = copy(model)
+    unweighted.class_weight = None
+    return LabelEstimator._read(unweighted, X, y, w, first=first)[0]
 
 
 # --- Random rows and their predictions -----------------------------------------------------------

@@ -187,13 +187,13 @@ class Choices:
 
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Function:
         """Return f(x) = φ(x) β + b, from kernel values for landmarks; gradients use unrounded φ."""
-        phi, (plain, landmarks) = self.precision_map, self.map.unwhitened()
+        phi, (base, landmarks) = self.precision_map, self.map.unwhitened()
         if landmarks is not None:  # kernel values in float64, as large coefficients need
-            phi = PrecisionMap(self.kernel, plain, "float64")
+            phi = PrecisionMap(self.kernel, base, "float64")
             coef = landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
         convert = lambda Z: Z if is_symbolic(Z) else to_numpy(Z)
         values = lambda X: convert(phi.features(X)) @ coef + intercept
-        return Function(values, lambda X: plain.gradients(X, coef))
+        return Function(values, lambda X: base.gradients(X, coef))
 
 
 def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precision:
@@ -209,9 +209,9 @@ def feature_precision(precision: str, n: int | None, phi: FeatureMap) -> Precisi
 
 def summand_of(choices: Choices, precision: Precision) -> MomentSum:
     """Return the summand of moments; whiten kernel values after summation if jitter τ is large."""
-    plain, landmarks = choices.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
+    base, landmarks = choices.map.unwhitened()  # whitening multiplies rounding errors by up to 1/τ
     double = choices.precision == "float64"
     if double and landmarks is not None and (landmarks.jitter or 0.0) >= COARSE:
-        values = PrecisionMap(plain.kernel, plain, choices.precision)
+        values = PrecisionMap(base.kernel, base, choices.precision)
         return MomentSum(values.features, precision, landmarks.root(np.dtype("float64")).T)
     return MomentSum(choices.precision_map.features, precision)

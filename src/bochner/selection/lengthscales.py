@@ -290,7 +290,8 @@ def tune_lengthscales(
     required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
     gain = best.value - end.value
     ard = as_tuning(criterion, end.rounded_kernel, end, d, gain, required, gain > required)
-    return replace(ard if gain > required else single, compared=(*single.compared, *ard.compared))
+    tuning = ard if gain > required else single
+    return replace(tuning, candidates=(*single.candidates, *ard.candidates))
 
 
 def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **fixed: Any) -> Tuning:
@@ -392,7 +393,7 @@ def as_tuning(
     """Return the Tuning of a kernel whose ``n_tuned`` hyperparameters were tuned."""
     value = float(np.exp(end.value)) if criterion.name == "loo" else end.value
     record = KernelComparison(n_tuned, kernel, value, gain, required, chosen, criterion.label)
-    return Tuning(kernel, end.share, criterion=criterion.name, compared=(record,))
+    return Tuning(kernel, end.share, criterion=criterion.name, candidates=(record,))
 
 
 def cap_scales(kernel: Any, rows: ProcessRows) -> Any:

@@ -161,13 +161,13 @@ def tune(
 ) -> Iterator[TunedKernel]:
     """Yield kernels whose lengthscales have the largest evidence in blocks of near rows."""
     is_ard = lambda kernel: isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-    candidates = [c for c in tuning.compared if is_ard(c.kernel) and c.n_tuned > 1]
+    candidates = [c for c in tuning.candidates if is_ard(c.kernel) and c.n_tuned > 1]
     if not candidates:
         return
     best = min(candidates, key=lambda c: c.error)
     start: Any = best.kernel
     # Weight of the linear kernel: four times the variance it explains over the unexplained one
-    linear = [c for c in tuning.compared if c.name == LINEAR and c.error < 2 * best.error]
+    linear = [c for c in tuning.candidates if c.name == LINEAR and c.error < 2 * best.error]
     linear_terms = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
     if linear_terms:  # Lengthscales are those of residuals of a linear regression
         subset = sample.lowest(2048)
@@ -289,17 +289,17 @@ def compare(
     if scales and not new:  # candidates have lengthscales tuned in neighbourhoods
         best = _tune_scale(best, improve)
     record: dict[str, Any] = {"gain": np.nan, "required": np.nan, "rows": 0}
-    record["measure"], records = "error in neighbourhoods", (*tuning.compared, *new)
+    record["measure"], records = "error in neighbourhoods", (*tuning.candidates, *new)
     changes = lambda c: {"error": errors[c.kernel], **record} if c.kernel in errors else {}
-    compared = (replace(c, chosen=c.kernel == chosen, **changes(c)) for c in records)
-    return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
+    comparisons = (replace(c, chosen=c.kernel == chosen, **changes(c)) for c in records)
+    return replace(tuning, kernel=best.kernel, candidates=tuple(comparisons)), best.solution
 
 
 def runners_up(tuning: Tuning) -> list[Kernel]:
     """Return the two best other kernels with errors below 1.5 times that of the chosen one."""
-    compared, kernel = tuning.compared, tuning.kernel
-    limit = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
-    candidates = [c for c in compared if c.kernel != kernel and c.error < limit]
+    records, kernel = tuning.candidates, tuning.kernel
+    limit = 1.5 * min((c.error for c in records if c.kernel == kernel), default=np.inf)
+    candidates = [c for c in records if c.kernel != kernel and c.error < limit]
     return list(dict.fromkeys(c.kernel for c in sorted(candidates, key=lambda c: c.error)))[:2]
 
 

@@ -492,7 +492,7 @@ class Race:
             best.candidate.alpha / float(w.sum()),
             float(losses.sum() / self.test.w.sum()),
             "loo",
-            compared=tuple(records.values()),
+            candidates=tuple(records.values()),
         )
 
 

@@ -94,7 +94,7 @@ class Tuning(HtmlResult):
     criterion : {"loo", "evidence"}
     estimator : estimator or None
         From :func:`bochner.tune`: the estimator with this kernel, not fitted.
-    compared : tuple of KernelComparison
+    candidates : tuple of KernelComparison
         Compared candidates; empty if the user gave the kernel.
     names : sequence of str
         Names of the columns; empty for arrays.
@@ -124,21 +124,21 @@ class Tuning(HtmlResult):
     error: float = float("nan")
     criterion: str = "loo"
     estimator: Any = field(default=None, repr=False, compare=False)
-    compared: tuple[KernelComparison, ...] = ()
+    candidates: tuple[KernelComparison, ...] = ()
     names: Sequence[str] = field(default=(), compare=False)
     matrix: tuple[tuple[float, ...], ...] | None = None
 
     @property
     def chosen(self) -> KernelComparison | None:
         """The chosen candidate; None if none was compared."""
-        return next((c for c in reversed(self.compared) if c.chosen), None)
+        return next((c for c in reversed(self.candidates) if c.chosen), None)
 
     @property
     def ranked(self) -> list[KernelComparison]:
         """Candidates with the measure of the chosen one, best first."""
         if self.chosen is None:
             return []
-        comparable = [c for c in self.compared if c.measure == self.chosen.measure]
+        comparable = [c for c in self.candidates if c.measure == self.chosen.measure]
         return sorted(comparable, key=lambda c: (c.error, not c.chosen))
 
     @property
@@ -151,13 +151,13 @@ class Tuning(HtmlResult):
         kernel = f"Sum of {terms} kernels" if terms > 1 else families_of(chosen.kernel)
         candidates = [c for c in self.ranked if c is not chosen and c.rows == chosen.rows]
         base = min(candidates, key=lambda c: (c.n_tuned > 1, c.error), default=None)
-        plain = "" if base is None else f" ({families_of(base.kernel)} baseline {base.score})"
-        return f"{kernel}, {chosen.label} {chosen.score}{plain}."
+        baseline = "" if base is None else f" ({families_of(base.kernel)} baseline {base.score})"
+        return f"{kernel}, {chosen.label} {chosen.score}{baseline}."
 
     @property
     def reason(self) -> str:
         """The choice in one sentence; "" without several candidates."""
-        return f" Kernel: {self.summary}" if len(self.compared) > 1 else ""
+        return f" Kernel: {self.summary}" if len(self.candidates) > 1 else ""
 
     @property
     def _why_not_first(self) -> str:
@@ -208,17 +208,17 @@ class Tuning(HtmlResult):
     def __str__(self) -> str:
         words = describe(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
-        if not self.compared:
+        if not self.candidates:
             return f"{words}: no other kernel was compared"
         table = columns(self.lines(), words=(0, 2, 4))
         return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
 
     def _html_parts(self) -> Iterator[str]:
         yield paragraph(f"Kernel: {describe(self.kernel, self.names or None)}")
-        if self.compared:
+        if self.candidates:
             head, *rows = (line[1:] for line in self.lines())
-            marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)
-            yield html_table(head, rows, self.summary, marked, words=(1, 3))
+            highlight = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)
+            yield html_table(head, rows, self.summary, highlight, words=(1, 3))
             yield paragraph(self._why_not_first)
 
 

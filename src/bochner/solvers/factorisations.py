@@ -159,16 +159,16 @@ def accept(
 
     H is the residual matrix of the proposed rows, which may repeat, and ``start`` its diagonal.
     """
-    accepted: list[int] = []
+    pivots: list[int] = []
     L = np.zeros_like(H)
     current = np.diag(H).copy()
     for i, chance in enumerate(chances):
         if current[i] <= 1e-6 * start[i] or chance * start[i] >= current[i]:
             continue
-        k = len(accepted)
+        k = len(pivots)
         column = (H[:, i] - L[:, :k] @ L[i, :k]) / np.sqrt(current[i])
         L[:, k] = column
         current = current - column**2
         current[proposed == proposed[i]] = 0.0
-        accepted.append(i)
-    return proposed[accepted], L[np.ix_(accepted, range(len(accepted)))]
+        pivots.append(i)
+    return proposed[pivots], L[np.ix_(pivots, range(len(pivots)))]

@@ -111,7 +111,7 @@ class Walk:
     mean_coef: Float[Array, "_ t"]
     mean_intercept: Float[Array, " t"]
     steps: int = 0  # number of steps
-    averaged: int = 0  # number of steps in the means
+    n_averaged: int = 0  # number of steps in the means
     rate: float = 0.0  # current rate of "adaptive"
 
     def of_width(self, width: int, average: bool) -> "Walk":
@@ -132,7 +132,7 @@ class Walk:
     @property
     def result(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:
         """Coefficients and intercept for predictions: the means if any step is averaged."""
-        if self.averaged:
+        if self.n_averaged:
             return self.mean_coef, self.mean_intercept
         return self.coef, self.intercept
 
@@ -161,7 +161,7 @@ def descend(
     averaged from step ``average_from`` on, counted from 1; 0: never.
     """
     R, y, w = rows_of
-    steps, averaged, total, weight = walk.steps, walk.averaged, 0.0, 0.0
+    steps, n_averaged, total, weight = walk.steps, walk.n_averaged, 0.0, 0.0
     coef, mean, b, middle = walk.coef, walk.mean_coef, walk.intercept, walk.mean_intercept
     for first in range(0, len(y), batch_size):
         batch = slice(first, first + batch_size)
@@ -181,7 +181,7 @@ def descend(
             b -= g.sum(axis=0)
         steps += 1
         if 0 < average_from <= steps:
-            averaged += 1
-            mean += (coef - mean) / averaged
-            middle += (b - middle) / averaged
-    return replace(walk, steps=steps, averaged=averaged), total, weight
+            n_averaged += 1
+            mean += (coef - mean) / n_averaged
+            middle += (b - middle) / n_averaged
+    return replace(walk, steps=steps, n_averaged=n_averaged), total, weight

@@ -316,10 +316,10 @@ class Accumulator:
 def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
     """Return the rows of positive weight; raise InvalidInput for invalid weights."""
     w = np.asarray(w, np.float64)
-    bad = w[~((w >= 0) & (w <= LARGEST))]
-    if len(bad):
+    wrong = w[~((w >= 0) & (w <= LARGEST))]
+    if len(wrong):
         raise InvalidInput(
-            f"sample_weight must be finite and not negative, {LARGEST:g} at most; got {bad[0]:g} "
+            f"sample_weight must be finite and not negative, {LARGEST:g} at most; got {wrong[0]:g} "
             f"among {len(w)} rows. Remove those rows or set their weight to 0."
         )
     if np.all(w > 0):

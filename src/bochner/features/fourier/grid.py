@@ -295,15 +295,15 @@ def _modes_by_taper(
     share = 0.5 if d > 2 else 1.0
     # Axes without a width yet have the largest spacing, and so the largest weights.
     spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []
-    steady, falling = equispaced.split_periodic(kernel) if d == 1 else (None, kernel)
+    periodic, falling = equispaced.split_periodic(kernel) if d == 1 else (None, kernel)
     part = kernel if falling is None else falling
-    terms = () if steady is None else equispaced.seasons(steady, 0, d)
+    terms = () if periodic is None else equispaced.seasons(periodic, 0, d)
 
     def profile(a: int, t: Array) -> Array:
         values = _profile(part, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
-        if steady is None:
+        if periodic is None:
             return values
-        return values + _profile(equispaced.snap_periods(steady, spacing), a, d)(t)
+        return values + _profile(equispaced.snap_periods(periodic, spacing), a, d)(t)
 
     for a, length in enumerate(lengths):
         for width in widths:

@@ -497,8 +497,8 @@ class HermiteMap(Products):
         return float(self.axes.size + self.n_features)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        plain = isinstance(X, np.ndarray) or is_sparse(X)
-        if native.HAVE_NATIVE and plain and len(self._counts) <= MAX_DEGREE:
+        is_numpy = isinstance(X, np.ndarray) or is_sparse(X)
+        if native.HAVE_NATIVE and is_numpy and len(self._counts) <= MAX_DEGREE:
             return self._compiled_features(X)
         return super().features(X)
 

@@ -374,7 +374,7 @@ class MercerHarmonicMap(FeatureMap):
 
 def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> MercerHarmonicMap:
     """Draw the D harmonics times radial functions with the largest energy on the rows."""
-    plain, scales, radial = as_radial("MercerHarmonic", kernel, ask.n_inputs)
+    base, scales, radial = as_radial("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
         composed.require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, kernel.spectral(ask.n_inputs) is not None)
@@ -382,7 +382,7 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     if not radial.zonal:
         X = ask.rows("MercerHarmonic", "its radial functions")
         r = polar(X.astype(np.float64))[1]
-    q, total, degrees, energies, weights = spectrum(plain, radial, r, ask.n_features)
+    q, total, degrees, energies, weights = spectrum(base, radial, r, ask.n_features)
     sizes = np.array([float(alpha(l, ask.n_inputs)) for l in degrees.tolist()])
     counts = np.diff(np.minimum(np.cumsum(sizes), ask.n_features), prepend=0).astype(int)
     n = np.count_nonzero(counts)  # the last one is truncated
@@ -394,7 +394,7 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         )
     remainder = max(total - float(energies[:n] / sizes @ counts), 0.0)
     weights = weights[:n] * sizes[:, None] ** -0.5
-    functions = RadialFunctions(plain, ask.n_inputs, degrees, q, weights)
+    functions = RadialFunctions(base, ask.n_inputs, degrees, q, weights)
     if r is not None:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
         functions = functions.with_interpolant(r, max(1e-13 * total, 1e-5 * remainder))
     leading = axes_needed(ask.n_inputs, tuple(degrees.tolist()), tuple(counts.tolist()))
@@ -541,19 +541,19 @@ def _first_components(order: int, radials: Radials) -> Radials:
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; the rows determine degree, order and radial functions."""
-    plain, scales, radial = as_radial("Gegenbauer", kernel, ask.n_inputs)
+    base, scales, radial = as_radial("Gegenbauer", kernel, ask.n_inputs)
     centred = method.radial == "optimal" and kernel.spectral(ask.n_inputs) is not None
     polar = polar_of(scales, ask.X, centred, rotate=False)
     coordinates: Any = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     U, r = coordinates
-    if isinstance(plain, GeneralizedZonal):
-        radials = _radials_of(method, plain, ask.n_inputs, r)
+    if isinstance(base, GeneralizedZonal):
+        radials = _radials_of(method, base, ask.n_inputs, r)
     else:
         # One constant function is enough for kernels of the angle, and for rows on one sphere.
         constant = method.order is None and r is not None and same_radius(r)
         optimal = method.radial == "optimal" or radial.zonal or constant
         choose = _optimal if optimal else _monomial
-        radials = choose(method, plain, radial, r, ask)
+        radials = choose(method, base, radial, r, ask)
         # The order is a compromise of bias and noise; in one column there is no noise.
         if method.order is None and ask.n_inputs > 1 and _components(radials.degrees).any():
             order = _best_order(radials, U, r, ask.n_features)

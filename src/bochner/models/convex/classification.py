@@ -307,9 +307,9 @@ class ClassRows:
         shares = np.bincount(labels, w, minlength=n_classes) / w.sum()
         squares = w * (1 - shares[labels]) ** 2
         inflation = float((represents * squares).sum() / max(squares.sum(), 1e-300)) or 1.0
-        different, first = np.unique(marks, return_index=True)
-        valid = serving(np.searchsorted(different, marks) % N_FOLDS, labels, w > 0, n_classes)
-        n_other = len(different) - int(np.bincount(labels[first], minlength=n_classes).max())
+        distinct_marks, first = np.unique(marks, return_index=True)
+        valid = serving(np.searchsorted(distinct_marks, marks) % N_FOLDS, labels, w > 0, n_classes)
+        n_other = len(distinct_marks) - int(np.bincount(labels[first], minlength=n_classes).max())
         valid = valid if n_other > 1 else []
         # 200 held-out rows outside the largest class are enough to choose a penalty
         n_folds = max(1, -(-N_FOLDS * 200 // max(n_other, 1)))

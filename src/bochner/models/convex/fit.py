@@ -224,7 +224,7 @@ class ConvexFit(FitSummary):
 
     def warn(self) -> "ConvexFit":
         """Return the fit; warn if its outcome is a problem, with the remedy."""
-        if not self.solution.outcome.good:
+        if not self.solution.outcome.is_good:
             warn_user(str(self.solution.outcome))
         return self
 

@@ -205,13 +205,13 @@ def _fit_folds(
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return the penalties with held-out losses, and the best state; ``squares`` are k(x, x)."""
     marks, w = _rows.row_marks(X, chosen.seed), problem.w[:, 0]
-    different, fold_of = len(np.unique(marks)), _rows.folds_of(marks, w)
-    if different < 2:
+    n_marks, fold_of = len(np.unique(marks)), _rows.folds_of(marks, w)
+    if n_marks < 2:
         return None, None
     curvature = curvature_of(problem.loss, rows)
     if isinstance(problem.loss, losses.PoissonDeviance):  # at the mean
         curvature = float(w @ problem.y.mean(axis=1) / w.sum()) or 1.0
-    folds = [fold_of == k for k in range(1 if different >= 1000 else min(_rows.N_FOLDS, different))]
+    folds = [fold_of == k for k in range(1 if n_marks >= 1000 else min(_rows.N_FOLDS, n_marks))]
     held_out = HeldOutLoss(problem, folds, fit, curvature * float(w @ squares) or 1.0)
     held_out.walk(curvature * chosen.search.share * float(w.sum()))
     return held_out.path()
@@ -337,29 +337,29 @@ def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, 
 
 def _check_targets(loss: losses.Loss, y: Float[Array, "n t"]) -> None:
     """Raise InvalidInput for targets outside the domain of the loss."""
-    wrong = ""
+    cause = ""
     if isinstance(loss, losses.Multinomial):
         sums = y.sum(axis=1)
         if y.shape[1] < 2 or np.any(y < 0) or not np.all(np.abs(sums - 1) <= 1e-6):
-            wrong = (
+            cause = (
                 '"multinomial" needs y of two columns or more, shares of 0 or above whose rows sum '
                 f"to one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. "
                 "Divide rows by their sums; for labels use LogisticRegression."
             )
     elif isinstance(loss, losses.PoissonDeviance) and np.any(y < 0):
-        wrong = (
+        cause = (
             f'"poisson" needs y of 0 or above; got {y.min():g}. For targets of both signs use '
             'loss="squared" or "huber".'
         )
     elif isinstance(loss, losses.GammaDeviance) and np.any(y <= 0):
-        wrong = (
+        cause = (
             f'"gamma" needs y above 0; got {y.min():g}. For zeros use loss="poisson", for '
             'targets of both signs "squared" or "huber".'
         )
     elif isinstance(loss, losses.PoissonDeviance) and np.any(y.max(axis=0) <= 0):
-        wrong = '"poisson" needs a y above 0 in some row; all are 0, so the mean has no logarithm.'
-    if wrong:
-        raise InvalidInput(f"KernelRegressor: loss={wrong}")
+        cause = '"poisson" needs a y above 0 in some row; all are 0, so the mean has no logarithm.'
+    if cause:
+        raise InvalidInput(f"KernelRegressor: loss={cause}")
 
 
 def _first_huber(problem: Problem) -> losses.Loss:

@@ -77,18 +77,18 @@ class ModeProcess(law.ProcessLaw):
         cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "ModeProcess":
         """Return the law given all rows, after all open choices."""
-        surveyed = modes.survey(spec.features, blocks, where)
+        survey = modes.survey(spec.features, blocks, where)
         options = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-        sample, unit = without_copies(spec, surveyed.sample)
+        sample, unit = without_copies(spec, survey.sample)
         tuning = modes.stationary_kernel(spec.features, sample, *options)
         start = penalty_of(tuning, replace(sample, w=sample.w * unit))
-        is_large = len(surveyed.sample) > ROWS
+        is_large = len(survey.sample) > ROWS
         kernel, criterion = spec.features.kernel, spec.lengthscale
         has_name = isinstance(kernel, str) and kernel not in UNTUNED
         by_all = criterion == "evidence" or (criterion == "auto" and has_name)
         if by_all and is_large and "lengthscale" in tuning.kernel.get_params(deep=False):
-            tuning, start = refine(spec, surveyed, tuning, start, blocks, where)
-        sums = surveyed.sum_up(surveyed.choose(tuning), spec.fit_intercept, blocks, where)
+            tuning, start = refine(spec, survey, tuning, start, blocks, where)
+        sums = survey.sum_up(survey.choose(tuning), spec.fit_intercept, blocks, where)
         return ModeProcess.solve(spec, sums, start)
 
     @property
@@ -294,7 +294,7 @@ def penalty_of(tuning: Tuning, sample: RowSample) -> float | None:
 
 def refine(
     spec: law.GaussianProcessSpec,
-    surveyed: modes.Survey,
+    survey: modes.Survey,
     tuning: Tuning,
     alpha: float | None,
     blocks: Blocks,
@@ -303,13 +303,13 @@ def refine(
     """Return the kernel with lengthscales tuned on all rows, and the penalty."""
     # Each round sums modes over the rows once; the sums are accurate for lengthscales within a
     # factor RANGE. Harmonics are accurate for all lengthscales and are summed only once.
-    sums, globe = None, isinstance(surveyed.method, SphericalHarmonics)
+    sums, globe = None, isinstance(survey.method, SphericalHarmonics)
     for _ in range(4):
         if sums is None or not globe:
             kernel = tuning.kernel
             ends = rescale(kernel, np.array([1 / RANGE])), rescale(kernel, np.array([RANGE]))
-            chosen = surveyed.choose(tuning, surveyed.map_of(kernel, ends))
-            sums = surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
+            chosen = survey.choose(tuning, survey.map_of(kernel, ends))
+            sums = survey.sum_up(chosen, spec.fit_intercept, blocks, where).without_copies(spec)
         kernel, alpha, converged = lengthscales_on_modes(
             tuning.kernel, sums.problem_of, sums.map, spec.noise, spec.amplitude, alpha
         )

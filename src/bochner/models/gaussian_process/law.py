@@ -106,7 +106,7 @@ def search_of(
     def by_density(name: str, sample: RowSample) -> Tuning:
         first = by_errors(name, sample)
         second = by_likelihood(first.kernel, sample)
-        if not second.compared or second.kernel == first.kernel:
+        if not second.candidates or second.kernel == first.kernel:
             return first
         density, end_density = (log_density(sample, tuning.kernel) for tuning in (first, second))
         sizes = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
@@ -115,7 +115,7 @@ def search_of(
         gain = end_density - density, 0.0, improves, measure
         end = KernelComparison(sizes[1], second.kernel, -end_density, *gain)
         tuning = second if improves else first
-        return replace(tuning, compared=(*tuning.compared, start, end))
+        return replace(tuning, candidates=(*tuning.candidates, start, end))
 
     return by_density
 
@@ -548,8 +548,8 @@ class FeatureProcess(ProcessLaw):
             options = spec.features.method, blocks, where, precision, False
             return FeatureProcess.solve(spec, models.represent(ridge, *options)[0])
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-        compared = partial(without_copies, spec)
-        chosen, _ = choose(spec.features, blocks, search=search, where=where, prepare=compared)
+        prepare = partial(without_copies, spec)
+        chosen, _ = choose(spec.features, blocks, search=search, where=where, prepare=prepare)
         return fit_on_features(spec, chosen, blocks, where, precision)
 
     chosen = property(attrgetter("representation.chosen"))

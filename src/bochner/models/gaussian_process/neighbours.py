@@ -202,8 +202,8 @@ class NeighbourProcess(ProcessLaw):
 
     def scores(self) -> Both:
         order = self.representation.all_rows.order
-        unseen = order[JUDGED:] if len(order) - JUDGED >= SCORE_ROWS else order
-        return self.left_out(unseen[:4096])
+        rows = order[JUDGED:] if len(order) - JUDGED >= SCORE_ROWS else order
+        return self.left_out(rows[:4096])
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
@@ -333,8 +333,8 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> Neighb
     evidence = Evidence(nan, nan, nan, nan, outcome)
     start = NeighbourProcess(spec, chosen, rows, evidence)
     # Fewer rows if there are many neighbours, because a row then takes longer
-    sampled = rows.all_rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
-    indices, w = start.near_without(sampled), rows.w[sampled]
+    order = rows.all_rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
+    indices, w = start.near_without(order), rows.w[order]
     is_tuned = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     tunes_lengthscales = is_tuned and "lengthscale" in kernel.get_params(deep=False)
     floor, tiny = 1e-8, np.finfo(np.float64).tiny  # least noise, as a share of a² k(x, x)
@@ -349,9 +349,9 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> Neighb
         if not is_given:
             alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
         alpha = max(alpha, floor * start.total)
-        mean, variance = law.krige(rows.X[sampled], indices, alpha * rows.unit)
+        mean, variance = law.krige(rows.X[order], indices, alpha * rows.unit)
         variance = variance + alpha
-        squares = np.average((rows.y[sampled] - mean) ** 2 / variance[:, None], axis=0, weights=w)
+        squares = np.average((rows.y[order] - mean) ** 2 / variance[:, None], axis=0, weights=w)
         a2 = np.maximum(squares, tiny)  # for constant targets
         if amplitude is not None:
             a2 = np.full_like(a2, amplitude)

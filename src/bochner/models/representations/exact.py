@@ -185,8 +185,8 @@ def choose_exact_kernel(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curve
     share = spec.share_of(rows)
     shortens, features = share is None and not spec.features.of_classes, spec.features
     tuning, curves = choose_for_matrix(features, rows, share, spec.fit_intercept, shortens=shortens)
-    searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(rows.X)
-    if searched and share is None and len(rows) > 4096:
+    has_search = len(tuning.candidates) > 1 and tuning.matrix is None and not is_sparse(rows.X)
+    if has_search and share is None and len(rows) > 4096:
         near_tuning, solution = choose_locally(spec, rows, (tuning, curves, rows))
         if not spec.features.of_classes:
             return near_tuning, curves
@@ -220,8 +220,8 @@ def _minimise_log_loss(
     best = min(losses, key=lambda kernel: losses[kernel])
     if best == near_tuning.kernel:
         return near_tuning
-    compared = tuple(replace(c, chosen=c.kernel == best) for c in tuning.compared)
-    return replace(tuning, kernel=best, compared=compared)
+    records = tuple(replace(c, chosen=c.kernel == best) for c in tuning.candidates)
+    return replace(tuning, kernel=best, candidates=records)
 
 
 def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
@@ -367,8 +367,8 @@ class LeafRows(Representation):
         self, spec: RidgeSpec, solution: Solution, y: Array, w: Array
     ) -> tuple["LeafRows", Solution]:
         kernel, X = self.chosen.kernel.unwrap(self.X)
-        leaves, judged = self._rows_of, self.held_out_index
-        marked = [np.flatnonzero(np.isin(rows, judged)) for rows in leaves]
+        leaves, index = self._rows_of, self.held_out_index
+        marks = [np.flatnonzero(np.isin(rows, index)) for rows in leaves]
         mean = spec.fit_intercept * (w @ y) / w.sum()
         # A power of two near the largest |y − mean|, so that float32 does not overflow
         unit = np.array([unit_of(m) for m in np.abs(y - mean).max(axis=0)])
@@ -385,7 +385,7 @@ class LeafRows(Representation):
         by_leaf, errors = np.empty((len(leaves), phi.n_features, t)), np.empty(y.shape)
         for alpha in np.unique(alphas):
             targets, reduced = np.flatnonzero(alphas == alpha), list[ReducedGroup]()
-            for number, (rows, mark) in enumerate(zip(leaves, marked, strict=True), 1):
+            for number, (rows, mark) in enumerate(zip(leaves, marks, strict=True), 1):
                 if len(leaves) > 1:
                     progress("Solving leaf", "", number, len(leaves))
                 # If a leaf needed float64, all later leaves use it.
@@ -399,14 +399,14 @@ class LeafRows(Representation):
             shared = solve_shared(sums, phi.n_features, spec.fit_intercept, rounding)
             u = unit[targets]
             intercept[targets] = u * shared.intercept + mean[targets]
-            for leaf, (rows, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):
+            for leaf, (rows, mark, part) in enumerate(zip(leaves, marks, reduced, strict=True)):
                 root = np.sqrt(w[rows])
                 c = part.coefficients(shared, root)
                 coef[np.ix_(rows, targets)] = u * c
                 by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(rows).T @ c)))
                 errors[np.ix_(rows[mark], targets)] = u * part.left_out(shared, c, root)
-        errors = errors[judged]
-        fields = self.X[judged], y[judged] - errors, errors, w[judged], "leave one out"
+        errors = errors[index]
+        fields = self.X[index], y[index] - errors, errors, w[index], "leave one out"
         result = replace(self, y=y, w=w, landmark_coef=by_leaf, held_out=HeldOutRows(*fields))
         return result, replace(solution, coef=coef, intercept=intercept)
 
@@ -466,8 +466,8 @@ def leaf_rows(
     chosen = Choices(seed, replace(tuning, kernel=kernel), choice, curves=curves)
     across_leaves = np.empty((tree.n_leaves, 0, rows.y.shape[1]))
     parts = rows.X, rows.y, rows.w, tree, leaf, across_leaves, None
-    unsolved = LeafRows(chosen, shape, count_rows(blocks), *parts)
-    result, solution = unsolved.refit(spec, replace(solution, slack=None), rows.y, rows.w)
+    tree_rows = LeafRows(chosen, shape, count_rows(blocks), *parts)
+    result, solution = tree_rows.refit(spec, replace(solution, slack=None), rows.y, rows.w)
     return replace(result, w=rows.w * unit), solution.in_unit(unit)
 
 
@@ -523,11 +523,11 @@ def _modes(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Choices | None
     if not (spec.features.modes and as_given and grid(tuning.kernel)):
         return None
     seed = spec.features.seed
-    noted, _ = neighbourhoods.compare(tuning, rows, seed, **_penalty(spec))
-    modes = grid(noted.kernel)
+    result, _ = neighbourhoods.compare(tuning, rows, seed, **_penalty(spec))
+    modes = grid(result.kernel)
     if modes is None:
         return None
-    return Choices(seed, noted, modes)
+    return Choices(seed, result, modes)
 
 
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:

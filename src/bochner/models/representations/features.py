@@ -79,8 +79,8 @@ class FeatureRows(Representation):
             eigen, rows, means = sums.decompose()
         left_out = rows if spec.alpha == "loo" else None
         solution = solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
-        solved = solution.outcome is Outcome.SOLVED
-        if solved and not double and sums.precision == "float64":
+        is_solved = solution.outcome is Outcome.SOLVED
+        if is_solved and not double and sums.precision == "float64":
             solution = replace(solution, outcome=Outcome.REFINED)
         return sums, solution
 
@@ -152,8 +152,8 @@ class FeatureSums(FeatureRows):
         return centred * moments.feature_mean, centred * moments.target_mean
 
     def without_copies(self, spec: Any) -> "FeatureSums":
-        merged = super().without_copies(spec)  # ``count`` still counts copies
-        return self if merged is self else replace(merged, sums=self.moments)
+        rows = super().without_copies(spec)  # ``count`` still counts copies
+        return self if rows is self else replace(rows, sums=self.moments)
 
     def decompose(self) -> tuple[Eigen, Iterable[Rows], tuple[Array, Array]]:
         """Return the decomposition of the rows (if few) or of G, the sample in blocks, and means.
@@ -231,11 +231,11 @@ def sum_features(
     return FeatureSums(caller, chosen, spec.fit_intercept, *sums, shape).check_range()
 
 
-def sum_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
+def sum_again(sums_: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
     """Return the float64 sums of another pass, with exactly whitened features of each row."""
-    chosen = _add_jitter(summed.chosen, None)
+    chosen = _add_jitter(sums_.chosen, None)
     moments, _, rows = chosen.add_up(blocks, "float64", where)
-    return replace(summed, chosen=chosen, sums=moments, rows=rows)
+    return replace(sums_, chosen=chosen, sums=moments, rows=rows)
 
 
 def _add_jitter(chosen: Choices, jitter: float | None) -> Choices:

@@ -267,12 +267,12 @@ def summand_of(chosen: Choices, origin: Float[Array, " t"]) -> BlockSum:
 def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
     """Return sums and solution: a first pass, the choice of the kernel, and the sums of modes."""
     _require_penalty(spec)
-    surveyed = survey(spec.features, blocks, where)
+    result = survey(spec.features, blocks, where)
     criterion = "auto" if isinstance(spec.features.kernel, str) else "loo"
-    sample = representation.without_copies(spec, surveyed.sample)[0]
+    sample = representation.without_copies(spec, result.sample)[0]
     tuning = stationary_kernel(spec.features, sample, spec.fit_intercept, criterion)
-    chosen = surveyed.choose(tuning)
-    return surveyed.sum_up(chosen, spec.fit_intercept, blocks, where).solve(spec)
+    chosen = result.choose(tuning)
+    return result.sum_up(chosen, spec.fit_intercept, blocks, where).solve(spec)
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
@@ -287,10 +287,10 @@ def chosen_grid_sums(
     features: FeatureSpec, centred: bool, chosen: Choices, blocks: Blocks, where: Executor
 ) -> GridSums:
     """Return the sums over all rows for a choice that was made on a sample."""
-    surveyed = survey(replace(features, method=chosen.choice.method), blocks, where)
-    choice = replace(chosen.choice, map=surveyed.map_of(chosen.kernel))
+    result = survey(replace(features, method=chosen.choice.method), blocks, where)
+    choice = replace(chosen.choice, map=result.map_of(chosen.kernel))
     chosen = replace(chosen, choice=choice)
-    return surveyed.sum_up(chosen, centred, blocks, where)
+    return result.sum_up(chosen, centred, blocks, where)
 
 
 def stationary_kernel(

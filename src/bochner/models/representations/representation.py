@@ -220,9 +220,9 @@ def without_copies(spec: Any, rows: RowSample) -> tuple[RowSample, float]:
     copies = places + row_marks(rows.y, 1)
     _, first, copy = np.unique(copies, return_index=True, return_inverse=True)
     w = np.bincount(copy, rows.w)
-    _, place, different = np.unique(places[first], return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(places[first], return_inverse=True, return_counts=True)
     repeated = (np.bincount(place, w) > 1) | (np.bincount(place, np.bincount(copy)) > 1)
-    if np.sum(different > 1) > 0.1 * np.sum(repeated) or not np.any(repeated):
+    if np.sum(counts > 1) > 0.1 * np.sum(repeated) or not np.any(repeated):
         return rows, 1.0
     order, unit = np.argsort(first), max(float(w.max()), 1.0)
     return replace(rows.take(first[order]), w=w[order] / unit), unit

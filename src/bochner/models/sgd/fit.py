@@ -109,8 +109,8 @@ class StrategyPlan(TableResult):
         if not fit:
             return min(valid, key=lambda row: row.bytes).name
         lowest = min(row.operations for row in fit)
-        close = [r for r in fit if r.operations <= max(1.5 * lowest, lowest + 1e9)]
-        return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
+        ties = [r for r in fit if r.operations <= max(1.5 * lowest, lowest + 1e9)]
+        return min(ties, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
         """Return the title, the lines, and the reasons why strategies cannot be run."""
@@ -368,7 +368,7 @@ def _walk(
     walk = fit.walk.of_width(width, bool(spec.average))
     loss, schedule = sgd.as_loss(spec.loss, spec.epsilon, spec.quantile), spec.schedule(fit.size)
     options = loss, schedule, spec.fit_intercept, spec.average, spec.batch_size
-    best, idle, stopped = np.inf, 0, spec.tol is None
+    best, n_idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
         number, cached = fit.epochs + len(losses), list[Window]()
         total = weight = 0.0
@@ -394,14 +394,14 @@ def _walk(
         if spec.tol is None:
             continue
         value = -scores[-1] if scores else losses[-1]
-        idle = idle + 1 if value > best - spec.tol else 0
+        n_idle = n_idle + 1 if value > best - spec.tol else 0
         best = min(best, value)
-        if idle >= spec.n_iter_no_change:
+        if n_idle >= spec.n_iter_no_change:
             stopped = spec.learning_rate != "adaptive" or walk.rate <= sgd.SLOWEST
             if stopped:
                 break
             walk = replace(walk, rate=walk.rate / 5)
-            idle = 0
+            n_idle = 0
     if not stopped:
         checks.warn_user(
             f"{spec.caller}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "

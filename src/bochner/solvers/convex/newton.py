@@ -155,38 +155,38 @@ def _descend(
     """Return the state after steps until all columns are done; smooth columns end one by one."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
     of_kernel = isinstance(problem.rows, DualRows)
-    live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
-    steps = idle = 0
+    columns, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
+    steps = n_idle = 0
     local = loss_slopes(problem, at)
-    threshold = np.full(len(live), -np.inf)
+    threshold = np.full(len(columns), -np.inf)
     if not np.any(problem.alpha) and system is not systems_of_rows:
         threshold = 1e-9 * loss_slopes(problem, constant(problem, 0.0)).size
     while True:
-        active = local.size > threshold[live]
+        active = local.size > threshold[columns]
         if not np.all(active):
             outcome = Convergence.UNBOUNDED
-            live, local = live[active], local.at(active)
-        if not len(live):
+            columns, local = columns[active], local.at(active)
+        if not len(columns):
             break
         if steps == max_iter:
             outcome = Convergence.MOST_STEPS
             break
-        part, start = problem.at(live), at.at(live)
-        slope, step, hessians = system(part, start, local, live, tol)
+        part, start = problem.at(columns), at.at(columns)
+        slope, step, hessians = system(part, start, local, columns, tol)
         gain = -0.5 * slope / local.size  # predicted by the quadratic model
         loss, fitted = smooth_loss(part, start)
         length = line_search(replace(part, loss=loss), fitted, start, step)
-        hessians = hessians if len(live) == len(threshold) else None
+        hessians = hessians if len(columns) == len(threshold) else None
         end = replace(start.at_step(length, step), hessians=hessians)
         size, local = local.size, loss_slopes(part, end)
         if of_kernel and not nonsmooth:  # an older Hessian may predict too little
             gain = np.maximum(gain, (size - local.size) / local.size)
-        at = at.replace_columns(live, end)
+        at = at.replace_columns(columns, end)
         converged = gain <= share * np.maximum(local.gap, tol)
         all_done = bool(np.all(converged))
         steps += 1
-        idle = 0 if all_done else idle + bool(gain.max() < NOISE)
-        if idle >= 3:  # three steps gained no more than rounding errors
+        n_idle = 0 if all_done else n_idle + bool(gain.max() < NOISE)
+        if n_idle >= 3:  # three steps gained no more than rounding errors
             outcome = Convergence.ROUNDED
             break
         if nonsmooth or joint:
@@ -196,7 +196,7 @@ def _descend(
                 at = replace(at, multipliers=local.slope, width=at.width / 2)
                 local = loss_slopes(problem, at)
         else:
-            live, local = live[~converged], local.at(~converged)
+            columns, local = columns[~converged], local.at(~converged)
     return evaluate(problem, replace(at, outcome=outcome, steps=steps))
 
 
@@ -290,8 +290,8 @@ def systems_of_rows(
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
         floor = abs(gradient[k, -1]) / farthest[k]
         steps[k] = -solve(hessian_factor(H, alpha, floor, problem.fit_intercept), gradient[[k]])[0]
-    reusable = None if problem.loss.nonsmooth else (curvatures, hessians)
-    return _direction(problem, gradient, steps, reusable)
+    state = None if problem.loss.nonsmooth else (curvatures, hessians)
+    return _direction(problem, gradient, steps, state)
 
 
 def _direction(

@@ -58,7 +58,7 @@ class Convergence(Sentence):
     )
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether nothing needs to be done."""
         return self in (Convergence.CONVERGED, Convergence.ROUNDED)
 

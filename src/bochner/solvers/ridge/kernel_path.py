@@ -222,12 +222,12 @@ def solve_kernel(
     solution = _solution(penalties, chosen, criterion, start_)
     if not is_large:
         return solution
-    if (solved := fits.get(float(np.min(solution.alpha)))) is None:
+    if (end := fits.get(float(np.min(solution.alpha)))) is None:
         progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
-        solved = rows.solve(solution.alpha, size)
-    slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
-    slack[-size:] = solved.slack
-    return replace(solution, coef=solved.coef, intercept=solved.intercept, slack=slack)
+        end = rows.solve(solution.alpha, size)
+    slack = np.full((len(rows.w), end.slack.shape[1]), np.nan)
+    slack[-size:] = end.slack
+    return replace(solution, coef=end.coef, intercept=end.intercept, slack=slack)
 
 
 def _solution(

@@ -58,7 +58,7 @@ class Outcome(Sentence):
     )
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether nothing needs to be done."""
         return self not in (Outcome.EDGE_HIGH, Outcome.EDGE_LOW, *WARNED)
 
@@ -309,7 +309,7 @@ class EvidenceOutcome(Sentence):
     )
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether nothing needs to be done."""
         return self in (EvidenceOutcome.SOLVED, EvidenceOutcome.CONSTANT_TARGET)
 
