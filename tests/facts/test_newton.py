@@ -18,7 +18,7 @@ def minimise(features, loss, alpha, targets=None, fit_intercept=True, start=None
     y, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     y = y[:, None] if targets is None else targets(y).astype(np.int8)
     problem = Problem(features, y, w[:, None], loss, alpha, fit_intercept)
-    options = {"tol": 1e-4, "max_iter": 100, "algorithm": newton.fastest(problem)} | options
+    options = dict(tol=1e-4, max_iter=100, algorithm=newton.fastest_algorithm(problem)) | options
     return optimum(problem, newton.minimise(problem, start, **options))
 
 

@@ -20,7 +20,7 @@ import bochner as bo
 from bochner import Moments
 from bochner.kernels import Gaussian, Linear
 from bochner.solvers import factorisations
-from bochner.solvers.factorisations import eigenvalues, interruptible, lower_factor, retry
+from bochner.solvers.factorisations import eigenvalues, lower_factor, retry, run_interruptibly
 from bochner.solvers.ridge.eigen import (
     LOWEST,
     Triangle,
@@ -368,7 +368,7 @@ def kernel_matrix(lengthscale):
 
 
 MATRICES = {
-    "random": factorisations.symmetric(RNG.standard_normal((M, M))),
+    "random": factorisations.symmetrise(RNG.standard_normal((M, M))),
     "kernel": kernel_matrix(1.0),
     "of low rank": kernel_matrix(100.0),
     "diagonal": np.diag(RNG.standard_normal(M)),
@@ -427,7 +427,7 @@ def test_ctrl_c_ends_the_wait_for_a_decomposition():
     start = time.monotonic()
     Timer(0.1, lambda: signal.raise_signal(signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        interruptible(lambda: time.sleep(30), 5000)
+        run_interruptibly(lambda: time.sleep(30), 5000)
     assert time.monotonic() - start < 10
 
 

@@ -118,12 +118,12 @@ def test_exact_residuals_correct_errors_of_products():
     wrong = space.solve(systems, np.divide, 1e-6, 100)
     residual = systems.right - multiply(wrong.u, "float64") - systems.alphas * wrong.u
     assert systems.bound(residual).max() > 1e-6
-    solution, first = space.exactly(systems, np.divide, 1e-6, 200)
+    solution, first = space.refine(systems, np.divide, 1e-6, 200)
     assert first > 1e-6
     assert solution.converged
     np.testing.assert_allclose(solution.u, expected, atol=1e-6 * 2 / 1e-5**0.5)
     space = GrowingSubspace(multiply, 60, 2, "float64")
-    solution, first = space.exactly(systems, np.divide, 1e-12, 5)
+    solution, first = space.refine(systems, np.divide, 1e-12, 5)
     assert not solution.converged
     assert solution.iterations <= 6
     assert first > 1e-12
@@ -196,7 +196,7 @@ def test_a_penalty_at_an_edge_is_an_outcome():
         wide, means, _ = problem(X, target, w)
         assert solve_wide(wide, "gcv", False, means).outcome is edge
     errors = np.array([[1.0, 1.006, 2.0], [1.0, 1.004, 2.0], [1.0, 1.006, 0.9]])
-    assert [iterative.falling(row) for row in errors] == [True, False, False]
+    assert [iterative.is_falling(row) for row in errors] == [True, False, False]
 
 
 def test_the_guess_from_a_sample_has_the_order_of_the_best_penalty():

@@ -23,7 +23,7 @@ import pytest
 
 from bochner import Blocks, KernelRidge
 from bochner.data.files import find_files, sniff
-from bochner.data.writers import atomic, write_table
+from bochner.data.writers import open_atomic, write_table
 from bochner.errors import BochnerError, DataFileError, DataWarning, InvalidInput, MissingDependency
 
 # ---- paths
@@ -756,7 +756,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, suffix, error):
 
 def test_two_writers_do_not_disturb_each_other(tmp_path):
     path = tmp_path / "x.csv"
-    with atomic(path) as file:
+    with open_atomic(path) as file:
         write_table(path, {"a": [1]})
         assert len(list(tmp_path.iterdir())) == 2
         file.write(b"all")
@@ -786,9 +786,9 @@ def test_missing_and_read_only_folders_raise_with_their_name(tmp_path, monkeypat
 
 
 def test_errors_about_other_files_pass_unchanged(tmp_path):
-    with pytest.raises(FileNotFoundError), atomic(tmp_path / "x"):
+    with pytest.raises(FileNotFoundError), open_atomic(tmp_path / "x"):
         (tmp_path / "another").read_bytes()
-    with pytest.raises(DataFileError, match="about the input"), atomic(tmp_path / "x"):
+    with pytest.raises(DataFileError, match="about the input"), open_atomic(tmp_path / "x"):
         raise DataFileError("about the input")
     assert list(tmp_path.iterdir()) == []
 
@@ -802,7 +802,7 @@ def test_writing_without_pyarrow_raises(tmp_path, monkeypatch):
 
 def test_atomic_writes_text_and_keeps_permissions_links_and_devices(tmp_path):
     path = tmp_path / "page.html"
-    with atomic(path, "w") as file:
+    with open_atomic(path, "w") as file:
         file.write("é\r\n")
     assert path.read_bytes() == "é\r\n".encode()
     mask = os.umask(0)
@@ -810,11 +810,11 @@ def test_atomic_writes_text_and_keeps_permissions_links_and_devices(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
     path.chmod(0o640)
     (tmp_path / "link").symlink_to(path)
-    with atomic(tmp_path / "link") as file:
+    with open_atomic(tmp_path / "link") as file:
         file.write(b"new")
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert (tmp_path / "link").is_symlink()
-    with atomic(os.devnull) as file:
+    with open_atomic(os.devnull) as file:
         file.write(b"gone")
     assert Path(os.devnull).is_char_device()

@@ -140,13 +140,13 @@ VALUES: dict[str, str] = {
 }
 
 
-def _nearest(name: str, choices: Mapping[str, str]) -> str:
+def _similar_name(name: str, choices: Mapping[str, str]) -> str:
     """Return "; did you mean ...?" for the choice of the most similar word, or an empty string."""
-    matches = get_close_matches(_plain(name), choices, n=1, cutoff=0.7)
+    matches = get_close_matches(_normalise(name), choices, n=1, cutoff=0.7)
     return f"; did you mean {choices[matches[0]]!r}?" if matches else ""
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
@@ -154,14 +154,14 @@ def suggestion(name: object, names: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the nearest known name, or an empty string."""
     if not isinstance(name, str):
         return ""
-    choices = {_plain(k): k for k in names}
+    choices = {_normalise(k): k for k in names}
     words = {word: choices[key] for word, key in WORDS.items() if key in choices}
-    return _nearest(name, words | choices)
+    return _similar_name(name, words | choices)
 
 
 def suggest_object(name: str, names: Iterable[str]) -> str:
     """Return a suggestion for a kernel or method: "; give ..." if bochner has an object for it."""
-    word = WORDS.get(_plain(name), _plain(name))
+    word = WORDS.get(_normalise(name), _normalise(name))
     if word in VALUES and word not in names:
         return f"; give {VALUES[word]}."
     value = f" As a value it is {FOREIGN[name]}." if name in FOREIGN else ""
@@ -179,7 +179,7 @@ def missing_name(
     if path := FOREIGN.get(name) or paths.get(name):
         return f"module {module!r} has no {name!r}: in bochner it is {path}."
     choices = {n.lower(): path for n, path in paths.items()} | {n.lower(): n for n in public}
-    return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
+    return f"module {module!r} has no attribute {name!r}{_similar_name(name, choices)}"
 
 
 @cache

@@ -231,7 +231,7 @@ def fourier_bound(
     trace = multiple * size * n
     if theorem == "spectral":
         alpha = positive(alpha, caller, "alpha")
-        return leverage_bound(trace / alpha, effective(caller, values, alpha), per_draw)
+        return leverage_bound(trace / alpha, dimension_of(caller, values, alpha), per_draw)
     rank = integer(rank, caller, "rank", 1)
     tail = float(values[:-rank].sum())
     if rank >= n or tail <= 1e-12 * values.sum():
@@ -239,7 +239,7 @@ def fourier_bound(
             f"{caller}: rank must be below the rank of the kernel matrix; "
             f"got rank {rank} for {n} rows. Ask for a lower rank."
         )
-    d, ratio = effective(caller, values, tail / rank), trace / tail
+    d, ratio = dimension_of(caller, values, tail / rank), trace / tail
     distance = leverage_bound(trace * rank / tail, d, per_draw)
     quantity = "trace beyond the rank, relative"
     tail_bound = Bound(quantity, math.log(2), ratio, ratio / 3, per_draw=per_draw)
@@ -415,7 +415,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     return Bound("spectral distance", logs, tau, 2 * tau / 3, per_draw=per_draw)
 
 
-def effective(
+def dimension_of(
     caller: str, values: Float[np.ndarray, " n"], penalty: float, min_norm: float = 1.0
 ) -> float:
     """Return d_λ from ascending eigenvalues; raise for a penalty above ‖K‖/``min_norm``."""
@@ -464,7 +464,7 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     caller = "zonal_bound"
     rows, alpha = dense_rows(X, caller), positive(alpha, caller, "alpha")
     squares, tails, functions = _energies(kernel, rows)
-    d = effective(caller, values_of(kernel, rows, caller), alpha, 2.0)  # also for the cut kernel
+    d = dimension_of(caller, values_of(kernel, rows, caller), alpha, 2.0)  # also for the cut kernel
     usable, exact = np.flatnonzero(tails < alpha), np.flatnonzero(tails <= 1e-6 * alpha)
     if not len(usable):
         raise InvalidInput(
@@ -516,7 +516,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     n, d = rows.shape
     _, scales, radial = as_radial(caller, kernel, d)
     constant, growth, highest = _growth(kernel, radial)
-    d_alpha = effective(caller, values_of(kernel, rows, caller), alpha, 2.0)
+    d_alpha = dimension_of(caller, values_of(kernel, rows, caller), alpha, 2.0)
     square = float(np.square(rows / scales).sum(axis=1).max())
     degree = max(0, math.ceil(math.e**2 * growth * square) - 1)
     cuts: list[Bound] = []

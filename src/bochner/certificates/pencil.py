@@ -21,7 +21,7 @@ from bochner._core.shapes import Array, Float, Others, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
+from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetrise
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -60,7 +60,7 @@ def factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
 
 def whiten(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return L⁻¹ E L⁻ᵀ."""
-    return symmetric(solve_lower(L, solve_lower(L, E).T))
+    return symmetrise(solve_lower(L, solve_lower(L, E).T))
 
 
 def _extremes(
@@ -135,7 +135,7 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
     """Return the eigenvalues of K, ascending; negative rounding errors become zero."""
-    return nonnegative(eigenvalues(K), "certify")
+    return clip_negative(eigenvalues(K), "certify")
 
 
 def distance(
@@ -225,13 +225,13 @@ def sample(
         )
     m = X.shape[0]
     Z = finite_matrix(to_numpy(phi(X)), m, "phi(X)")
-    K = symmetric(finite_matrix(to_numpy(kernel(in_float64(X))), m, "kernel(X)"))
+    K = symmetrise(finite_matrix(to_numpy(kernel(in_float64(X))), m, "kernel(X)"))
     E = Z @ Z.T
     E -= K
     return K, E, Z.shape[1]
 
 
-def nonnegative(values: Float[Array, " m"], caller: str) -> Float[Array, " m"]:
+def clip_negative(values: Float[Array, " m"], caller: str) -> Float[Array, " m"]:
     """Return increasing eigenvalues of a kernel matrix, with zero in place of negative values."""
     if -values[0] > 100 * len(values) * np.finfo(float).eps * np.abs(values).max():
         raise NotPositive(
@@ -358,7 +358,7 @@ def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -
 def values_of(source: Kernel | FeatureMap, X: Array, caller: str) -> Float[np.ndarray, " n"]:
     """Return the increasing eigenvalues of a kernel's K, or of a map's G = ZᵀZ."""
     if isinstance(source, Kernel):
-        return nonnegative(eigvalsh(_matrix(source, X, caller), check_finite=False), caller)
+        return clip_negative(eigvalsh(_matrix(source, X, caller), check_finite=False), caller)
     return np.maximum(eigvalsh(_gram(source, X, caller), check_finite=False), 0.0)
 
 
@@ -367,7 +367,7 @@ def eigen(
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
     """Return the nonnegative eigenvalues of K, increasing, and the eigenvectors as columns."""
     values, vectors = eigh(_matrix(kernel, X, caller), check_finite=False)
-    return nonnegative(values, caller), vectors
+    return clip_negative(values, caller), vectors
 
 
 def _matrix(kernel: Kernel, X: Rows, caller: str) -> Float[np.ndarray, "n n"]:

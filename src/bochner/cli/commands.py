@@ -305,7 +305,7 @@ def map_(terminal: Terminal, args: Any) -> None:
 
     from bochner._core.optional import package
     from bochner.cli.models import open_model
-    from bochner.data.writers import atomic
+    from bochner.data.writers import open_atomic
 
     xarray = package("xarray", "bochner map", "xarray")
     out = args.out
@@ -323,14 +323,14 @@ def map_(terminal: Terminal, args: Any) -> None:
     with terminal.phase("write"):
         fields = {display.name: display.mean, f"{display.name}_deviation": display.deviation}
         dims = {name: (list(display.axes), values) for name, values in fields.items()}
-        with atomic(out) as file:
+        with open_atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
         picture = args.picture or out.with_suffix(".png")
         names = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
         figure = Figure(figsize=(6 * len(names), 4), layout="constrained")
         for i, name in enumerate(names, 1):
             display.plot(figure.add_subplot(1, len(names), i), name)
-        with atomic(picture) as file:
+        with open_atomic(picture) as file:
             figure.savefig(file, format=picture.suffix[1:], dpi=150)
     ends = lambda values: [values.min(), values.max()]
     terminal.show(
@@ -359,7 +359,7 @@ def compare(terminal: Terminal, args: Any) -> None:
     import numpy as np
 
     from bochner.cli.models import kernel_of
-    from bochner.data.writers import atomic
+    from bochner.data.writers import open_atomic
     from bochner.kernels.kernel import Kernel
     from bochner.models._tables import encode
     from bochner.selection.lengthscales import choose_lengthscale
@@ -378,7 +378,7 @@ def compare(terminal: Terminal, args: Any) -> None:
         comparison = bo.compare(kernel, sample.X, n_features=args.features, random_state=seed)
     if plot is not None:
         figure = np.ravel(comparison.plot())[0].figure
-        with atomic(plot) as file:
+        with open_atomic(plot) as file:
             figure.savefig(file, format=plot.suffix[1:].lower())
     terminal.say(str(comparison))
     terminal.show(

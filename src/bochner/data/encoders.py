@@ -59,7 +59,7 @@ class Encoder(ABC):
     def _encode(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X without the indicator."""
 
-    def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
+    def find_unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
         """Return a description of cells not seen in training, and their mask (n,)."""
         return "missing values, which count as the median", np.isnan(cells) & (not self.indicator)
 
@@ -146,7 +146,7 @@ class Levels(Encoder):
     def _encode(self, cells: np.ndarray) -> np.ndarray:
         return self.rows.take(self.places(cells), axis=0)
 
-    def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
+    def find_unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
         new = cells == UNSEEN
         if np.count_nonzero(new) > self.tolerated * len(cells):
             mostly = "mostly " * (self.tolerated > 0)
@@ -300,14 +300,14 @@ def arrow_rows(column: Any, start: int = 0, stop: int | None = None) -> Any:
     return rows.cast("large_string") if str(rows.type) == "string_view" else rows
 
 
-def plain(array: Any, missing: float = 0) -> np.ndarray:
+def as_numpy(array: Any, missing: float = 0) -> np.ndarray:
     """Return an Arrow array of numbers as a NumPy array, without importing pandas."""
     return np.from_dlpack(array.fill_null(missing) if array.null_count else array)
 
 
 def is_missing(column: Any) -> np.ndarray:
     """Return whether each cell is null, or a NaN."""
-    return plain(column.is_null(nan_is_null=True).cast("int8")) == 1
+    return as_numpy(column.is_null(nan_is_null=True).cast("int8")) == 1
 
 
 def as_texts(column: Any) -> Any:
@@ -331,7 +331,7 @@ def as_texts(column: Any) -> Any:
 
 def map_texts(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
     """Return the number of each cell from the numbers of the distinct texts; NaN if missing."""
-    places = plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
+    places = as_numpy(texts.indices.cast("int32"), missing=len(texts.dictionary))
     return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
 
 
@@ -388,7 +388,7 @@ def numbers_of(
         column = column.cast("float" if dtype == np.float32 else "double", safe=False)
     except (NotImplementedError, ValueError) as error:  # pyarrow's
         raise _type_error(name, "numbers", kind, where) from error
-    return plain(column, missing=np.nan)
+    return as_numpy(column, missing=np.nan)
 
 
 def _type_error(name: str, content: str, kind: str, where: Where) -> InvalidInput:
@@ -409,7 +409,7 @@ def seconds_in(column: Any) -> Float[np.ndarray, " n"]:
     fine = pa.duration("us") if pa.types.is_duration(kind) else pa.timestamp("us")
     fine, unit = (pa.time64("ns"), 1e9) if pa.types.is_time(kind) else (fine, 1e6)
     numbers = column.cast(fine, safe=False).cast("int64").cast("double", safe=False)
-    return plain(numbers, np.nan) / unit
+    return as_numpy(numbers, np.nan) / unit
 
 
 # --- Texts that are dates and times, as seconds since 1970 or since midnight ----------------------

@@ -50,7 +50,7 @@ class File:
 
     def current(self) -> "File":
         """Return the file with its present size and version; DataFileError if it cannot be read."""
-        with readable(self):
+        with file_errors(self):
             self.system.invalidate_cache(self.path)
             info = self.system.info(self.path)
             version = str(info.get("mtime", "")) or self.system.ukey(self.path)
@@ -68,7 +68,7 @@ class File:
 _PATH_TYPES = (str, PathLike, File)
 
 
-def readable(
+def file_errors(
     file: object, content: Callable[[Exception], BochnerError] | None = None
 ) -> AbstractContextManager[None]:
     """Return a context that names the file in errors; ``content`` converts content errors."""
@@ -102,7 +102,7 @@ def check_unchanged(file: File) -> Iterator[None]:
 
     compare()
     try:
-        with readable(file):
+        with file_errors(file):
             yield
     except Exception:
         compare()
@@ -146,7 +146,7 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
             f"{str(error).splitlines()[0]}."
         )
 
-    with raise_as(translate, ImportError, ValueError), readable(place):
+    with raise_as(translate, ImportError, ValueError), file_errors(place):
         if is_url:
             system, root = fsspec.core.url_to_fs(place)
         else:
@@ -221,7 +221,7 @@ def _raise_no_file(name: Any, system: Any, path: str) -> Any:
 def open_file(file: File, separator: str | None) -> Reader:
     """Return the reader for the format of a file, known by its first bytes or its suffix."""
     file, suffix = file.current(), table_suffix(str(file))
-    with readable(file), file.arrow.open_input_stream(file.path, compression=None) as stream:
+    with file_errors(file), file.arrow.open_input_stream(file.path, compression=None) as stream:
         head = stream.read(6)
     if not head:
         raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
@@ -315,7 +315,7 @@ def _open(
 ) -> Iterator[Any]:
     """Open a Parquet or Feather file to read these columns, or all; ``text`` is read as codes."""
     content = partial(_incomplete_file, file, kind)
-    with readable(file, content), file.arrow.open_input_file(file.path) as source:
+    with file_errors(file, content), file.arrow.open_input_file(file.path) as source:
         if kind == "Feather":
             ipc = package("pyarrow.ipc", WHO)
             places = [*map(ipc.open_file(source).schema.names.index, names)] if names else []
@@ -354,7 +354,7 @@ class TextFile:
             for name in names
         }
         content = partial(_sentence, self, reader.columns)
-        with check_unchanged(self.file), readable(self.file, content):
+        with check_unchanged(self.file), file_errors(self.file, content):
             # each table has its own dictionaries of texts: few large tables are faster
             waiting: list[Any] = []
             for batch in self.batches(kinds):
@@ -403,7 +403,7 @@ class TextFile:
 def _open_text(path: File, separator: str | None) -> Reader:
     """Return the reader of a text file: separator and names from its head, types from a block."""
     file, label = TextFile(path, separator or ""), f"'{path}'"
-    with readable(path, partial(_sentence, file, ())), file.stream() as stream:
+    with file_errors(path, partial(_sentence, file, ())), file.stream() as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
         raise DataFileError(f"{WHO}: {label} is empty; it must hold a table.")
@@ -425,7 +425,7 @@ def _open_text(path: File, separator: str | None) -> Reader:
         )
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = replace(file, separator=separator, block=block)
-    with readable(path, partial(_sentence, file, ())):
+    with file_errors(path, partial(_sentence, file, ())):
         batches = file.batches({})
         columns = arrow_columns(batches.schema, label)
         first = next((batch for batch in batches if batch.num_rows), None)

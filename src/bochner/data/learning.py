@@ -15,7 +15,7 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.frames import rows_without_target
 from bochner.data.partitions import map_partitions
 from bochner.data.schema import Schema, did_you_mean, quote
-from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, present, without_target
+from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, compact, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 
 Target = str | Sequence[str] | None
@@ -190,7 +190,7 @@ def _scan(
             size = CELLS_PER_PIECE // len(columns) + 1
             for frame in reader.read(reader, columns, frozenset(columns), size):
                 gaps.append(start + without_target(frame, targets))
-                present_rows, _ = present(frame, start, gaps[-1])
+                present_rows, _ = compact(frame, start, gaps[-1])
                 start += frame.num_rows
                 for name, texts in texts_by_name.items():
                     if len(texts) <= MAX_LEVELS:

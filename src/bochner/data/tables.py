@@ -161,7 +161,7 @@ class Tables(Source):
                 step = -(-frame.num_rows // max(1, frame.num_rows // size))  # below 2 size
                 for begin in range(0, frame.num_rows, step or 1):
                     piece = frame.slice(begin, step)
-                    part, numbers = present(piece, start, reader.absent)
+                    part, numbers = compact(piece, start, reader.absent)
                     where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
                     yield part, where, total
                     start += piece.num_rows
@@ -222,7 +222,7 @@ class Tables(Source):
             rows = fold * table.shape[1] + encoder.places(cells)
             return table.reshape(-1, table.shape[2]).take(rows, axis=0)
         columns = encoder.encode(cells)
-        description, mask = encoder.unseen(cells)
+        description, mask = encoder.find_unseen(cells)
         if encoder.name not in unseen and len(rows := np.flatnonzero(mask)):
             texts = encoders.texts_in(column, rows) if isinstance(encoder, Levels) else ()
             unseen[encoder.name] = description, quote(sorted(texts), 3), where, int(rows[0])
@@ -292,7 +292,7 @@ def entries_in(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
     return numbers[slice(*np.searchsorted(numbers, (first, first + count)))]
 
 
-def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
+def compact(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[int] | np.ndarray]:
     """Return a frame, which begins with row ``start``, without absent rows; and its row numbers."""
     count = frame.num_rows
     numbers, gaps = range(start, start + count), entries_in(absent, start, count)

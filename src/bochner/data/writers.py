@@ -22,7 +22,7 @@ Chunk = Mapping[str, Any]
 
 
 @contextmanager
-def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+def open_atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file for writing that gets its name when it is complete and on the disk.
 
     After an error or Ctrl-C an older file is unchanged; a process that is killed leaves the file
@@ -79,7 +79,7 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
     plain = lambda array: to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
     chunks = [columns] if isinstance(columns, Mapping) else columns
     tables = (pa.table({name: plain(chunk[name]) for name in chunk}) for chunk in chunks)
-    with atomic(path) as file:
+    with open_atomic(path) as file:
         first, rows = next(tables), 0
         with writer(file, first.schema) as out:
             for table in chain([first], tables):

@@ -48,7 +48,7 @@ def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
     def eigh(A: Float[Array, "D D"]) -> tuple[Float[Array, " D"], Float[Array, "D D"]]:
         import torch
 
-        values, vectors = torch.linalg.eigh(torch.from_numpy(_writable(A)).to(device))
+        values, vectors = torch.linalg.eigh(torch.from_numpy(_as_writable(A)).to(device))
         return values.cpu().numpy(), vectors.cpu().numpy()
 
     return eigh
@@ -132,7 +132,7 @@ def _begin(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
         return lambda: block
     import torch
 
-    rows = torch.from_numpy(_writable(block.X))
+    rows = torch.from_numpy(_as_writable(block.X))
     if stream is None:
         X = rows.to(device)
         return lambda: block._replace(X=X)
@@ -149,6 +149,6 @@ def _begin(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
     return wait
 
 
-def _writable(X: np.ndarray) -> np.ndarray:
+def _as_writable(X: np.ndarray) -> np.ndarray:
     """Return rows as torch requires them: native byte order, C-contiguous and writable."""
     return np.require(X, X.dtype.newbyteorder("="), ["C", "W"])

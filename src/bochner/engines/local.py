@@ -29,7 +29,7 @@ from bochner._core.checks import Positive, free_bytes, integer, optional, warn_u
 from bochner._core.names import NamedArguments
 from bochner._core.optional import raise_as
 from bochner.data.blocks import Blocks
-from bochner.data.writers import atomic
+from bochner.data.writers import open_atomic
 from bochner.engines.device import DevicePasses, eigh_on, open_devices
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
@@ -188,20 +188,20 @@ class PassCache:
         file_ = folder / MANIFEST
         if not file_.exists():
             if not set(folder.iterdir()) <= set(folder.glob(UNFINISHED)):
-                raise self._foreign("a folder of other files")
-            with atomic(file_, "w") as file:
+                raise self._refusal("a folder of other files")
+            with open_atomic(file_, "w") as file:
                 file.write(json.dumps({**description, "memory": memory}, indent=1))
             return memory
-        failure = self._foreign("damaged, or of something else")
+        failure = self._refusal("damaged, or of something else")
         with raise_as(lambda _: failure, OSError, ValueError):
             manifest = dict(json.loads(file_.read_text(encoding="utf-8")))
         changes = "of another fit: other parameters, or data that have changed"
         for key, reason in (("version", "by another version of bochner"), ("fit", changes)):
             if manifest.get(key) != description[key]:
-                raise self._foreign(reason)
+                raise self._refusal(reason)
         return int(manifest["memory"])
 
-    def _foreign(self, reason: str) -> DataFileError:
+    def _refusal(self, reason: str) -> DataFileError:
         """Return the error for a folder with other contents."""
         return DataFileError(
             f"Local: the checkpoint '{self._folder}' must be of this fit, to resume it; it is "
@@ -238,13 +238,13 @@ class PassCache:
         path = self._folder / name
         if not path.exists():
             return None
-        failure = lambda error: self._foreign(f"damaged ({name}: {str(error).splitlines()[0]})")
+        failure = lambda error: self._refusal(f"damaged ({name}: {str(error).splitlines()[0]})")
         with raise_as(failure, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
             with path.open("rb") as file, np.load(file) as record_arrays:
                 arrays = dict(record_arrays)
             record: Any = decode(json.loads(str(arrays.pop("record"))), arrays)
         if record["digest"] != digest:
-            raise self._foreign(f"of other sums (pass {number + 1} of the fit)")
+            raise self._refusal(f"of other sums (pass {number + 1} of the fit)")
         return record
 
     def _compute(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
@@ -274,7 +274,7 @@ class PassCache:
         try:
             for name in list(self._unwritten):
                 record, arrays = encode(self._unwritten[name])
-                with atomic(self._folder / name) as file:
+                with open_atomic(self._folder / name) as file:
                     np.savez(file, allow_pickle=False, record=json.dumps(record), **arrays)
                 del self._unwritten[name]
         except InvalidType as error:

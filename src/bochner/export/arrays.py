@@ -53,14 +53,14 @@ class Rows(int):
 ANY = Rows(1)
 
 
-def _free(shape: Sequence[int]) -> bool:
+def _is_free(shape: Sequence[int]) -> bool:
     return any(isinstance(size, Rows) for size in shape)
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of an elementwise result."""
     columns = zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)
-    sizes = [Rows(max(c)) if _free(c) else next((s for s in c if s != 1), 1) for c in columns]
+    sizes = [Rows(max(c)) if _is_free(c) else next((s for s in c if s != 1), 1) for c in columns]
     return tuple(sizes[::-1])
 
 
@@ -120,7 +120,7 @@ class Symbol(NDArrayOperatorsMixin):
             if k == full:
                 sizes.append(size)
                 continue
-            if not isinstance(k, slice | int | np.integer) or _free([size]):
+            if not isinstance(k, slice | int | np.integer) or _is_free([size]):
                 raise Unwritable("to choose rows or entries by their values")
             places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
             stop = places.stop if places.stop >= 0 else -(2**31)
@@ -164,7 +164,7 @@ def _reduction(op: str) -> Callable[..., Any]:
     ) -> Symbol:
         numbers = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
         axes = sorted(i % a.ndim for i in numbers)
-        if _free([a.shape[i] for i in axes]):
+        if _is_free([a.shape[i] for i in axes]):
             raise Unwritable("one number computed from all rows")
         full = [1 if i in axes else s for i, s in enumerate(a.shape)]
         shape = full if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
@@ -279,7 +279,7 @@ class Graph:
     def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Symbol:
         """Return an array filled with one number; the number of rows is symbolic."""
         shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-        if not _free(shape):
+        if not _is_free(shape):
             return self.asarray(np.full(shape, float(value)))
         return self.expand(self.asarray(float(value)), shape)
 
@@ -289,7 +289,7 @@ class Graph:
             raise Unwritable("broadcasting to several copies of the rows")
         first = next(iter(self._inputs))
         rows = self.node("Shape", first, start=0, end=1)  # all inputs have as many rows
-        sizes = [rows if _free([s]) else self.constant([s]) for s in shape]
+        sizes = [rows if _is_free([s]) else self.constant([s]) for s in shape]
         target = self.node("Concat", *sizes, axis=0)
         return Symbol(self, self.node("Expand", a.name, target), shape, a.dtype)
 
@@ -394,10 +394,10 @@ class Graph:
 
     def reshape(self, a: Symbol, shape: Sequence[int]) -> Symbol:
         """Return the same numbers in another shape; the number of rows stays symbolic."""
-        shape = tuple(shape) if _free(a.shape) else tuple(int(s) for s in shape)
-        if _free(a.shape) and not _free(shape):
+        shape = tuple(shape) if _is_free(a.shape) else tuple(int(s) for s in shape)
+        if _is_free(a.shape) and not _is_free(shape):
             shape = tuple(ANY if s == -1 else s for s in shape)
-        sizes = self.asarray(np.array([-1 if _free([s]) else s for s in shape], np.int64))
+        sizes = self.asarray(np.array([-1 if _is_free([s]) else s for s in shape], np.int64))
         return self._op("Reshape", [a, sizes], shape, a.dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Symbol:
@@ -407,11 +407,11 @@ class Graph:
         sizes = [part.shape[axis] for part in parts]
         shape = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
         resize = lambda size: (*shape[:axis], size, *shape[axis + 1 :])
-        if _free(sizes):
+        if _is_free(sizes):
             raise Unwritable("concatenation by rows")
-        if _free(shape):
+        if _is_free(shape):
             pairs = zip(parts, sizes, strict=True)
-            parts = [p if _free(p.shape) else self.expand(p, resize(size)) for p, size in pairs]
+            parts = [p if _is_free(p.shape) else self.expand(p, resize(size)) for p, size in pairs]
         return self._op("Concat", parts, resize(sum(sizes)), parts[0].dtype, axis=axis)
 
     def stack(self, arrays: Sequence[Symbol], axis: int = 0) -> Symbol:
@@ -425,7 +425,7 @@ class Graph:
 
     def take(self, a: Any, places: Any, axis: int = 0) -> Symbol:
         a, places = self.asarray(a), self.asarray(places)
-        if _free([a.shape[axis]]):
+        if _is_free([a.shape[axis]]):
             raise Unwritable("to choose rows by their number")
         shape = (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :])
         return self._op("Gather", [a, places], shape, a.dtype, axis=axis)

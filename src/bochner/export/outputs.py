@@ -12,7 +12,7 @@ from bochner._core.checks import one_of
 from bochner._core.native import Chains, Programme
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
-from bochner.data.writers import atomic
+from bochner.data.writers import open_atomic
 from bochner.errors import InvalidType, UnsupportedKernel
 from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, Rows, Symbol, Unwritable
 from bochner.features.map import FeatureMap
@@ -116,7 +116,7 @@ def to_onnx(
         values[name] = graph.expand(value, (ANY, *value.shape[1:])) if is_constant else value
     proto = graph.model(caller, values)
     if path is not None:
-        with atomic(path) as file:
+        with open_atomic(path) as file:
             file.write(proto.SerializeToString())
     return proto
 

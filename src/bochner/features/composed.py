@@ -490,7 +490,7 @@ class Projected(Method):
     how: Annotated[str, word("pca", "jl")] = "pca"
 
 
-def rotatable(kernel: Kernel, d: int) -> bool:
+def is_rotatable(kernel: Kernel, d: int) -> bool:
     """Whether every leaf of the kernel is a kernel of distances or of inner products."""
     leaves = isotropic(kernel, d)[0].leaves((Combined, algebra.Normalised))
     return all(leaf.zonal(d) is not None for leaf, _ in leaves)

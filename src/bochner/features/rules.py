@@ -216,7 +216,7 @@ RULES: tuple[Rule, ...] = (
     Rule(composed.Compressed, Kernel, _draw_compressed, "any kernel", True),
     Rule(
         composed.Projected,
-        lambda _, kernel, d: composed.rotatable(kernel, d),
+        lambda _, kernel, d: composed.is_rotatable(kernel, d),
         _draw_projected,
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
@@ -278,7 +278,7 @@ RULES: tuple[Rule, ...] = (
         lambda _, k, d: (
             d <= composed.MAX_COLUMNS  # for principal axes
             and not isinstance(k, Scaled | Transformed)
-            and bool(products.columnwise(k, d))
+            and bool(products.column_kernels(k, d))
         ),
         products.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy, "

@@ -38,7 +38,7 @@ _REGRESSORS = {
 }
 
 
-def sortable(caller: str, labels: Any) -> Any:
+def check_labels(caller: str, labels: Any) -> Any:
     """Return labels without pandas' types; raise an error if some are missing or types differ."""
     dtype: Any = getattr(labels, "dtype", None)
     missing: Any = False
@@ -97,7 +97,7 @@ def _remedy(caller: str) -> str:
 
 def known_classes(caller: str, classes: Any) -> Array:
     """Return the sorted classes; at least two are required."""
-    classes = np.unique(sortable(caller, np.asarray(classes)))
+    classes = np.unique(check_labels(caller, np.asarray(classes)))
     if len(classes) < 2:
         got = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
         raise InvalidInput(f"{caller}: y must have at least 2 classes; got {got}.")
@@ -203,14 +203,14 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return self._probabilities(to_numpy(self._decisions(X)))
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return agreeing(np.exp(self._log_probabilities(f)), f)
+        return keep_argmax(np.exp(self._log_probabilities(f)), f)
 
     @available_if(_has_probabilities)
     @accept_partitions
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the log probabilities of the classes, (n, K), accurate also if they are tiny."""
         f = to_numpy(self._decisions(X))
-        return agreeing(self._log_probabilities(f), f)
+        return keep_argmax(self._log_probabilities(f), f)
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         """Return log probabilities from decision values."""
@@ -256,9 +256,9 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         if y is None:
             raise InvalidInput(f"{caller}: requires y to be passed, but the target y is None.")
         # Before scikit-learn's check, which cannot compare pandas' NA and makes integers floats
-        y = to_numpy(y) if is_foreign(y) else sortable(caller, y)
+        y = to_numpy(y) if is_foreign(y) else check_labels(caller, y)
         try:
-            labels = sortable(caller, _check_y(y, estimator=self))
+            labels = check_labels(caller, _check_y(y, estimator=self))
         except ValueError as error:
             raise_in_one_sentence(caller, X, error)
         check_consistent_length(X, labels)
@@ -399,7 +399,7 @@ def decide(f: Float[Array, "n t"]) -> Array:
     return xp.astype(f[:, 0] > 0, xp.int64) if f.shape[1] == 1 else xp.argmax(f, axis=1)
 
 
-def agreeing(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+def keep_argmax(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:
     """Return p, adjusted so that rounding does not change the most probable class."""
     if isinstance(p, np.ndarray):
         codes = decide(f)

@@ -772,7 +772,7 @@ def variogram(
     if globe:
         require_places("variogram", places)
         places = unit_vectors(places)
-    longest = _longest(places, globe) if max_lag is None else positive(max_lag, caller, "max_lag")
+    longest = _max_lag(places, globe) if max_lag is None else positive(max_lag, caller, "max_lag")
     if not longest > 0:
         raise InvalidInput(
             f"variogram: rows must be at two or more places; got {len(places):,} rows at the same "
@@ -811,7 +811,7 @@ def variogram(
     return Variogram(distance / pairs, gamma, count, variance, estimator, unit, d, metric)
 
 
-def _longest(places: Float[Array, "m d"], globe: bool) -> float:
+def _max_lag(places: Float[Array, "m d"], globe: bool) -> float:
     """Return the default ``max_lag`` of :func:`variogram`."""
     if not globe:
         return float(np.linalg.norm(np.ptp(places, axis=0))) / 2

@@ -29,7 +29,7 @@ from bochner import __version__
 from bochner._core.optional import raise_as
 from bochner.data.blocks import Blocks
 from bochner.data.files import reason_of, similar_names
-from bochner.data.writers import atomic
+from bochner.data.writers import open_atomic
 from bochner.errors import BochnerError, InvalidType, ModelFileError
 from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
@@ -92,7 +92,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         )
     value, arrays = encode(model)
     header = {"class": name, "format": FORMAT, "library": __version__, "value": value}
-    with atomic(path) as file:
+    with open_atomic(path) as file:
         tensors = digests_of(arrays)
         file.write(to_bytes(arrays, {"bochner": seal({**header, "tensors": tensors})}))
 
@@ -149,11 +149,11 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     except Exception as error:
-        reason = _short(error, 120) or type(error).__name__
-        kind = f"a {_short(header.get('class'), 80).rpartition(':')[2]} as of bochner"
+        reason = _clip(error, 120) or type(error).__name__
+        kind = f"a {_clip(header.get('class'), 80).rpartition(':')[2]} as of bochner"
         raise _refusal(
             path,
-            f"it holds {kind} {_short(header.get('library'))}, which this version, {__version__}, "
+            f"it holds {kind} {_clip(header.get('library'))}, which this version, {__version__}, "
             f"cannot build ({reason}). Load it with the version that wrote it",
         ) from error
     return model
@@ -189,7 +189,7 @@ def _read_error(path: Path, error: OSError) -> ModelFileError:
     return _refusal(path, f"it cannot be read: {reason_of(error)}")
 
 
-def _short(value: Any, limit: int = 40) -> str:
+def _clip(value: Any, limit: int = 40) -> str:
     """Return a value of a file as one line of text, truncated."""
     return " ".join(str(value).split())[:limit]
 
@@ -219,7 +219,7 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     header = json.loads(text)
     version = header.get("format")
     if type(version) is int and version != FORMAT:  # checksums of other formats are unknown
-        origin = f"format {_short(version)} by bochner {_short(header.get('library'))}"
+        origin = f"format {_clip(version)} by bochner {_clip(header.get('library'))}"
         raise _refusal(
             path,
             f"it is of {origin}, and this version, {__version__}, reads format {FORMAT}. Upgrade "

@@ -21,7 +21,7 @@ import bochner as bo
 from bochner._core.checks import integer
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.data.writers import atomic
+from bochner.data.writers import open_atomic
 from bochner.datasets.loaders import load_earth
 from bochner.features.map import Method
 from bochner.report.render import imports, number, page, picture, require
@@ -71,7 +71,7 @@ def run_demo(
     path = path if path.suffix.lower() in (".html", ".htm") else path / "earth.html"
     with suppress(OSError):  # the next line raises the error
         path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path, "w") as file:  # before anything is computed
+    with open_atomic(path, "w") as file:  # before anything is computed
         result = _numbers(quick, seed, show or (lambda _: None)) | {"page": str(path)}
         file.write(earth_page(result))
     if show is not None:

@@ -16,7 +16,7 @@ from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array
 from bochner.data.encoders import Levels, Numbers
-from bochner.data.writers import atomic
+from bochner.data.writers import open_atomic
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
@@ -147,7 +147,7 @@ class ModelReport:
 
     def write(self, path: str | PathLike[str]) -> Path:
         """Write the page atomically; return its path."""
-        with atomic(path, "w") as file:
+        with open_atomic(path, "w") as file:
             file.write(self.to_html())
         return Path(path).expanduser().resolve()
 

@@ -35,12 +35,12 @@ from bochner.selection.lengthscales import (
     Objective,
     ProcessRows,
     as_tuning,
+    best_of,
     descend,
-    lowest,
     tune_lengthscales,
 )
 from bochner.selection.record import Tuning
-from bochner.selection.rows import median_distance, significant
+from bochner.selection.rows import four_digits, median_distance
 from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows
 
 #: Relative tolerance of the last descents.
@@ -127,7 +127,7 @@ def tune_hyperparameters(
         total = sum(place.get(result) for place in weights)
         result = replace_values(result, {place: place.get(result) / total for place in weights})
     # Errors of a period accumulate over many periods: seven digits
-    round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else significant(x)
+    round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else four_digits(x)
     values = {place: round_(place.name, place.get(result)) for place in places}
     return as_tuning(criterion, replace_values(result, values), end, len(places))
 
@@ -255,15 +255,15 @@ def _search(fun: HyperparameterLoss, seed: int) -> Evaluation:
     ranked = lambda points: sorted(points, key=lambda point: point.value)
     progress("Tuning the kernel: starts")
     points = [descend(subset, start, 1) for start in subset.starts(64, seed)]
-    best = [lowest(points[: len(subset.rows.shares)]), *ranked(points)[:8]]
+    best = [best_of(points[: len(subset.rows.shares)]), *ranked(points)[:8]]
     best = ranked([descend(subset, point.x, 20) for point in best])[:3]
     progress("Tuning the kernel: few rows")
     ends = [descend(subset, point.x, 60, GAIN) for point in best]
     if len(fun.rows.w) <= FIRST_ROWS:
-        return lowest([*best, *ends])
+        return best_of([*best, *ends])
     progress("Tuning the kernel: all rows")
-    refined = lowest([descend(*end.on_rows(fun.rows), 6, GAIN) for end in ends])
-    return lowest([refined, descend(fun, refined.x, 20, GAIN)])
+    refined = best_of([descend(*end.on_rows(fun.rows), 6, GAIN) for end in ends])
+    return best_of([refined, descend(fun, refined.x, 20, GAIN)])
 
 
 def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchRange:

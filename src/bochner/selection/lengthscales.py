@@ -227,7 +227,7 @@ def descend(fun: Objective, start: Array, evaluations: int, gain: float = MIN_GA
     return best
 
 
-def lowest(points: Iterable[Evaluation]) -> Evaluation:
+def best_of(points: Iterable[Evaluation]) -> Evaluation:
     """Return the point of the least value."""
     return min(points, key=attrgetter("value"))
 
@@ -252,7 +252,7 @@ def choose_lengthscale(
     search = MatrixSearch.of(sample, LOO, centred, limit=512, share=share)
     if search is None:
         return Tuning(starts[0])
-    ends = [lowest(search.first_points(start, (1.0, 0.25))) for start in starts]
+    ends = [best_of(search.first_points(start, (1.0, 0.25))) for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
     end = search.finish(end, 8, 4)
     return as_tuning(LOO, end.rounded_kernel, end, 1)
@@ -282,7 +282,7 @@ def tune_lengthscales(
     if search is None:
         return Tuning(start, criterion=criterion.name)
     first = search.first_points(start)
-    best = search.finish(lowest(first), 12, 4)
+    best = search.finish(best_of(first), 12, 4)
     single, d = as_tuning(criterion, best.rounded_kernel, best, 1), search.rows.X.shape[1]
     if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
         return single
@@ -300,7 +300,7 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **fix
     search = MatrixSearch.of(rows, EVIDENCE, centred, **fixed)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    end = search.finish(lowest(search.first_points(chordal_kernel(start))), 12, 4)
+    end = search.finish(best_of(search.first_points(chordal_kernel(start))), 12, 4)
     return as_tuning(EVIDENCE, with_lengthscale(start, end.rounded_kernel), end, 1)
 
 
@@ -331,7 +331,7 @@ class MatrixSearch:
         # A descent of one factor may end where a function of one column looks like noise
         fun, points = ScaleLoss(start, self._first_rows, self.criterion, 1), list[Evaluation]()
         for log in np.log(factors):
-            points.append(lowest([descend(fun, np.array([log, s]), 1) for s in fun.rows.shares]))
+            points.append(best_of([descend(fun, np.array([log, s]), 1) for s in fun.rows.shares]))
         return points
 
     def tune_columns(self, start: Any, points: Sequence[Evaluation]) -> Evaluation:
@@ -346,7 +346,7 @@ class MatrixSearch:
             if scales is not None:
                 starts.append(np.append(np.log(scales / start.lengthscale), shares[3]))
         best = sorted([descend(fun, x, 1) for x in starts], key=attrgetter("value"))
-        return lowest([descend(fun, point.x, 6) for point in best[:3]])
+        return best_of([descend(fun, point.x, 6) for point in best[:3]])
 
     def rescale(
         self, start: Any, alpha: float, evaluations: int, ard: bool = False, brief: bool = False
@@ -374,7 +374,7 @@ class MatrixSearch:
         """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
         first = self.rows.first(FIRST_ROWS)
         if evaluations and len(first.w) == len(end.fun.rows.w):
-            end = lowest([end, descend(end.fun, end.x, evaluations)])
+            end = best_of([end, descend(end.fun, end.x, evaluations)])
         for rows, count in ((first, evaluations), (self.rows, last)):
             if count and len(rows.w) > len(end.fun.rows.w):
                 end = descend(*end.on_rows(rows), count)

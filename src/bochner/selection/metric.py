@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.selection.lengthscales import MatrixSearch, ProcessRows, squared_distances
-from bochner.selection.rows import rounded, significant
+from bochner.selection.rows import four_digits, rounded
 from bochner.solvers.ridge.dual import KernelRows
 
 #: With more columns than this the metric is diagonal, as the rows do not determine d² entries.
@@ -45,7 +45,7 @@ def metric_rounds(
         L = next_root(family, rows, L, alpha, diagonal)
         transformed = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
         end = transformed.rescale(family, alpha, 3 if brief else 6, brief=brief)
-        scale = significant(float(np.exp(end.x[0])))
+        scale = four_digits(float(np.exp(end.x[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:
             tuned: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
@@ -81,7 +81,7 @@ def next_root(
     M = M / max(float(np.trace(M)) / d, 1e-300) + 1e-4 * np.eye(d)
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
-    root *= np.sqrt(_typical(s) / max(_typical(squared_distances(rows.X @ root)), 1e-300))
+    root *= np.sqrt(_typical_size(s) / max(_typical_size(squared_distances(rows.X @ root)), 1e-300))
     size = np.maximum(np.linalg.norm(root, axis=1, keepdims=True), 1e-300)
     unit = 10.0 ** (np.floor(np.log10(size)) - 6)
     return np.round(root / unit) * unit
@@ -97,7 +97,7 @@ def metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...]
     return tuple(map(tuple, (A * (len(A) / np.trace(A))).tolist()))
 
 
-def _typical(s: Float[Array, "m m"]) -> float:
+def _typical_size(s: Float[Array, "m m"]) -> float:
     pairs = s[np.tri(len(s), k=-1, dtype=bool)]
     pairs = pairs[pairs > 0]
     return float(np.median(pairs)) if len(pairs) else 1.0

@@ -33,7 +33,7 @@ from bochner.selection.lengthscales import EVIDENCE, ProcessRows, ScaleLoss, cap
 from bochner.selection.metric import TunedKernel
 from bochner.selection.race import LINEAR
 from bochner.selection.record import KernelComparison, Tuning
-from bochner.selection.rows import laplace_scales, near_rows, rounded, significant, times
+from bochner.selection.rows import four_digits, laplace_scales, near_rows, rounded, times
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -168,7 +168,7 @@ def tune(
     start: Any = best.kernel
     # Weight of the linear kernel: four times the variance it explains over the unexplained one
     linear = [c for c in tuning.candidates if c.name == LINEAR and c.error < 2 * best.error]
-    linear_terms = [significant(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
+    linear_terms = [four_digits(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
     if linear_terms:  # Lengthscales are those of residuals of a linear regression
         subset = sample.lowest(2048)
         terms, root = np.insert(subset.X, 0, float(centred), axis=1), np.sqrt(subset.w)[:, None]

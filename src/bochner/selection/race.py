@@ -29,10 +29,10 @@ from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection import held_out
-from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, cap_scales, lowest
+from bochner.selection.lengthscales import EVIDENCE, Evaluation, MatrixSearch, best_of, cap_scales
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, metric_rounds
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
-from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
+from bochner.selection.rows import four_digits, laplace_scales, median_distance, near_rows, rounded
 from bochner.selection.spec import EFFORTS, Effort
 from bochner.solvers.ridge.dual import CONVERGES, LOO, Criterion, KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
@@ -243,11 +243,11 @@ class Race:
         for scale in map(rounded, scales):
             kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
             if kernel is not None:
-                starts.append(lowest(search.first_points(kernel, (1.0, 0.25))))
+                starts.append(best_of(search.first_points(kernel, (1.0, 0.25))))
                 if self.of_classes:
                     yield TunedKernel(f"{name(kernel)} (median distance)", kernel, 0.03, 0)
         if starts:
-            end = search.finish(lowest(starts), 4, 0)
+            end = search.finish(best_of(starts), 4, 0)
             yield self.candidate(f"{name(end.kernel)} (leave-one-out)", end, 1)
 
     def _per_column(self, *_: Any) -> Iterator[TunedKernel]:
@@ -288,12 +288,12 @@ class Race:
         binary = np.flatnonzero((shares > 0) & is_binary)  # In one linear term
         total = float(shares[curves].sum() + shares[binary].sum())
         terms: list[Kernel] = [
-            significant(float(shares[j]) / total)
-            * Columns(Laplace(significant(float(scales[j]))), (int(j),))
+            four_digits(float(shares[j]) / total)
+            * Columns(Laplace(four_digits(float(scales[j]))), (int(j),))
             for j in curves
         ]
         if len(binary) and len(binary) <= MANY_COLUMNS:
-            rates = [significant(1 / (float(scales[j]) * total)) for j in binary]
+            rates = [four_digits(1 / (float(scales[j]) * total)) for j in binary]
             linear = Mahalanobis(Linear(), tuple(map(tuple, np.diag(rates).tolist())))
             terms.append(Columns(linear, tuple(binary.tolist())))
         if len(curves) and len(terms) > 1:
@@ -350,12 +350,12 @@ class Race:
         """Yield the sum of two or three kernels whose mean prediction has the least error."""
         first, *challengers = _rank(finalists)[: self.effort.finalists]
         challengers = [t for t in challengers if t.fitted is not None and self._is_close(t, first)]
-        lowest, best = np.inf, list[Trial]()
+        smallest, best = np.inf, list[Trial]()
         for parts in (*combinations(challengers, 1), *combinations(challengers, 2)):
             fitted = np.mean([t.fitted for t in (first, *parts)], axis=0)
             losses = held_out.relative_losses(self.train, self.test, fitted, self.of_classes)
-            if losses.sum() < lowest:
-                lowest, best = losses.sum(), [first, *parts]
+            if losses.sum() < smallest:
+                smallest, best = losses.sum(), [first, *parts]
         if best:
             yield self._mean(best)
 
@@ -363,7 +363,7 @@ class Race:
         """Return the mean of kernels, for classes weighted by 1/penalty where penalties differ."""
         alphas, shares = np.array([t.candidate.alpha for t in parts]), [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > 4 * min(alphas):
-            shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
+            shares = [four_digits(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         terms, names, n_tuned = list[Kernel](), list[str](), 0
         for share, trial in zip(shares, parts, strict=True):
@@ -531,7 +531,7 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     if race is None:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
-    end = search.finish(lowest(search.first_points(kernel)), 12, 4)
+    end = search.finish(best_of(search.first_points(kernel)), 12, 4)
     start = race.candidate("start", end, 1)
     learned = metric_rounds(start.kernel, start.alpha, search, rounds=4)
     trials = race._run_all([iter([start]), learned], race.first_rows, race._tune_penalty)

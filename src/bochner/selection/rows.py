@@ -20,14 +20,14 @@ CELLS = 1 << 20  # Cells per batch
 PAIRS = 20_000  # Pairs of rows of a median distance
 
 
-def significant(x: float) -> float:
+def four_digits(x: float) -> float:
     """Return a number rounded to four digits; further digits differ between processors."""
     return float(f"{x:.4g}")
 
 
 def rounded(scale: Scale) -> Scale:
     """Return one or more lengthscales, rounded to four digits."""
-    return tuple(map(significant, scale)) if isinstance(scale, tuple) else significant(scale)
+    return tuple(map(four_digits, scale)) if isinstance(scale, tuple) else four_digits(scale)
 
 
 def times(scale: Scale, factor: Any) -> Scale:

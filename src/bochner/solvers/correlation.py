@@ -49,7 +49,7 @@ class Sides:
     @staticmethod
     def of(sums: Any, width: int) -> "Sides":
         """Decompose :class:`bochner.Moments`; the first ``width`` features are x's. O(D³)."""
-        G = _varying(sums)
+        G = _varying_gram(sums)
         x, U = eigh(G[:width, :width], driver="evd", check_finite=False)
         y, V = eigh(G[width:, width:], driver="evd", check_finite=False)
         cross = product(product(np.ascontiguousarray(U.T), G[:width, width:].copy()), V.copy())
@@ -64,7 +64,7 @@ class Sides:
     def directions(self, count: int, alpha: float) -> Directions:
         """Return at most ``count`` pairs of largest correlation; scores have variance 1."""
         left, right = self._root(self.x, alpha), self._root(self.y, alpha)
-        u, values, v = _leading(left[:, None] * self.cross * right, count)
+        u, values, v = _leading_triplets(left[:, None] * self.cross * right, count)
         a, b = self.U @ (left[:, None] * u), self.V @ (right[:, None] * v)
         largest = np.argmax(np.abs(a), axis=0)
         signs = np.where(a[largest, np.arange(a.shape[1])] < 0, -1.0, 1.0)
@@ -88,7 +88,7 @@ class Sides:
 def correlations(sums: Any, directions: Directions) -> Float[Array, " q"]:
     """Return the correlation of each pair of scores on the rows of these moments."""
     width = len(directions.a)
-    G = _varying(sums)
+    G = _varying_gram(sums)
     xx = np.einsum("ij,ij->j", directions.a, G[:width, :width] @ directions.a)
     yy = np.einsum("ij,ij->j", directions.b, G[width:, width:] @ directions.b)
     xy = np.einsum("ij,ij->j", directions.a, G[:width, width:] @ directions.b)
@@ -96,17 +96,17 @@ def correlations(sums: Any, directions: Directions) -> Float[Array, " q"]:
     return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
 
 
-def _varying(sums: Any) -> Float[Array, "D D"]:
+def _varying_gram(sums: Any) -> Float[Array, "D D"]:
     """Return the Gram matrix, with zeros for features that are constant up to rounding."""
     rounding = ROUNDINGS * float(np.finfo(sums.precision).eps) * np.abs(sums.feature_mean)
     varies = np.diag(sums.gram) > sums.weight * rounding**2
     return sums.gram * np.outer(varies, varies)
 
 
-def _leading(M: Float[Array, "D E"], count: int) -> tuple[Array, Array, Array]:
+def _leading_triplets(M: Float[Array, "D E"], count: int) -> tuple[Array, Array, Array]:
     """Return at most ``count`` leading singular triplets (u, values, v) above rounding level."""
     if M.shape[0] > M.shape[1]:
-        v, values, u = _leading(M.T, count)
+        v, values, u = _leading_triplets(M.T, count)
         return u, values, v
     m = len(M)
     squares, u = eigh(M @ M.T, subset_by_index=[max(0, m - count), m - 1], check_finite=False)

@@ -23,7 +23,7 @@ FLOAT32_PENALTY = 1e-6  # Smallest penalty that float32 products resolve, relati
 T = TypeVar("T")
 
 
-def symmetric(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
+def symmetrise(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return (A + Aᵀ)/2."""
     half = np.empty_like(A)
     for rows in slices(len(A), SLAB):
@@ -35,13 +35,13 @@ def eigenvalues(A: Float[Array, "m m"]) -> Float[Array, " m"]:
     """Return the eigenvalues of a symmetric matrix in ascending order."""
     if len(A) <= AT_ONCE:
         return eigvalsh(A, check_finite=False)
-    return interruptible(lambda: np.linalg.eigvalsh(A), len(A))
+    return run_interruptibly(lambda: np.linalg.eigvalsh(A), len(A))
 
 
 def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return lower triangular L with L Lᵀ = A; A is overwritten."""
     U = np.asfortranarray(A)
-    interruptible(lambda: factor(U), len(U))
+    run_interruptibly(lambda: factor(U), len(U))
     for rows in slices(len(U), SLAB):
         U.T[rows] = np.tril(U.T[rows], rows.start)
     return U.T
@@ -50,7 +50,7 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
 def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, "m k"]:
     """Return L⁻¹ B."""
     X = np.array(B, order="F")
-    interruptible(lambda: solve_by_triangle(np.asfortranarray(L.T), X), len(L))
+    run_interruptibly(lambda: solve_by_triangle(np.asfortranarray(L.T), X), len(L))
     return X
 
 
@@ -74,7 +74,7 @@ def jittered_cholesky(A: Float[Array, "m m"], shift: float, low: float) -> Float
     return retry(at, shift, low)
 
 
-def interruptible(act: Callable[[], T], size: int) -> T:
+def run_interruptibly(act: Callable[[], T], size: int) -> T:
     """Return the result of ``act``, run in a thread for a large matrix; Ctrl-C ends the wait.
 
     ``act`` must release Python's global interpreter lock.

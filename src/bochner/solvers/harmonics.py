@@ -46,7 +46,7 @@ def mode_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     L = degree
     k = [len(range(parity, L + 1, 2)) for parity in (0, 1)]
     tables = tuple(
-        tuple(np.zeros((len(range(_first(m, p), L + 1, 2)), k[p])) for p in (0, 1))
+        tuple(np.zeros((len(range(_first_degree(m, p), L + 1, 2)), k[p])) for p in (0, 1))
         for m in range(L + 1)
     )
     previous = np.zeros((L + 1, L + 2))
@@ -57,11 +57,11 @@ def mode_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
             current, previous = _next_degree(l, current, previous), current
         for m in range(l + 1):
             row = current[m, l % 2 : L + 1 : 2]
-            tables[m][l % 2][(l - _first(m, l % 2)) // 2, : len(row)] = row
+            tables[m][l % 2][(l - _first_degree(m, l % 2)) // 2, : len(row)] = row
     return tables
 
 
-def _first(m: int, parity: int) -> int:
+def _first_degree(m: int, parity: int) -> int:
     """Return the smallest l ≥ m of this parity."""
     return m + (m + parity) % 2
 
@@ -94,7 +94,7 @@ def to_modes(c: Float[Array, "s D"], degree: int) -> Array:
     torus = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
     for m, tables in enumerate(mode_tables(L)):
         for parity, table in enumerate(tables):
-            at = _cosines(m, np.arange(_first(m, parity), L + 1, 2))
+            at = _cosines(m, np.arange(_first_degree(m, parity), L + 1, 2))
             part = np.zeros((len(at), len(c), 2))  # real and imaginary parts
             part[:, :, 0] = c[:, at].T
             if m:
@@ -118,7 +118,7 @@ def from_modes(modes: Array) -> Float[Array, "s D"]:
     c = np.empty((len(modes), (L + 1) ** 2))
     for m, tables in enumerate(mode_tables(L)):
         for parity, table in enumerate(tables):
-            at = _cosines(m, np.arange(_first(m, parity), L + 1, 2))
+            at = _cosines(m, np.arange(_first_degree(m, parity), L + 1, 2))
             part = np.ascontiguousarray(by_order[m, parity::2]).view(np.float64)
             real, imaginary = (table @ part).reshape(len(at), len(modes), 2).T
             c[:, at] = math.sqrt(2) * real if m else real
@@ -214,7 +214,7 @@ class HarmonicGram(ModeGram):
         for m, tables in enumerate(mode_tables(self.degree)):
             p = np.zeros((self.degree + 1 - m, self.degree + 1))
             for parity, table in enumerate(tables):
-                p[_first(m, parity) - m :: 2, parity::2] = table
+                p[_first_degree(m, parity) - m :: 2, parity::2] = table
             p *= np.sqrt(self.variances)[m:, None]
             blocks.append(p @ self.zonal[m % 2] @ p.T)
         if self.centred:

@@ -51,7 +51,7 @@ class CentroidSum:
         """Return sums, sizes, Σ w |z|², Σ w (|z − c|² − |z|²) and labels."""
         total = total or [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
         sums, sizes, power, gap, labels = total
-        nearest, gaps = _nearest(block.Z, self.centres)
+        nearest, gaps = _nearest_centres(block.Z, self.centres)
         w = _weights(block)
         if self.power is None:
             power += float(w @ np.einsum("ij,ij->i", block.Z, block.Z))
@@ -75,7 +75,7 @@ def step(
     centres: Float[Array, "k D"], weights: Float[Array, " k"], block: Any
 ) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
     """Return centres as means of all rows assigned to them so far, and their weights (k,)."""
-    nearest, _ = _nearest(block.Z, centres)
+    nearest, _ = _nearest_centres(block.Z, centres)
     w = _weights(block)
     sizes = np.bincount(nearest, w, minlength=len(centres))
     weights = weights + sizes
@@ -115,7 +115,7 @@ def distances(Z: Float[Array, "b D"], centres: Float[Array, "k D"]) -> Float[Arr
     return np.einsum("ij,ij->i", centres, centres).astype(Z.dtype) - 2 * product(Z, C)
 
 
-def _nearest(
+def _nearest_centres(
     Z: Float[Array, "b D"], centres: Float[Array, "k D"]
 ) -> tuple[Array, Float[Array, " b"]]:
     """Return each row's nearest centre, and |z − c|² − |z|² in float64."""

@@ -338,7 +338,7 @@ def draw_modes(
 ONE = Constant(1.0)
 
 
-def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
+def column_kernels(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
     """Return kernels of one column each whose product is the kernel; None if there are none."""
 
     def leaf(part: Any, axes: tuple[int, ...]) -> tuple[Kernel, ...] | None:
@@ -388,7 +388,7 @@ class ColumnwiseMap(Products):
 
 def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
     """Return the map of the D products of largest eigenvalue under the law of each column."""
-    factors = columnwise(kernel, ask.n_inputs)
+    factors = column_kernels(kernel, ask.n_inputs)
     assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")
     count = max(64, min(4 * ask.n_features, 1024 // len(factors)))

@@ -157,13 +157,13 @@ def spectrum(
         truncated = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
         ends = np.flatnonzero(np.cumsum(sizes[degrees[order]]) >= width)
         lowest = density[order[ends[0]]] if len(ends) else 0.0  # energy of the last feature
-        if truncated or last == max_degrees or _complete(top, remainder, total, lowest, d):
+        if truncated or last == max_degrees or _is_complete(top, remainder, total, lowest, d):
             C = np.concatenate([columns.T for columns in weights])
             return q, total, degrees[order], energies[order], C[order]
         last = min(2 * last + 1, max_degrees)
 
 
-def _complete(
+def _is_complete(
     top: Float[np.ndarray, " l"], remainder: float, total: float, lowest: float, d: int
 ) -> bool:
     """Whether all degrees after ``top`` have less energy per feature than ``lowest``."""
@@ -552,7 +552,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         # One constant function is enough for kernels of the angle, and for rows on one sphere.
         constant = method.order is None and r is not None and same_radius(r)
         optimal = method.radial == "optimal" or radial.zonal or constant
-        choose = _optimal if optimal else _monomial
+        choose = _optimal_functions if optimal else _monomial
         radials = choose(method, base, radial, r, ask)
         # The order is a compromise of bias and noise; in one column there is no noise.
         if method.order is None and ask.n_inputs > 1 and _components(radials.degrees).any():
@@ -652,7 +652,7 @@ def _radials_of(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array |
     return _first_components(method.order or len(degrees), functions)
 
 
-def _optimal(
+def _optimal_functions(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array, ask: Request
 ) -> Radials:
     """Return radial functions from the radial kernels: the given number, or all that matter."""

@@ -66,7 +66,7 @@ from bochner.solvers.convex.kernel import (
     KernelMatrix,
 )
 from bochner.solvers.convex.losses import LOG_LOSSES, Hinge, Logistic, Loss, Multinomial, ZeroHinge
-from bochner.solvers.convex.newton import constant, evaluate, fastest, minimise
+from bochner.solvers.convex.newton import constant, evaluate, fastest_algorithm, minimise
 from bochner.solvers.convex.penalty_path import LAST, HeldOutLoss, HeldOutPath
 from bochner.solvers.convex.problem import TOL, Convergence, FeatureBlock, Problem, State, optimum
 from bochner.sums.passes import LOCAL, BlockSum, Executor, draw_rows
@@ -103,7 +103,7 @@ def _weights_and_rare_rows(
     return _labels.weights_of_classes(block, len(counts)), sample
 
 
-def serving(
+def valid_folds(
     fold_of: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
     """Return the masks of folds that are not empty and whose complement has all classes."""
@@ -159,7 +159,7 @@ def fit_classifier(
     at = rows.minimise(problem, start, spec.tol)
     if spec.probability and not exact:
         # Without rows of all classes the intercept is not determined
-        folds = enough_folds(serving(fold_of, codes.astype(np.int64), w > 0, spec.n_classes))
+        folds = enough_folds(valid_folds(fold_of, codes.astype(np.int64), w > 0, spec.n_classes))
         state = replace(at, multipliers=None)
         calibration = rows.calibrate(folds, alpha, state, spec.tol)
     parts = inputs, chosen, spec.loss, optimum(problem, at), path, calibration
@@ -260,7 +260,7 @@ class ClassRows:
     ) -> State:
         """Return the minimum; ``moves`` limits the steps of LIBSVM."""
         limits: dict[str, Any] = {"tol": tol, "max_iter": self.spec.max_iter, "moves": moves}
-        return minimise(problem, start, algorithm=fastest(problem), **limits)
+        return minimise(problem, start, algorithm=fastest_algorithm(problem), **limits)
 
     def calibrate(
         self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL
@@ -307,9 +307,9 @@ class ClassRows:
         shares = np.bincount(labels, w, minlength=n_classes) / w.sum()
         squares = w * (1 - shares[labels]) ** 2
         inflation = float((represents * squares).sum() / max(squares.sum(), 1e-300)) or 1.0
-        distinct_marks, first = np.unique(marks, return_index=True)
-        valid = serving(np.searchsorted(distinct_marks, marks) % N_FOLDS, labels, w > 0, n_classes)
-        n_other = len(distinct_marks) - int(np.bincount(labels[first], minlength=n_classes).max())
+        uniques, first = np.unique(marks, return_index=True)
+        valid = valid_folds(np.searchsorted(uniques, marks) % N_FOLDS, labels, w > 0, n_classes)
+        n_other = len(uniques) - int(np.bincount(labels[first], minlength=n_classes).max())
         valid = valid if n_other > 1 else []
         # 200 held-out rows outside the largest class are enough to choose a penalty
         n_folds = max(1, -(-N_FOLDS * 200 // max(n_other, 1)))

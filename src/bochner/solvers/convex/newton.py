@@ -87,7 +87,7 @@ class LossSlopes(NamedTuple):
 Direction = tuple[Float[Array, " t"], State, Any]
 
 
-def fastest(problem: Problem) -> Algorithm:
+def fastest_algorithm(problem: Problem) -> Algorithm:
     """Return the fastest algorithm: Cholesky updates for few features in memory."""
     if is_machine(problem):
         return "libsvm"

@@ -282,19 +282,19 @@ class Triangle:
 
     def __add__(self, other: "Triangle") -> "Triangle":
         matrix = np.concatenate([self.matrix, other.matrix])
-        matrix = _triangular(matrix) if len(matrix) > 2 * matrix.shape[1] else matrix
+        matrix = _reduce(matrix) if len(matrix) > 2 * matrix.shape[1] else matrix
         rows, weight = self.rows + other.rows, self.weight + other.weight
         return replace(self, matrix=matrix, rows=rows, weight=weight)
 
     def eigen(self) -> Eigen:
         """Return the decomposition of all rows by the SVD of R."""
         first = int(self.centred)
-        R, last = _triangular(self.matrix)[first:], first + self.features
+        R, last = _reduce(self.matrix)[first:], first + self.features
         Z, y, w = R[:, first:last], R[:, last:], np.ones(len(R))
         return decompose_rows(Z, y, w, self.centred, weight=self.weight, rows=self.rows)
 
 
-def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
+def _reduce(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
     (R,) = qr(rows, mode="r", check_finite=False)
     return np.asarray(R[: R.shape[1]])
 

@@ -236,7 +236,7 @@ def solve_wide(
         states, chosen, tol = _choose_penalty(problem, space, alpha, per_target)
         alphas = np.array(np.broadcast_to(chosen, t))
         systems = ShiftedSystems(problem.cross, alphas, scale)
-        solution, first = space.exactly(systems, problem.sample.inverse, tol, MAX_STEPS)
+        solution, first = space.refine(systems, problem.sample.inverse, tol, MAX_STEPS)
         if first <= ROUGHLY * tol:
             break
     coef = solution.u
@@ -253,7 +253,7 @@ def solve_wide(
         outcome = Outcome.CONSTANT_TARGET
     elif not solution.converged:
         outcome = Outcome.PASSES_ENDED
-    elif states and falling(getattr(path, criterion)):
+    elif states and is_falling(getattr(path, criterion)):
         outcome = Outcome.EDGE_LOW
     elif states and path.best(criterion) == len(states) - 1:
         outcome = Outcome.EDGE_HIGH
@@ -299,7 +299,7 @@ def _choose_penalty(
     return [states[key] for key in sorted(states)], chosen, tolerance
 
 
-def falling(errors: Float[Array, " p"]) -> bool:
+def is_falling(errors: Float[Array, " p"]) -> bool:
     """Return whether the smallest error is at the smallest penalty, and well below the next."""
     return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
 

@@ -146,7 +146,7 @@ class GrowingSubspace:
         )
         return KrylovSolution(u, bound, bool(np.all(bound <= tol)), self.passes, (history,), r)
 
-    def exactly(
+    def refine(
         self,
         systems: ShiftedSystems,
         precondition: Callable[[Array, Array], Array],
@@ -247,7 +247,7 @@ def solve_kernel_systems(
     for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
         space = GrowingSubspace(multiply, n, t, precision, max(MAX_BYTES, 16 * 128 * n))
         floor = max(MIN_DROP, drop) if precision == "float32" else MIN_DROP
-        step, _ = space.exactly(systems, precondition, tol, max_iter - passes, not ordered, floor)
+        step, _ = space.refine(systems, precondition, tol, max_iter - passes, not ordered, floor)
         passes, history = passes + space.passes, history + list(step.history)
         bounds = systems.bound(systems.right)
         improves = step.bound <= bounds
