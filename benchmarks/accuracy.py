@@ -228,10 +228,10 @@ class Few(NamedTuple):
     """A learner of bochner and one of scikit-learn, their data, and their score on new rows."""
 
     data: str  # "numbers", "two classes", "three classes", "rows" or "groups"
-    ours: Any
-    theirs: Any
-    ours_given: Mapping[str, Any] = {}  # of ours in "given", besides the kernel
-    theirs_given: Mapping[str, Any] = {}  # of theirs in "given", besides gamma
+    learner: Any
+    peer: Any
+    learner_options: Mapping[str, Any] = {}  # of the learner in "given", besides the kernel
+    peer_options: Mapping[str, Any] = {}  # of the peer in "given", besides gamma
     score: Callable[[Any, Split], float] = _error
 
 
@@ -280,15 +280,15 @@ def few(options: Options) -> Iterator[Row]:
 
 
 def _few(name: str, case: Few, kind: str, n: int, seeds: range) -> Iterator[Row]:
-    models = {"ours": clone(case.ours), "scikit-learn": clone(case.theirs)}
-    models["ours"].set_params(random_state=0)
-    prefix = "nystroem__" if isinstance(case.theirs, Pipeline) else ""
+    models = {"bochner": clone(case.learner), "scikit-learn": clone(case.peer)}
+    models["bochner"].set_params(random_state=0)
+    prefix = "nystroem__" if isinstance(case.peer, Pipeline) else ""
     if prefix:
         models["scikit-learn"].set_params(nystroem__n_components=min(n, FEATURES))
     if kind == "given":
-        models["ours"].set_params(kernel=Gaussian(LENGTHSCALE), **case.ours_given)
-        gamma = {} if "optimizer" in case.theirs_given else {f"{prefix}gamma": 0.5 / LENGTHSCALE**2}
-        models["scikit-learn"].set_params(**gamma, **case.theirs_given)
+        models["bochner"].set_params(kernel=Gaussian(LENGTHSCALE), **case.learner_options)
+        gamma = {} if "optimizer" in case.peer_options else {f"{prefix}gamma": 0.5 / LENGTHSCALE**2}
+        models["scikit-learn"].set_params(**gamma, **case.peer_options)
     results: dict[str, list[tuple[float, float]]] = {key: [] for key in models}
     for seed in (0, *seeds):  # the first call imports modules and is not counted
         rows = few_split(case.data, n, seed)
@@ -300,9 +300,9 @@ def _few(name: str, case: Few, kind: str, n: int, seeds: range) -> Iterator[Row]
     for key, values in results.items():
         row = {"case": f"{name}, {kind}", "who": f"{key}, {n} rows", "core seconds": seconds[key]}
         row["error"] = fmean(error for _, error in values[1:])
-        if key == "ours":
-            row["seconds of ours over theirs"] = seconds["ours"] / seconds["scikit-learn"]
-            row = goal(row, "seconds of ours over theirs", maximum=1.0)
+        if key == "bochner":
+            row["seconds over scikit-learn"] = seconds["bochner"] / seconds["scikit-learn"]
+            row = goal(row, "seconds over scikit-learn", maximum=1.0)
         yield row
 
 
@@ -346,7 +346,7 @@ def fourier(options: Options) -> Iterator[Row]:
     def rows_of(case: str) -> Iterator[Row]:
         table, method = case.split(", ")
         data, sampler = source.scaled(table, options, width), samplers[method]
-        models = {"ours": bo.KernelRidge(Gaussian(1.0), method=method, n_features=width)}
+        models = {"bochner": bo.KernelRidge(Gaussian(1.0), method=method, n_features=width)}
         models[f"{sampler.__name__} + RidgeCV"] = make_pipeline(
             sampler(gamma=0.5, n_components=width), linear_model.RidgeCV(np.logspace(-6, 2, 9))
         )
@@ -378,8 +378,8 @@ def classifiers(options: Options) -> Iterator[Row]:
         common: dict[str, Any] = {"kernel": kernel, "n_features": width, "C": C}
         landmarks = Nystroem(gamma=0.5, n_components=width)
         models = {
-            "ours": bo.SVC(method=uniform, **common),
-            "ours, auto": bo.SVC(method="auto", **common),
+            "bochner": bo.SVC(method=uniform, **common),
+            "bochner, auto": bo.SVC(method="auto", **common),
             "SVC": svm.SVC(C=C, gamma=0.5, cache_size=1000),
             "Nystroem + LinearSVC": make_pipeline(landmarks, svm.LinearSVC(C=C)),
         }
@@ -502,8 +502,8 @@ def one_class(options: Options) -> Iterator[Row]:
     fit = bo.OneClassSVM(Gaussian(4.0), nu=nu, method="orthogonal", n_features=width)
     sampler = RBFSampler(gamma=gamma, n_components=width)
     linear = make_pipeline(sampler, linear_model.SGDOneClassSVM(nu=nu))
-    approximate = {"ours": fit, "RBFSampler + SGDOneClassSVM": linear}
-    exact = {"ours": fit, "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu)}
+    approximate = {"bochner": fit, "RBFSampler + SGDOneClassSVM": linear}
+    exact = {"bochner": fit, "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu)}
     for rows, models in ((n, approximate), (m, exact)):
         data = Split(X[:rows], np.ones(rows, int), X[n:], sign)
         yield from compare_models(f"n={rows:,}, nu={nu}", data, models)
@@ -531,17 +531,17 @@ def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
     n_exact, n_new, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
     X, new = X[:-n_new], X[-n_new:]
     kernel = Gaussian(median_distance(X[:1000]))
-    gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": n_exact}
+    gamma, rows = 0.5 / kernel.lengthscale**2, {"bochner": len(X), "exact": n_exact}
     common: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
     fit, exact = bo.KernelPCA(8, **common), KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
-    makers = {"ours": lambda _: fit.fit(X), "exact": lambda _: exact.fit(X[:n_exact])}
+    makers = {"bochner": lambda _: fit.fit(X), "exact": lambda _: exact.fit(X[:n_exact])}
     times, K = turns(makers, 1, warm_up=False), kernel(new.astype(np.float64))
     explained = {key: np.var(t.values[0].transform(new), axis=0).sum() for key, t in times.items()}
     total = (np.trace(K) - K.sum() / len(K)) / len(K)
     error = {key: 1 - float(share) / total for key, share in explained.items()}
     yield from compare(f"KernelPCA, {name}", times, 1.0, error=error, rows=rows)
     K = rbf_kernel(X[:n_exact], gamma=gamma)
-    makers = {"ours": lambda _: bo.KernelKMeans(k, **common).fit(X).labels_[:n_exact]}
+    makers = {"bochner": lambda _: bo.KernelKMeans(k, **common).fit(X).labels_[:n_exact]}
     makers["exact"] = lambda _: KMeans(k, random_state=0).fit(_root(X[:n_exact], gamma)).labels_
     times = turns(makers, 1, warm_up=False)
     error = {key: _cost(K, record.values[0], k) / n_exact for key, record in times.items()}
@@ -564,7 +564,7 @@ def sgd(options: Options) -> Iterator[Row]:
     width, epochs = options.pick((1024, 5), (64, 1))
     common: dict[str, Any] = {"alpha": 1e-5, "max_iter": epochs, "tol": None}
     features = {"strategy": "approximate_cached", "method": "iid", "n_features": width}
-    models = {"ours": bo.KernelSGDClassifier(Gaussian(6.0), **features, **common)}
+    models = {"bochner": bo.KernelSGDClassifier(Gaussian(6.0), **features, **common)}
     models["RBFSampler + SGDClassifier"] = make_pipeline(
         RBFSampler(gamma=1 / 72, n_components=width), linear_model.SGDClassifier(**common)
     )

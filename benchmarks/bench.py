@@ -157,15 +157,15 @@ def compare(
 ) -> Iterator[Row]:
     """Yield a row for each library, with the ratio of seconds and the metrics by name.
 
-    "times faster" is the seconds of a library over those of "ours"; ``minimum`` is its requirement.
+    "times faster": seconds of a library over those of "bochner"; ``minimum`` is required.
     """
-    base, middle = times["ours"], {key: median(record.seconds) for key, record in times.items()}
+    base, middle = times["bochner"], {key: median(record.seconds) for key, record in times.items()}
     for key, record in times.items():
         row: Row = {"case": case, "who": key, "seconds": middle[key]}
         row |= {name.replace("_", " "): values.get(key) for name, values in metrics.items()}
-        if key != "ours":
+        if key != "bochner":
             pairs = [r / o for o, r in zip(base.seconds, record.seconds, strict=True)]
-            row["times faster"] = middle[key] / middle["ours"]
+            row["times faster"] = middle[key] / middle["bochner"]
             row["range"] = f"{min(pairs):.3g} to {max(pairs):.3g}"
             required = minimum.get(key) if isinstance(minimum, Mapping) else minimum
             row = row if required is None else goal(row, "times faster", minimum=required)

@@ -137,7 +137,7 @@ def kriging_packages(options: Options) -> Iterator[Row]:
 
     Targets are draws of a Matérn-3/2 process in the unit square and on a line; packages that need
     the matrix of all rows receive fewer. "error" is the root mean squared error of f, "of variance"
-    the mean ratio of squared errors to their variance, ideally 1. ``--who "ours*"`` runs a part.
+    the mean ratio of squared errors to their variance, ideally 1. ``--who "bochner*"`` runs a part.
     """
     packages = dict.fromkeys(package for package, *_ in METHODS.values())
     for d in (2, 1):
@@ -298,8 +298,8 @@ def _kiss(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
 #: By name: package, function, largest number of rows (by memory or time), numbers of columns.
 ALL = 10**9
 METHODS: dict[str, tuple[str, Callable[..., Predicted], int, tuple[int, ...]]] = {
-    "ours": ("finufft", _grid, ALL, (1, 2)),
-    "ours, 40 nearest": ("scipy", partial(_grid, method=bo.NearestNeighbours(40)), ALL, (1, 2)),
+    "bochner": ("finufft", _grid, ALL, (1, 2)),
+    "bochner, 40 nearest": ("scipy", partial(_grid, method=bo.NearestNeighbours(40)), ALL, (1, 2)),
     "exact": ("scipy", partial(exact, Matern(1.5, LENGTHSCALE)), 4000, (1, 2)),
     "celerite2": ("celerite2", _celerite, ALL, (1,)),
     "scikit-learn": ("sklearn", _scikit, 4000, (1, 2)),

@@ -129,8 +129,8 @@ class MapCase(NamedTuple):
     kernel: Kernel
     D: int
     X: Array
-    ours: Any
-    others: dict[str, Any]
+    method: Any
+    references: dict[str, Any]
     seeds: int = 1  # of the errors, whose root mean square is reported
     minimum: float | None = None  # required ratio of seconds
     maximum: float | None = None  # largest ratio of our error to another
@@ -151,15 +151,15 @@ def _compare(case: MapCase, repeats: int) -> Iterator[Row]:
     def transform(phi: Map, _: int) -> None:
         phi(case.X)  # the result is dropped, as a fit drops the features of a block
 
-    methods = {"ours": case.ours} | case.others
+    methods = {"bochner": case.method} | case.references
     maps = {name: partial(transform, make_map(method, 0)) for name, method in methods.items()}
     times, seeds = turns(maps, repeats), range(case.seeds)
     errors = {w: map_error((make_map(m, s) for s in seeds), rows, K) for w, m in methods.items()}
     for row in compare(case.name, times, case.minimum, error=errors):
-        if row["who"] != "ours":
-            row["error of ours over it"] = errors["ours"] / row["error"]
+        if row["who"] != "bochner":
+            row["error of bochner over it"] = errors["bochner"] / row["error"]
             if case.maximum:
-                row = goal(row, "error of ours over it", maximum=case.maximum)  # noqa: PLW2901
+                row = goal(row, "error of bochner over it", maximum=case.maximum)  # noqa: PLW2901
         yield row
 
 

@@ -302,8 +302,8 @@ def fill_paper(text: str, rows: Sequence[Row]) -> str:
     columns |= {str(q): f"{{q={q}:.2g}}" for q in (3, 7, 15)}
     tables = {"figure 1": row_table(series, columns) if series else ""}
     tables["table 2: published"] = _by_method(rows, ["table 2, published"], "", _published)
-    parts = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
-    tables["table 2: own"] = _by_method(rows, parts, "", _bochner_result)
+    parts = [f"table 2, {part}" for part in ("tuned", "bochner", "local", "default")]
+    tables["table 2: tuned"] = _by_method(rows, parts, "", _bochner_result)
     for D in (1024, 512):
         tables[f"table 3: {D}"] = _by_method(rows, [f"table 3, D={D}"], f"D = {D:,}", _clusters)
     for name, body in tables.items():

@@ -145,18 +145,18 @@ PENALTIES = 10.0 ** np.arange(-13, 0.1, 0.25)
 def _methods(width: int) -> dict[str, dict[str, Method | str]]:
     """Return the methods of each protocol, by name.
 
-    "published": lengthscale 1, at which the errors on the elevation are the published ones. "own":
-    each method has the lengthscale of its least two-fold error. "ours" and "leaves": the same for
-    maps of bochner, and for local kernels of D/2 rows with D/2 landmarks. "learner": the default.
+    "published": lengthscale 1, at which the errors on the elevation are the published ones.
+    "tuned": each method has the lengthscale of its least two-fold error. "bochner" and "local": the
+    same for maps of bochner, and local kernels of D/2 rows with D/2 landmarks. "default": defaults.
     """
     optimal = PUBLISHED | {"Gegenbauer, optimal": bo.Gegenbauer()}
     local = bo.LocalKernel(leaf_rows=width // 2, landmarks=width // 2)
     return {
         "published": optimal,
-        "own": optimal,
-        "ours": {"auto": "auto", "Nystrom('kmeans')": bo.Nystrom("kmeans")},
-        "leaves": {"LocalKernel": local},
-        "learner": {"KernelRidge()": ""},
+        "tuned": optimal,
+        "bochner": {"auto": "auto", "Nystrom('kmeans')": bo.Nystrom("kmeans")},
+        "local": {"LocalKernel": local},
+        "default": {"KernelRidge()": ""},
     }
 
 
@@ -176,7 +176,7 @@ def _table2(name: str, options: Options) -> Iterator[Row]:
     for protocol, methods in protocols.items():
         for learner, method in methods.items():
             scale = 1.0
-            if protocol not in {"published", "learner"}:
+            if protocol not in {"published", "default"}:
                 limit = options.pick(8000, 100)
                 scale = lengthscale(method, width, splits[0].X[:limit], splits[0].y[:limit])
             for seed, data in enumerate(splits):
@@ -276,9 +276,9 @@ def _path(Z: Array, y: Array, alphas: Array) -> tuple[Array, Array]:
 
 
 BOCHNER: dict[str, Method | str] = {
-    "ours: auto": "auto",
-    "ours: MercerHarmonic": bo.MercerHarmonic(),
-    "ours: HermiteMercer": bo.HermiteMercer(),
+    "bochner: auto": "auto",
+    "bochner: MercerHarmonic": bo.MercerHarmonic(),
+    "bochner: HermiteMercer": bo.HermiteMercer(),
 }
 
 

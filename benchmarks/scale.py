@@ -125,11 +125,11 @@ def steps():
 
 #: Code that is not timed, by kind and learner; it defines ``model`` and may define ``fit``.
 _LEARNERS = {
-    ("ridge", "ours"): _ridge('Gaussian(3.0), method="orthogonal"'),
-    ("exact", "ours"): _ridge(
+    ("ridge", "bochner"): _ridge('Gaussian(3.0), method="orthogonal"'),
+    ("exact", "bochner"): _ridge(
         'Gaussian(3.0), method=bo.ExactKernel("nystrom", tol=tol), fit_intercept=False'
     ),
-    ("file", "ours"): _ridge('Gaussian(1.0), method="exact", fit_intercept=False'),
+    ("file", "bochner"): _ridge('Gaussian(1.0), method="exact", fit_intercept=False'),
     ("file", "scikit-learn"): """
 from sklearn.kernel_ridge import KernelRidge
 model = KernelRidge(kernel="rbf", gamma=0.5, alpha=alpha)
@@ -183,7 +183,7 @@ def _in_process(
     kind: str, name: str, rows: int, width: int, alpha: float, tol: float, out: Path
 ) -> tuple[Row, Array | None]:
     """Return row and predictions of a fit in a new process; other libraries have ten minutes."""
-    code, limit = _START + _LEARNERS[kind, name] + _TAIL, None if name == "ours" else 600.0
+    code, limit = _START + _LEARNERS[kind, name] + _TAIL, None if name == "bochner" else 600.0
     try:
         return child(code, rows, width, out, alpha, tol, limit=limit), np.load(out)
     except RuntimeError as error:
@@ -206,9 +206,9 @@ def exact(options: Options) -> Iterator[Row]:
             X = np.vstack([data.X[:n], data.X_test]).astype(np.float64)
             y = np.r_[data.y[:n], data.y_test].astype(np.float64)
             np.savez(f"{out}.npz", X=X, y=y, f=y)
-            for learner in ("scikit-learn", "ours"):
+            for learner in ("scikit-learn", "bochner"):
                 fits[learner] = _in_process("file", learner, n, 1024, 0.1, 0.0, out)
-        (reference, expected), (row, predicted) = fits["scikit-learn"], fits["ours"]
+        (reference, expected), (row, predicted) = fits["scikit-learn"], fits["bochner"]
         yield {"case": name, "who": "scikit-learn", "rows": n} | reference
         if expected is not None and predicted is not None:
             row["difference"] = float(np.abs(predicted - expected).max()) / float(y[:n].std())
@@ -216,7 +216,7 @@ def exact(options: Options) -> Iterator[Row]:
             row["share of memory"] = row["peak MB"] / reference["peak MB"]
             row = goal(goal(row, "times faster", minimum=10), "share of memory", maximum=0.1)
             row = goal(row, "difference", maximum=1e-6)
-        yield {"case": name, "who": "ours", "rows": n} | row
+        yield {"case": name, "who": "bochner", "rows": n} | row
 
     yield from collect(SCALED, rows_of)
 
@@ -241,10 +241,10 @@ def wide(options: Options) -> Iterator[Row]:
             if cases:
                 _save("ridge", rows, out)
             for case, width in cases.items():
-                for name in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
+                for name in ("bochner", *(["xGPR"] if find_spec("xGPR") else [])):
                     row, _ = _in_process("ridge", name, rows, width, 1.0, 1e-4, out)
                     row = {"case": case, "who": name} | row
-                    required = rows == 500_000 and name == "ours" and "peak MB" in row
+                    required = rows == 500_000 and name == "bochner" and "peak MB" in row
                     yield goal(row, "peak MB", maximum=2000) if required else row
         rows, width = options.pick((100_000, 2048), (9000, 256))
         if options.selects(case := f"exact, {rows:,} rows, D={width}"):
@@ -255,11 +255,11 @@ def wide(options: Options) -> Iterator[Row]:
 
 def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
     sizes = rows, width, 0.01  # the variance of the noise
-    row, reference = _in_process("exact", "ours", *sizes, 1e-4, out)
-    yield {"case": case, "who": "ours, tol=1e-4"} | row
-    tolerances = {"ours": (1.0, 0.2, 0.04), "GPyTorch, KeOps": (1.0, 0.1, 0.01, 0.001)}
+    row, reference = _in_process("exact", "bochner", *sizes, 1e-4, out)
+    yield {"case": case, "who": "bochner, tol=1e-4"} | row
+    tolerances = {"bochner": (1.0, 0.2, 0.04), "GPyTorch, KeOps": (1.0, 0.1, 0.01, 0.001)}
     for name, tols in tolerances.items():
-        if reference is None or (name != "ours" and not find_spec("gpytorch")):
+        if reference is None or (name != "bochner" and not find_spec("gpytorch")):
             continue
         for tol in tols:
             row, predicted = _in_process("exact", name, *sizes, tol, out)
@@ -358,7 +358,7 @@ def gpu(options: Options) -> Iterator[Row]:
     X = rng.standard_normal((n + 10_000, 10))
     f = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
     y = f + 0.1 * rng.standard_normal(len(f))
-    engines = {"ours": bo.engines.Local(device="cuda"), "processor": bo.engines.Local()}
+    engines = {"bochner": bo.engines.Local(device="cuda"), "processor": bo.engines.Local()}
     for width in options.pick((1024, 4096), (64,)):
         for dtype in (np.float64, np.float32):
             rows = X.astype(dtype)

@@ -134,9 +134,9 @@ def test_an_experiment_is_recorded_and_continued(bench, monkeypatch, tmp_path, c
 
     def toy(options):
         for seed in options.seeds(2):
-            if options.wants("c", "ours", seed):
+            if options.wants("c", "bochner", seed):
                 calls.append(seed)
-                yield {"case": "c", "who": "ours", "seed": seed, "error": 1.5, "seconds": 2.0}
+                yield {"case": "c", "who": "bochner", "seed": seed, "error": 1.5, "seconds": 2.0}
         raise bench.MissingDataSet("toy.npz: it is not there.")
 
     monkeypatch.setitem(bench.EXPERIMENTS, "toy", (toy, None))
@@ -243,7 +243,7 @@ def test_lengthscales_minimise_the_two_fold_error():
         lower, at, upper = (paper.two_fold_error(phi(X), y)[0] for phi in maps)
         assert at <= min(lower, upper)
         assert scale != 1.0
-    local = paper._methods(64)["leaves"]["LocalKernel"]
+    local = paper._methods(64)["local"]["LocalKernel"]
     assert local == bo.LocalKernel(32, 32)
     halves = slice(0, 150), slice(150, 300)
     options = {"method": local, "n_features": 64, "random_state": 0}
@@ -254,7 +254,7 @@ def test_lengthscales_minimise_the_two_fold_error():
 
 
 def test_the_figure_and_one_column_run_at_a_small_size(data):
-    cases = "figure 1*", "table 2, Protein, learner"
+    cases = "figure 1*", "table 2, Protein, default"
     options = script("bench").Options(data=data, quick=True, cases=cases)
     rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
     assert {row["case"].split(",")[0] for row in rows} == {"figure 1", "table 2"}
