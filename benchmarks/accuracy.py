@@ -79,15 +79,15 @@ def standings(rows: Sequence[Row], classes: bool) -> list[Row]:
         return []
     (errors, seconds), names, result = means(rows), BOCHNER[classes], []
     best, baselines = errors.min(axis=1), errors.drop(columns=list(names), errors="ignore")
-    near = lambda error, minimum: float(np.mean(error <= 1.01 * minimum + 1e-12))
+    is_near = lambda error, minimum: float(np.mean(error <= 1.01 * minimum + 1e-12))
     for name, rank in ranks(errors).items():
         error = errors[name]
         row: Row = {"who": name, "cases": len(errors), "mean rank": rank}
-        row["within 1 % of the best"] = near(error, best)
+        row["within 1 % of the best"] = is_near(error, best)
         row["above the best"] = float((error / best - 1)[best > 0].mean())
         row["core seconds"] = float(seconds[name].median())
         if name in names and baselines.notna().any(axis=1).all():
-            row["within 1 % of the best other library"] = near(error, baselines.min(axis=1))
+            row["within 1 % of the best other library"] = is_near(error, baselines.min(axis=1))
         if name in names[1:] and names[0] in errors.dropna(axis=1):
             row["worse than the simplest"] = int(np.sum(error > 1.01 * errors[names[0]]))
         result.append(row)

@@ -67,9 +67,9 @@ class Options:
         """Return whether a learner is selected."""
         return any(fnmatch(label, name) for name in self.who or "*")
 
-    def wants(self, case: str, who: str = "", seed: int | None = None) -> bool:
+    def wants(self, case: str, label: str = "", seed: int | None = None) -> bool:
         """Return whether a measurement is selected and not recorded yet."""
-        return self.names(who) and self.selects(case) and (case, who, seed) not in self.done
+        return self.names(label) and self.selects(case) and (case, label, seed) not in self.done
 
 
 Run, Summary = Callable[[Options], Iterable[Row]], Callable[[Sequence[Row]], list[Row]]

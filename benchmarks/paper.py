@@ -335,6 +335,6 @@ def exact_objectives(kernel: Kernel, X: Array, labels: list[Array], limit: int) 
     ends = np.cumsum([member.shape[1] for member in members])[:-1]
     total = np.zeros(len(labels))
     for start in range(0, len(sample), 250):
-        near = (kernel(X[sample[start : start + 250]], X) @ shares) * chosen[start : start + 250]
-        total += [part.sum() for part in np.split(near, ends, axis=1)]
+        sums = (kernel(X[sample[start : start + 250]], X) @ shares) * chosen[start : start + 250]
+        total += [part.sum() for part in np.split(sums, ends, axis=1)]
     return float(np.mean(kernel.diag(X[sample]))) - total / len(sample)

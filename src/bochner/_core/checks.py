@@ -34,7 +34,7 @@ def finite(
     caller: str,
     name: str,
     kind: str = "a finite number",
-    least: float = -math.inf,
+    minimum: float = -math.inf,
     above: float = -math.inf,
     below: float = math.inf,
 ) -> float:
@@ -46,30 +46,30 @@ def finite(
             "Pass a number."
         )
     number = float(plain)
-    if not (above < number < below and number >= least):
+    if not (above < number < below and number >= minimum):
         raise InvalidInput(f"{caller}: {name} must be {kind}; got {number!r}. Pass {kind}.")
     return number
 
 
 positive = partial(finite, kind="a positive finite number", above=0)
-nonnegative = partial(finite, kind="a non-negative finite number", least=0)
+nonnegative = partial(finite, kind="a non-negative finite number", minimum=0)
 share = partial(finite, kind="a number above 0 and below 1", above=0, below=1)
 
 
-def integer(value: object, caller: str, name: str, least: int = 0) -> int:
-    """Return ``value`` as an int, ``least`` or above."""
+def integer(value: object, caller: str, name: str, minimum: int = 0) -> int:
+    """Return ``value`` as an int, ``minimum`` or above."""
     plain = unpack(value)
     if isinstance(plain, bool) or not isinstance(plain, Integral):
         raise InvalidType(
-            f"{caller}: {name} must be an integer, {least} or above; got {value!r} of type "
+            f"{caller}: {name} must be an integer, {minimum} or above; got {value!r} of type "
             f"{type(value).__name__}. Pass an integer."
         )
-    if plain < least:
-        raise InvalidInput(f"{caller}: {name} must be an integer, {least} or above; got {plain}.")
+    if plain < minimum:
+        raise InvalidInput(f"{caller}: {name} must be an integer, {minimum} or above; got {plain}.")
     return int(plain)
 
 
-counted = partial(integer, least=1)
+counted = partial(integer, minimum=1)
 
 
 def integers(value: object, caller: str, name: str) -> tuple[int, ...]:

@@ -172,10 +172,10 @@ def missing_name(
     module: str,
     name: str,
     public: Iterable[str],
-    elsewhere: Mapping[str, Iterable[str]] | None = None,
+    names_by_module: Mapping[str, Iterable[str]] | None = None,
 ) -> str:
-    """Return the error message for a name that a module lacks; parts ``elsewhere`` may have it."""
-    paths = {n: f"{home}.{n}" for home, names in (elsewhere or {}).items() for n in names}
+    """Return the error message for a name that a module lacks; ``names_by_module`` may have it."""
+    paths = {n: f"{home}.{n}" for home, names in (names_by_module or {}).items() for n in names}
     if path := FOREIGN.get(name) or paths.get(name):
         return f"module {module!r} has no {name!r}: in bochner it is {path}."
     choices = {n.lower(): path for n, path in paths.items()} | {n.lower(): n for n in public}

@@ -39,12 +39,12 @@ def raise_as(
 
 
 def lazy_names(
-    spec: Any, elsewhere: tuple[str, ...] = ()
+    spec: Any, subpackages: tuple[str, ...] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of the package with this ``__spec__``.
 
     The stub file of the package lists each name: ``from bochner.module import name as name``. An
-    error for an unknown name also suggests names from the subpackages ``elsewhere``.
+    error for an unknown name also suggests names from ``subpackages``.
     """
     stub = spec.loader.get_data(f"{spec.origin.removesuffix('c')}i").decode()
     homes = {name: home for home, name in findall(r"from (bochner\S*) import \(?\s*(\w+) as", stub)}
@@ -54,7 +54,7 @@ def lazy_names(
         if name not in homes:
             from bochner._core.names import missing_name  # noqa: PLC0415
 
-            parts = () if name.startswith("_") else elsewhere
+            parts = () if name.startswith("_") else subpackages
             modules = {part: import_module(f"bochner.{part}").__all__ for part in parts}
             raise AttributeError(missing_name(spec.name, name, names, modules))
         if homes[name] == spec.name:

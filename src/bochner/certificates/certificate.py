@@ -239,7 +239,7 @@ def certify(
     True
     """
     alpha = positive(alpha, "certify", "alpha")
-    n_sample = integer(n_sample, "certify", "n_sample", least=FEWEST_ROWS)
+    n_sample = integer(n_sample, "certify", "n_sample", minimum=FEWEST_ROWS)
     confidence = share(confidence, "certify", "confidence")
     rows = rows_of(X, n_sample, random_state)
     require_room(
@@ -248,7 +248,7 @@ def certify(
         "Lower n_sample.",
     )
     length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    n = integer(length if n_rows is None else n_rows, "certify", "n_rows", least=length)
+    n = integer(length if n_rows is None else n_rows, "certify", "n_rows", minimum=length)
     if rows.shape[0] < min(n, FEWEST_ROWS):
         raise InvalidInput(
             f"certify: X must have at least {FEWEST_ROWS} rows to represent n_rows={n}; got "

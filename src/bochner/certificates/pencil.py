@@ -183,7 +183,7 @@ def distance(
         sizes = np.array([expit(scores[0]), np.exp(min(scores[1], 700))])
         small = sizes * 100 < sizes[::-1]
         ends = [np.where(small, scores, end) for end in (low, middle, high)]
-    errors = [max(float(expit(under)), math.exp(min(over, 700))) for under, over in ends]
+    errors = [max(float(expit(odds)), math.exp(min(log_error, 700))) for odds, log_error in ends]
     lower, epsilon, upper = (0.0 if e <= noise * (1 + 1e-6) else e for e in errors)
     return {
         "epsilon": epsilon,

@@ -144,7 +144,7 @@ def risk(
     True
     """
     alpha = positive(alpha, "risk", "alpha")
-    n_sample = integer(n_sample, "risk", "n_sample", least=8)
+    n_sample = integer(n_sample, "risk", "n_sample", minimum=8)
     X, y = as_matrix(X, "risk"), to_numpy(as_array(y, "risk", "y")).astype(np.float64)
     n = int(X.shape[0])
     if y.ndim not in (1, 2) or len(y) != n or n < 8:
@@ -319,9 +319,9 @@ def certify_costs(
     >>> 0 < costs.relative < 1 < costs.factor
     True
     """
-    n_sample = integer(n_sample, "certify_costs", "n_sample", least=2)
+    n_sample = integer(n_sample, "certify_costs", "n_sample", minimum=2)
     rows = rows_of(X, n_sample, random_state)
-    rank = integer(rank, "certify_costs", "rank", least=1)
+    rank = integer(rank, "certify_costs", "rank", minimum=1)
     m = int(rows.shape[0])
     if rank >= m:
         raise InvalidInput(

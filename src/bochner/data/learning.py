@@ -222,9 +222,9 @@ def _learn(
     readers: tuple[Reader, ...], draft: Schema, types: Types
 ) -> tuple[Schema, tuple[Encoder, ...], tuple[Reader, ...]]:
     """Return the schema, the encoders to fit, and readers that know which rows have no target."""
-    if unknown := sorted({*types} - {*draft.raw_names}):
+    if extras := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
-            f"Blocks: dtypes must name columns of {readers[0].label}; got {quote(unknown)}, which "
+            f"Blocks: dtypes must name columns of {readers[0].label}; got {quote(extras)}, which "
             f"it does not use; it uses {quote(draft.raw_names)}."
         )
     kinds = _kinds(readers, draft, types)

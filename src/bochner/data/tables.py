@@ -316,11 +316,11 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
             'file, empty fields and NA are missing, "NA" in quotes is text).'
         )
     codes = Levels(name, categories).cells(column, where).astype(np.intp)
-    if (unknown := np.flatnonzero(codes < 0)).size:
+    if (rows := np.flatnonzero(codes < 0)).size:
         values = sorted({*encoders.texts_in(column)} - {*categories})
         raise InvalidInput(
             f"Blocks: column {name!r} must hold categories seen when the schema was "
             f"learned ({quote(categories)}); got {quote(values)}, first in "
-            f"{where(int(unknown[0]))}. Drop such rows or fit again with them."
+            f"{where(int(rows[0]))}. Drop such rows or fit again with them."
         )
     return codes

@@ -164,7 +164,7 @@ class Auto(Method):
         optional(sequence_of(kind_of("a method, such as Fourier() or Nystrom()", Method))),
     ] = None
     budget: Positive = 4.0
-    sample: Annotated[int, partial(integer, least=2)] = 1000
+    sample: Annotated[int, partial(integer, minimum=2)] = 1000
 
 
 @dataclass(frozen=True)

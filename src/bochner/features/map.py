@@ -93,11 +93,11 @@ class Request:
             raise InvalidInput(f"draw: {caller} takes {use} from rows; got none. Pass X=...")
         return self.X
 
-    def require_width(self, fewest: int, caller: str, reason: str, kernel: Any = None) -> None:
-        """Refuse fewer features than ``fewest``; ``reason``, with {!r} for the kernel, says why."""
-        if self.n_features < fewest:
+    def require_width(self, minimum: int, caller: str, reason: str, kernel: Any = None) -> None:
+        """Refuse fewer features than ``minimum``; ``reason`` has {!r} for the kernel."""
+        if self.n_features < minimum:
             raise InvalidInput(
-                f"{caller} requires n_features of at least {fewest:,}, {reason.format(kernel)}; "
+                f"{caller} requires n_features of at least {minimum:,}, {reason.format(kernel)}; "
                 f"got {self.n_features:,}. Ask for more features, or use Nystrom(...)."
             )
 

@@ -142,8 +142,8 @@ class Radial(Compilable):
         return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), role="factor")
 
     def zonal(self, d: int) -> RadialKernels | None:
-        scale, *others_ = {*np.atleast_1d(self.lengthscale).tolist()}
-        return None if others_ else series.of_distance(self.profile, scale, d)
+        scale, *extras = {*np.atleast_1d(self.lengthscale).tolist()}
+        return None if extras else series.of_distance(self.profile, scale, d)
 
     def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared_distances(X, Y))
@@ -216,8 +216,8 @@ class Gaussian(Radial):
         return k, -0.5 * k
 
     def zonal(self, d: int) -> RadialKernels | None:
-        rate, *others = {1.0 / scale**2 for scale in np.atleast_1d(self.lengthscale).tolist()}
-        return None if others else series.of_exponential(d, rate, decay=rate)
+        rate, *extras = {1.0 / scale**2 for scale in np.atleast_1d(self.lengthscale).tolist()}
+        return None if extras else series.of_exponential(d, rate, decay=rate)
 
     smooth = True
     mixing = spectral.constant_law()
@@ -398,7 +398,7 @@ def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
 def per_column(value: Lengthscale, d: int, caller: str, name: str) -> tuple[float, ...]:
     """Return one number per column; refuse a tuple whose length is not d."""
     if type(d) is not int or d < 1:
-        d = integer(d, caller, "the number of columns", least=1)
+        d = integer(d, caller, "the number of columns", minimum=1)
     if not isinstance(value, tuple):
         return (value,) * d
     if len(value) != d:

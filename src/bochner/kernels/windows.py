@@ -218,7 +218,7 @@ class Windows(Kernel):
         if not parts:
             raise InvalidInput("Windows.rows: there must be one sequence or more; got none.")
         lengths = [len(part) for part in parts]
-        length = max(lengths) if steps is None else integer(steps, "Windows.rows", "steps", least=1)
+        length = max(lengths) if steps is None else integer(steps, "Windows.rows", "steps", 1)
         if not self.lengths and (min(lengths) < max(lengths) or length != lengths[0]):
             raise InvalidInput(
                 f"Windows.rows: sequences must all have {length} steps; got {min(lengths)} to "
@@ -346,8 +346,8 @@ def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
     >>> k(X).tolist()  # AC, CA, AC and CA, AC
     [[5.0, 3.0], [3.0, 2.0]]
     """
-    width = integer(width, "spectrum", "width", least=1)
-    n = integer(n_letters, "spectrum", "n_letters", least=1)
+    width = integer(width, "spectrum", "width", minimum=1)
+    n = integer(n_letters, "spectrum", "n_letters", minimum=1)
     places = (Columns(Linear(), tuple(range(n * i, n * i + n))) for i in range(width))
     product: Kernel = reduce(operator.mul, places)
     return Windows(product, width, n, average, lengths=True)

@@ -190,7 +190,7 @@ class IntervalRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def _cross_validate(self, X: Any, y: Any, w: Any, folds: int) -> HeldOutRows:
         """Return errors of training rows, by clones fitted without the fold of each row."""
         caller = f"{type(self).__name__}.calibrate"
-        folds = integer(folds, caller, "folds", least=2)
+        folds = integer(folds, caller, "folds", minimum=2)
         try:
             check_consistent_length(X, y)
         except (TypeError, ValueError) as error:

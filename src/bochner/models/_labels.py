@@ -99,19 +99,19 @@ def known_classes(caller: str, classes: Any) -> Array:
     """Return the sorted classes; at least two are required."""
     classes = np.unique(check_labels(caller, np.asarray(classes)))
     if len(classes) < 2:
-        got = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
-        raise InvalidInput(f"{caller}: y must have at least 2 classes; got {got}.")
+        content = f"1 class, {classes.tolist()[0]!r}" if len(classes) else "none"
+        raise InvalidInput(f"{caller}: y must have at least 2 classes; got {content}.")
     return classes
 
 
 def codes_of(caller: str, labels: Array, classes: Array) -> Float[Array, " n"]:
     """Return the index of each label in the sorted classes."""
     codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    unknown = classes[codes] != labels
-    if np.any(unknown):
+    wrong = classes[codes] != labels
+    if np.any(wrong):
         raise InvalidInput(
             f"{caller}: every label must be one of the classes {quote(classes.tolist())}; got "
-            f"{quote(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
+            f"{quote(np.unique(labels[wrong]).tolist())}. Name all classes in the first call "
             "(partial_fit(..., classes=...)), or fit again."
         )
     return codes.astype(np.float64)
@@ -291,10 +291,10 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             np.divide(sizes.sum(), len(classes) * sizes, out=factors, where=sizes > 0)
         elif isinstance(value, Mapping):
             labels = classes.tolist()
-            if unknown := [label for label in value if label not in labels]:
+            if extras := [label for label in value if label not in labels]:
                 raise InvalidInput(
                     f"{caller}: class_weight must name classes among {quote(labels)}; got "
-                    f"{quote(unknown)}."
+                    f"{quote(extras)}."
                 )
             factors = np.array([float(value.get(label, 1.0)) for label in labels])
             if not np.all((factors >= 0) & np.isfinite(factors)):

@@ -203,5 +203,5 @@ def no_landmarks(phi: Any, X: Array) -> Array:
         return indices
     marks = row_marks(np.ascontiguousarray(inputs, np.float64), 0)
     landmarks = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
-    others = np.flatnonzero(~np.isin(marks, landmarks))
-    return others if 2 * len(others) >= len(marks) else indices
+    rows = np.flatnonzero(~np.isin(marks, landmarks))
+    return rows if 2 * len(rows) >= len(marks) else indices

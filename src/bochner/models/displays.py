@@ -325,19 +325,19 @@ class CalibrationDisplay(Display):
         return CalibrationDisplay(expected, observed, spread, count[full], "probability")
 
     @staticmethod
-    def of_levels(levels: Any, inside: Array, kind: str) -> "CalibrationDisplay":
-        """Return the share of rows inside at each level; ``inside`` is (m, b) bool."""
-        levels, m = np.asarray(levels, np.float64), len(inside)
+    def of_levels(levels: Any, covered: Array, kind: str) -> "CalibrationDisplay":
+        """Return the share of rows inside at each level; ``covered`` is (m, b) bool."""
+        levels, m = np.asarray(levels, np.float64), len(covered)
         spread = TWO_SIDED * np.sqrt(levels * (1 - levels) / m)
         count = np.full(len(levels), m)
-        return CalibrationDisplay(levels, inside.mean(axis=0), spread, count, kind)
+        return CalibrationDisplay(levels, covered.mean(axis=0), spread, count, kind)
 
     @staticmethod
     def of_scores(scores: Array) -> "CalibrationDisplay":
         """Return the coverage of normal intervals, from errors in standard deviations, (m,)."""
         levels = np.array((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99))
-        inside = np.abs(scores)[:, None] <= norm.ppf(0.5 + levels / 2)
-        return CalibrationDisplay.of_levels(levels, inside, "coverage")
+        covered = np.abs(scores)[:, None] <= norm.ppf(0.5 + levels / 2)
+        return CalibrationDisplay.of_levels(levels, covered, "coverage")
 
     @staticmethod
     def from_estimator(

@@ -112,10 +112,10 @@ class Distribution:
         right = np.clip(np.searchsorted(self.knots, u), 1, len(self.knots) - 1)
         row, (a, b) = np.arange(len(u)), (self.knots[right - 1], self.knots[right])
         share = np.clip((u - a) / (b - a), 0.0, 1.0)
-        inside = F[row, right - 1] * (1 - share) + F[row, right] * share
+        middle = F[row, right - 1] * (1 - share) + F[row, right] * share
         low = F[:, 0] * np.interp(u, self.low_tail, _shares(self.low_tail))
         high = 1 - (1 - F[:, -1]) * (1 - np.interp(u, self.high_tail, _shares(self.high_tail)))
-        return np.where(u < self.knots[0], low, np.where(u > self.knots[-1], high, inside))
+        return np.where(u < self.knots[0], low, np.where(u > self.knots[-1], high, middle))
 
     def quantile(self, F: Float[Array, "m J"], level: float) -> Float[Array, " m"]:
         """Return F⁻¹(level) of each row."""
@@ -123,11 +123,11 @@ class Distribution:
         row = np.arange(len(F))
         lower, upper = F[row, right - 1], F[row, right]
         share = np.clip((level - lower) / np.maximum(upper - lower, 1e-300), 0.0, 1.0)
-        inside = self.knots[right - 1] * (1 - share) + self.knots[right] * share
+        middle = self.knots[right - 1] * (1 - share) + self.knots[right] * share
         low = np.interp(level / F[:, 0], _shares(self.low_tail), self.low_tail)
         upper_level = 1 - (1 - level) / (1 - F[:, -1])
         high = np.interp(upper_level, _shares(self.high_tail), self.high_tail)
-        return np.where(level < F[:, 0], low, np.where(level > F[:, -1], high, inside))
+        return np.where(level < F[:, 0], low, np.where(level > F[:, -1], high, middle))
 
 
 def _shares(values: Float[Array, " b"]) -> Float[Array, " b"]:
@@ -278,8 +278,8 @@ def interval_score(
 ) -> float:
     """Return the mean of width + 2/(1 − coverage) × the distance of y outside the interval."""
     # Its mean is least at the quantiles (1 ± coverage)/2 (Gneiting and Raftery 2007, eq. 43).
-    outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
-    return float(np.average(high - low + 2 / (1 - coverage) * outside, weights=w))
+    distance = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
+    return float(np.average(high - low + 2 / (1 - coverage) * distance, weights=w))
 
 
 # --- Intervals of processes ----------------------------------------------------------------------

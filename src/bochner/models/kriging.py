@@ -95,7 +95,7 @@ def cell_averages(
     True
     """
     _require_process("cell_averages", process)
-    count = integer(nodes, "cell_averages", "nodes", least=1)
+    count = integer(nodes, "cell_averages", "nodes", minimum=1)
     d = process.n_features_in_
     low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
     if low.shape != high.shape or low.ndim != 2 or low.shape[1] != d or not len(low):

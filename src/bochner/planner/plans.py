@@ -307,7 +307,7 @@ def plan(
     as_effort(effort, "plan")
     options = None if methods is None else [as_method(method) for method in methods]
     if widths is not None:
-        widths = [integer(D, "plan", "widths", least=1) for D in np.atleast_1d(widths)]
+        widths = [integer(D, "plan", "widths", minimum=1) for D in np.atleast_1d(widths)]
         if not 0 < max(widths, default=0) <= WIDE:
             raise InvalidInput(
                 f"plan: widths must be at least one number up to {WIDE:,}; got {widths}. More "
@@ -364,7 +364,7 @@ def mark_default(fits: Sequence[FitForecast], n_rows: int, limit: int) -> list[F
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
     """Return the number of rows of the fit: ``n_rows``, or that of X; refuse invalid rows."""
-    n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
+    n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", minimum=1)
     if len(sample) < 16:
         raise InvalidInput(f"plan: X must have at least 16 rows; got {rows}.")
     if n < rows:

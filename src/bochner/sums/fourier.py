@@ -156,8 +156,8 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
     periods = adapt(np.where(turns > 0, turns, 1.0), like=angles)
     back = start + xp.remainder(angles - start, periods)
     back = xp.where(back > math.pi, back - 2 * math.pi, back)
-    outside = (xp.abs(angles) > start) & (adapt(turns, like=angles) > 0)
-    return xp.where(outside, back, nearest)
+    is_outside = (xp.abs(angles) > start) & (adapt(turns, like=angles) > 0)
+    return xp.where(is_outside, back, nearest)
 
 
 def modes_of(

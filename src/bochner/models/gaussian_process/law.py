@@ -601,7 +601,7 @@ class FeatureProcess(ProcessLaw):
         """Return Cov(Lf, L'f) for each target, without the covariance that features miss."""
         # The linear functionals L and L' are given by their values for φ and for the constant 1.
         pairs = zip(Z, constant, strict=True)
-        left, right = (values - np.outer(one, self.feature_mean) for values, one in pairs)
+        left, right = (values - np.outer(factor, self.feature_mean) for values, factor in pairs)
         A, B = (values @ self.vectors for values in (left, right))
         parts, ones = [], np.outer(*constant)
         for scale, alpha in zip(self.evidence.amplitude, self.evidence.alpha, strict=True):

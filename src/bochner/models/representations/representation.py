@@ -281,17 +281,17 @@ def with_seasons(
     """
 
     def halve(part: Any, columns: Any) -> Kernel:
-        kept = tuple(i for i, c in enumerate(columns) if c not in spec.trends)
+        columns_ = tuple(i for i, c in enumerate(columns) if c not in spec.trends)
         scales = getattr(part, "lengthscale", None)
-        if len(kept) in (0, len(columns)):
+        if len(columns_) in (0, len(columns)):
             return part
         if isinstance(part, Mahalanobis):
-            factor = part.replace(matrix=np.asarray(part.matrix)[np.ix_(kept, kept)])
+            factor = part.replace(matrix=np.asarray(part.matrix)[np.ix_(columns_, columns_)])
         elif isinstance(scales, tuple):
-            factor = part.replace(lengthscale=tuple(scales[i] for i in kept))
+            factor = part.replace(lengthscale=tuple(scales[i] for i in columns_))
         else:  # one lengthscale, too long for seasons
             return part
-        return 0.5 * part + 0.5 * Columns(factor, kept)
+        return 0.5 * part + 0.5 * Columns(factor, columns_)
 
     def log_error(kernel: Kernel) -> float:
         penalties = Penalties(KernelRows(kernel_matrix(kernel, X), subset.y, subset.w, centred))

@@ -95,8 +95,8 @@ def fastest_algorithm(problem: Problem) -> Algorithm:
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
     # Kept Hessians are faster up to 2048 features, or 128 where all rows are active
     is_small = (2048 if local else 128) >= D and problem.y.shape[1] * D**2 <= 1 << 26
-    suits = is_small and rows.is_cached and problem.alpha > 0 and not loss.joint
-    return "cholesky updates" if suits else "conjugate gradients"
+    is_suited = is_small and rows.is_cached and problem.alpha > 0 and not loss.joint
+    return "cholesky updates" if is_suited else "conjugate gradients"
 
 
 def minimise(
