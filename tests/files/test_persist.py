@@ -285,9 +285,9 @@ def omit(item, name):
     return [omit(part, name) for part in item] if isinstance(item, list) else item
 
 
-@pytest.mark.parametrize("field", ["reach", "candidates"])
+@pytest.mark.parametrize("field", ["reach", "share"])
 def test_a_file_without_a_field_with_a_default_loads(field, path):
-    """The reach of an error law (these rows are inside), and the comparisons of a search."""
+    """The reach of an error law (these rows are inside), and the penalty of a search."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((300, 2))
     model = KernelRidge(random_state=0)
