@@ -479,8 +479,8 @@ def _overhead(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, _two_workers() as client:
         core = lambda: time.process_time() + sum(client.run(time.process_time).values())
         engines = {
-            "plain": bo.engines.Local(memory=0),
-            "recorded": bo.engines.Local(Path(folder) / "run.ckpt", interval=2, memory=0),
+            "plain": bo.engines.Local(cache_bytes=0),
+            "recorded": bo.engines.Local(f"{folder}/run", interval=2, cache_bytes=0),
             "two workers": bo.engines.Dask(client),
         }
         for _ in options.seeds(3):

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 import bochner as bo
 from bochner import certify, certify_costs, risk
 from bochner.certificates import effective_dimension, leverage_scores
-from bochner.certificates.pencil import match
+from bochner.certificates.pencil import match_penalty
 from bochner.kernels import Gaussian, Polynomial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -83,7 +83,7 @@ def test_projection_costs_are_in_the_interval_and_two_reach_its_ends(kind):
         U = np.linalg.qr(g.standard_normal((300, 5)))[0]
         gap = cost(K_hat, U @ U.T) - cost(K, U @ U.T)
         assert c.lowest <= gap <= c.highest
-        assert abs(gap) <= c.relative * cost(K, U @ U.T)
+        assert abs(gap) <= c.relative_error * cost(K, U @ U.T)
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
     upper, lower = max(c.highest, 0) / c.best_cost, max(-c.lowest, 0) / c.best_cost
     assert c.factor == (None if lower >= 1 else pytest.approx((1 + upper) / (1 - lower)))
@@ -216,7 +216,7 @@ def test_the_interval_of_a_sample_follows_its_formula(n, alpha):
     options = {"kernel": phi.kernel, "alpha": alpha, "n_rows": n, "random_state": 0}
     c = certify(Recorded(phi, calls), points(m), **options)
     X, penalty = calls[0], alpha * m / n
-    matched_penalty, _, _ = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
+    matched_penalty, _, _ = match_penalty(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
     assert c.resolved
     assert matched_penalty < penalty
     sample, h = scores(phi, X, penalty), 1e-4

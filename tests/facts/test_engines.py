@@ -36,7 +36,7 @@ Y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(N)
 LABELS = (Y > 0).astype(float)
 W = rng.integers(0, 3, N).astype(float)
 OPTIONS = dict(kernel=Gaussian(1.0), method="orthogonal", n_features=8, random_state=0)
-HERE = bo.engines.Local(memory=0)
+HERE = bo.engines.Local(cache_bytes=0)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning",

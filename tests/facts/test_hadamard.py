@@ -10,7 +10,7 @@ from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
-from bochner._core.native import Chains, turns, walsh, waves
+from bochner._core.native import Chains, chain_phases, walsh, waves
 
 DTYPES = [np.float32, np.float64]
 
@@ -102,8 +102,8 @@ def test_waves_of_chains_equal_those_of_their_matrices(shape, phases, dtype, lev
 @pytest.mark.parametrize("shape", SHAPES)
 def test_chains_are_equal_in_each_array_library(shape, xp):
     chains, X = chains_like(*shape, np.float64), rows(6, shape[0], np.float64)
-    rows_of_library, expected = xp.asarray(np.array(X)), turns(X, chains)
-    T = turns(rows_of_library, chains)
+    rows_of_library, expected = xp.asarray(np.array(X)), chain_phases(X, chains)
+    T = chain_phases(rows_of_library, chains)
     assert type(T) is type(rows_of_library)
     np.testing.assert_allclose(np.from_dlpack(T), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(expected, X @ frequencies_of(chains, shape[0]), atol=1e-11)

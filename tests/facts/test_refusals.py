@@ -155,7 +155,7 @@ def sums(w=None):
 def steps(kernel=None, stream=False, **options):
     fit = bo.KernelSGDClassifier(kernel or Gaussian(), **{"max_iter": 5, "tol": None} | options)
     blocks = bo.Blocks.from_arrays(X, 1.0 * (Y > 0))
-    return fit.fit_blocks(blocks, bo.engines.Local(memory=0)) if stream else fit.fit(X, Y > 0)
+    return fit.fit_blocks(blocks, bo.engines.Local(cache_bytes=0)) if stream else fit.fit(X, Y > 0)
 
 
 WILD = bo.KernelSGDRegressor(Linear(), eta0=10.0, tol=None, random_state=0)
@@ -668,7 +668,7 @@ CASES = [
     ),
     (lambda: Local("run.ckpt", device="cpu"), InvalidInput, "sums of this process.*Leave out one"),
     (lambda: Local(interval=0), InvalidInput, "Local.*interval must be"),
-    (lambda: Local(memory=-1), InvalidInput, "Local.*memory must be"),
+    (lambda: Local(cache_bytes=-1), InvalidInput, "Local.*cache_bytes must be"),
     (lambda: model().fit_blocks(BLOCKS, "dask"), InvalidType, "Ridge: where must be an.*got str"),
     (lambda: model().fit_blocks(BLOCKS, Local), InvalidType, "where must be.*got the class Local"),
     (lambda: require_arrays({"0": TWOS.view(bool)}), ValueError, "array 0 must hold 0 and 1 only"),

@@ -92,8 +92,8 @@ SMALL = blocks()
 @pytest.mark.parametrize("at", [30, 70])
 def test_a_killed_fit_continues_with_the_same_bits(folder, name, at):
     make, bits = LEARNERS[name]
-    where = bo.engines.Local(folder, interval=0.01, memory=0)
-    reference = make().fit_blocks(SMALL, where=bo.engines.Local(memory=0))
+    where = bo.engines.Local(folder, interval=0.01, cache_bytes=0)
+    reference = make().fit_blocks(SMALL, where=bo.engines.Local(cache_bytes=0))
     model = make()
     try:
         model.fit_blocks(dying(SMALL, at), where=where)
@@ -112,8 +112,8 @@ def test_a_fit_killed_in_the_pass_over_cells_continues_with_the_same_bits(folder
     table = pd.DataFrame({"a": X[:, 0], "name": names, "y": Y + np.arange(N) % 60})
     table.loc[::7, "a"] = np.nan
     rows = bo.Blocks.from_table(table, target="y", block_rows=16)
-    where = bo.engines.Local(folder, interval=1e-9, memory=0)
-    reference = ridge().fit_blocks(rows, where=bo.engines.Local(memory=0))
+    where = bo.engines.Local(folder, interval=1e-9, cache_bytes=0)
+    reference = ridge().fit_blocks(rows, where=bo.engines.Local(cache_bytes=0))
     model = ridge()
     with pytest.raises(Killed):
         model.fit_blocks(dying(rows, at), where=where)

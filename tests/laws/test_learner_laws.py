@@ -81,7 +81,7 @@ def blocks_of_any_size_give_the_same_fit(case):
 @law("memory")
 def features_computed_again_in_each_pass_give_the_same_fit(case):
     blocks = bo.Blocks.from_arrays(*case.rows(), block_rows=17)
-    model = clone(case.model).fit_blocks(blocks, Local(memory=0))
+    model = clone(case.model).fit_blocks(blocks, Local(cache_bytes=0))
     assert gap(answers(model, case.new, OF_FIT), answers(case.fitted, case.new, OF_FIT)) < 1e-6
 
 

@@ -71,7 +71,7 @@ def test_regressors_of_a_new_loss_have_intervals_gradients_blocks_and_graphs(met
     if method in ("exact", LEAVES):
         return
     blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
-    streamed = bo.KernelRegressor(**parameters).fit_blocks(blocks, Local(memory=0))
+    streamed = bo.KernelRegressor(**parameters).fit_blocks(blocks, Local(cache_bytes=0))
     np.testing.assert_allclose(streamed.predict(new), model.predict(new), atol=1e-4)
 
 

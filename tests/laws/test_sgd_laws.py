@@ -17,7 +17,7 @@ from bochner.kernels import Gaussian, Linear, Polynomial
 from bochner.models.sgd.fit import DUAL, EXACT, STRATEGIES, StrategyCost, StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 
-STREAM = Local(memory=0)
+STREAM = Local(cache_bytes=0)
 FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
 
 

@@ -118,7 +118,7 @@ def as_matrix(X: Any, caller: str, name: str = "X") -> Any:
 
 
 def as_array(X: Any, caller: str, name: str) -> Any:
-    """Return X as an array of its library or a CSR matrix; raise InvalidType if it is not real."""
+    """Return X as an array of its library, or a sparse X as CSR; raise InvalidType if not real."""
     if is_sparse(X):
         X = X.tocsr()
     elif isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X):

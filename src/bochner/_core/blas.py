@@ -66,16 +66,16 @@ def _run_slices(task: Callable[[slice], None], ends: Sequence[int]) -> None:
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return K @ c for symmetric K, C-contiguous; few columns one by one, reading half of K."""
+    """Return K @ c for symmetric K, C-contiguous; a loop over few columns reads half of K."""
     is_direct = K.flags.c_contiguous and K.dtype == c.dtype
     if is_direct and 0 < c.shape[1] <= FEW_COLUMNS:
         return np.stack([lapack.upper_product(K.T, x) for x in c.T], axis=1)
     return np.ascontiguousarray((c.T @ K).T)
 
 
-def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return (UᵀU)⁻¹ @ right for upper triangular U; few columns one by one, in half the time."""
-    solution = np.array(right, U.dtype, order="F")
+def solve_factored(U: Float[Array, "n n"], B: Float[Array, "n t"]) -> Float[Array, "n t"]:
+    """Return (UᵀU)⁻¹ @ B for upper triangular U; a loop over few columns takes half the time."""
+    solution = np.array(B, U.dtype, order="F")
     for part in solution.T if solution.shape[1] <= FEW_COLUMNS else [solution]:
         for transposed in (True, False):
             lapack.solve_by_triangle(U, part, transposed)
@@ -85,7 +85,7 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
     """Add factor · Zᵀ Z to the upper triangle of G (Fortran-contiguous, dtype of Z)."""
     A = np.ascontiguousarray(Z).T
-    # columns in parts of equal area; if there are many parts, each is wide: each reads all rows
+    # parts of equal area in the triangle; each part reads all rows of Z, so none is narrow
     D = len(A)
     count = min(max(A.size * D // (4 * MIN_WORK), 1), max(D // PART, 2), MAX_PARTS)
     ends = [*((D * np.sqrt(np.arange(count) / count)).astype(int) // 32 * 32).tolist(), D]
@@ -100,9 +100,9 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Overwrite the upper triangle of A with U, UᵀU = A; LinAlgError if not positive definite.
+    """Overwrite the upper triangle of A with its Cholesky factor U, A = UᵀU.
 
-    Parts of a large matrix are computed in parallel; U is the same for any number of threads.
+    LinAlgError is raised if A is not positive definite. U is the same for any number of threads.
     """
     if len(A) < SHARED:
         with single_thread():

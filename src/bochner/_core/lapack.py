@@ -31,7 +31,7 @@ TRANS = {False: b"N", True: b"T"}
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Overwrite A with U, UᵀU = A, in n³/3 operations; LinAlgError if not positive definite."""
+    """Overwrite the upper triangle of A with U, A = UᵀU; LinAlgError if A is not positive."""
     if _lapack("potrf", _square(A), b"U", len(A), A):
         raise LinAlgError("the matrix is not positive definite within rounding errors")
 
@@ -113,7 +113,7 @@ def add_symmetric_product(
 
 
 def upper_product(A: Float[Array, "n n"], B: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """Return A B for a symmetric A and a vector or matrix B, Fortran-contiguous."""
+    """Return A B, Fortran-contiguous, for a symmetric A and a vector or matrix B."""
     B = np.asfortranarray(B, A.dtype)
     C, fit = np.zeros_like(B), _square(A) and len(A) == len(B)
     if B.ndim == 1:

@@ -132,7 +132,7 @@ VALUES: dict[str, str] = {
     "ntk": "kernels.NeuralTangent(depth)",
     "nngp": "kernels.NNGP(depth)",
     "precomputed": "kernels.Custom(function), whose function returns the matrix of two tables",
-    # names of methods, passed as kernels
+    # names of methods, which users may pass as a kernel
     **{
         word: f"it as method={word!r}, which makes features of a kernel"
         for word in ("fourier", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom")

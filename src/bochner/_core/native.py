@@ -2,8 +2,8 @@
 
 Twins are used for arrays of other libraries, and if the package was built without a compiler; the
 twins of kernel values are the formulas of the kernels. Arrays are C-contiguous and of one dtype,
-float32 or float64; ``out`` may be any array with contiguous rows. Frequencies are in turns,
-``T = W / (2 pi)``: range reduction subtracts whole turns and is exact.
+float32 or float64; ``out`` may be any array with contiguous rows. Frequencies and phases are in
+cycles, ω/(2π): range reduction subtracts whole cycles and is exact.
 
 A compiled value depends only on its row and column, bit for bit: not on the other rows of the call,
 nor on the number of threads.
@@ -23,7 +23,7 @@ from bochner.errors import InvalidInput, PurePythonWarning
 
 
 def _find_compiled() -> ModuleType | None:
-    """Return the compiled module, set to BOCHNER_INSTRUCTIONS or the widest; None without it."""
+    """Return the compiled module, or None; BOCHNER_INSTRUCTIONS sets its instruction set."""
     if os.environ.get("BOCHNER_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
@@ -61,7 +61,7 @@ def loops() -> ModuleType | None:
 
 
 class Chains(NamedTuple):
-    """Maps x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x of p frequencies (in turns) per block; H is Hadamard."""
+    """Maps x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x to p phases (in cycles) per block; H is Hadamard."""
 
     diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
     # (blocks, p) int32: (Π v)_i = v[orders[b, i]]; shape (0, p) if Π is the identity
@@ -75,9 +75,9 @@ def waves(
     scale: float,
     b: Float[Array, " m"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Return ``scale cos(2 pi T)`` and ``scale sin(2 pi T)`` side by side, T = X @ frequencies.
+    """Return the columns ``scale cos(2 pi T)``, then ``scale sin(2 pi T)``, T = X @ frequencies.
 
-    With phases ``b``, in turns, only ``scale cos(2 pi (T + b))`` is returned.
+    With phase shifts ``b``, in cycles, only ``scale cos(2 pi (T + b))`` is returned.
     """
     if isinstance(X, np.ndarray) and (compiled := loops()) is not None:
         X = np.ascontiguousarray(X)
@@ -90,7 +90,7 @@ def waves(
             compiled.waves(X, frequencies, bias, scale, out, threads)
         return out
     with np.errstate(invalid="ignore"):  # infinite rows become NaN; BLAS may or may not warn
-        T = turns(X, frequencies) if isinstance(frequencies, Chains) else X @ frequencies
+        T = chain_phases(X, frequencies) if isinstance(frequencies, Chains) else X @ frequencies
         xp = array_namespace(T)
         T = T if b is None else T + from_numpy(b, like=T)
         angles = (T - xp.round(T)) * (2 * np.pi)
@@ -156,7 +156,7 @@ def polynomials(
 ) -> Float[Array, "n f*m"]:
     """Return Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
 
-    p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
+    p_0 = 1, p_{l+1}(t) = upper_l t p_l − lower_l p_{l−1}; inner products are clipped to [−1, 1].
     """
     if isinstance(X, np.ndarray) and (compiled := loops()) is not None:
         out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
@@ -181,7 +181,7 @@ def harmonics(
     count: np.ndarray,
     out: Float[Array, "n D"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Return blocks of the programme's values, side by side, each scaled by a factor of the row.
+    """Return blocks of columns: values of the programme, each times a factor of the row.
 
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Only compiled loops
     fill ``out``.
@@ -215,8 +215,8 @@ def harmonics(
 # ---- products of Hadamard matrices and diagonals, in any library
 
 
-def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
-    """Return the inner products of rows and frequencies, in turns, for arrays of any library."""
+def chain_phases(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
+    """Return the phases x·ω/(2π) of rows and m frequencies, for arrays of any library."""
     xp = array_namespace(X)
     n, blocks, p = X.shape[0], chains.diagonals.shape[0], chains.diagonals.shape[2]
     first, *diagonals = (from_numpy(D, like=X) for D in np.moveaxis(chains.diagonals, 1, 0))

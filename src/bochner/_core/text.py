@@ -60,12 +60,12 @@ def as_text(value: Any) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def axes_for(caller: str, ax: Any = None, size: tuple[float, float] = (6, 4), n: int = 1) -> Any:
-    """Return ``ax``, or if it is None ``n`` new axes side by side; ``size`` is in inches."""
+def axes_for(caller: str, ax: Any = None, figsize: tuple[float, float] = (6, 4), n: int = 1) -> Any:
+    """Return ``ax``; if it is None, ``n`` new axes in a row, in a figure of ``figsize`` inches."""
     if ax is not None:
         return ax
     figure = package("matplotlib.figure", f"{caller}.plot", "'bochner[report]'").Figure
-    return figure(figsize=size, layout="constrained").subplots(1, n)
+    return figure(figsize=figsize, layout="constrained").subplots(1, n)
 
 
 def svg_image(figure: Any, title: str, look: str) -> str:
@@ -135,7 +135,7 @@ class HtmlResult:
         return str(self)
 
     def _html_parts(self) -> Iterable[str]:
-        """Yield the parts of the HTML: a sentence, or the printed lines."""
+        """Yield the parts of the HTML: the printed text, as a paragraph or preformatted lines."""
         text = str(self)
         return [f"<pre>{escape(text)}</pre>" if "\n" in text else paragraph(text)]
 

@@ -41,8 +41,8 @@ def set_num_threads(n: int | None) -> None:
 def get_num_threads() -> int:
     """Return the largest number of threads to use.
 
-    The first of: 1 in a task of :func:`run_parallel`, `n_jobs` of the fit, `set_num_threads`,
-    ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS`` of the environment, the number of processors.
+    The first that is set: 1 in :func:`run_parallel`, `n_jobs` of the fit, `set_num_threads`, the
+    variables ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS``, the number of processors.
     """
     if (limit := _limit.get()) is not None:
         return limit
@@ -56,9 +56,9 @@ def get_num_threads() -> int:
 
 
 def limit_jobs(method: Call) -> Call:
-    """Limit a method of an estimator to ``n_jobs`` threads, as in scikit-learn, and BLAS to one.
+    """Limit a method of an estimator to ``n_jobs`` threads, and BLAS to one thread.
 
-    None: the number of joblib's context, or else no change. The outermost method decides.
+    If ``n_jobs`` is None, joblib's context sets the limit, if any. The outermost method decides.
     """
 
     @wraps(method)
@@ -99,7 +99,7 @@ _counts: list[list[int]] = []  # threads of each BLAS before each Python thread 
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Limit BLAS of this process to one thread, for work in which threads wait for one another."""
+    """Limit BLAS of this process to one thread, for work in which its threads would wait."""
     if _limited.get():
         yield
         return
@@ -135,7 +135,7 @@ _libraries = cache(lambda: ThreadpoolController().select(user_api="blas").lib_co
 
 
 def _set_threads(numbers: Iterable[int]) -> list[int]:
-    """Set the number of threads of each library, and return the previous numbers."""
+    """Set the number of threads of each BLAS library, and return the previous numbers."""
     # threadpoolctl 3.8 obeys only the first Python thread that sets a number
     previous = []
     for library, number in zip(_libraries(), numbers, strict=False):

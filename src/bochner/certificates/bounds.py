@@ -61,12 +61,12 @@ class Bound:
     exact: int = 0
     #: C of P(error > ε) ≤ C/(m ε²), for features that depend on one another.
     chebyshev: float = 0.0
-    #: N and s of a kernel cut as in ``Gegenbauer("monomial", s, N)``: s = ⌊N/2⌋ + 1, or 1.
+    #: N and s of a kernel truncated as in ``Gegenbauer("monomial", s, N)``: s = ⌊N/2⌋ + 1, or 1.
     degree: int = 0
     order: int = 0
-    #: ε_t = Σ_j e(x_j)/λ, which the cut adds to the error: K_N ⪯ K ⪯ K_N + ε_t λ I.
+    #: ε_t = Σ_j e(x_j)/λ, which truncation adds to the error: K_N ⪯ K ⪯ K_N + ε_t λ I.
     tail: float = 0.0
-    #: Bounds of the degrees at which a series may be cut.
+    #: One bound for each total degree at which the series may be truncated.
     cuts: tuple["Bound", ...] = ()
     #: Bounds whose largest width is the width of this bound.
     bounds: tuple["Bound", ...] = ()
@@ -83,7 +83,7 @@ class Bound:
         return width
 
     def least_width(self, error: float, confidence: float = 0.95) -> int | None:
-        """Return the least number of features with an error below ``error``; None without one."""
+        """Return the smallest number of features with an error below ``error``, or None."""
         width = self._smallest(error, chance_of(confidence))[0]
         return None if width == math.inf else int(width)
 
@@ -100,9 +100,9 @@ class Bound:
         return math.exp(high)
 
     def best_cut(self, n_features: int, confidence: float = 0.95) -> "Bound":
-        """Return the cut with the least error at this width."""
+        """Return the member of ``cuts``, a truncated series, with the least error at this width."""
         if not self.cuts:
-            raise InvalidInput("cut_for requires a bound of zonal_bound or of ball_bound.")
+            raise InvalidInput("best_cut requires a bound of zonal_bound or of ball_bound.")
         return self._smallest(self.error(n_features, confidence), chance_of(confidence))[1]
 
     def _smallest(self, error: float, chance: float) -> tuple[float, "Bound"]:
@@ -259,7 +259,7 @@ def _rahimi_recht(
             f'{kernel!r}. Use "hoeffding" or "bernstein", over the pairs of your rows.'
         )
     sigma = frequencies.second_moment**0.5
-    # upper limit of the diameter of the rows: twice a radius, or the diagonal of their box
+    # upper bound of the diameter of the rows: twice a radius, or the diagonal of their box
     radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
     diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
     # β_d of pairs (at most 66) or β′_d of phases (at most 98): propositions 1 and 2
@@ -288,7 +288,7 @@ def dense_rows(X: Rows, caller: str) -> Float[np.ndarray, "n d"]:
 def _norm_tail(
     values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0
 ) -> Bound:
-    """Return the bound of the operator norm, from ascending eigenvalues; size = sup|z|²/Tr K."""
+    """Return the bound of ‖Z Zᵀ − K‖/‖K‖, from K's ascending eigenvalues; size = sup|z|²/Tr K."""
     intrinsic = max(1.0, float(values.sum() / values[-1]))
     v, quantity = intrinsic * size, "operator norm, relative"
     logs = math.log(8 * intrinsic)
@@ -358,11 +358,11 @@ def features_bound(
 
 
 def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
-    """Return an upper limit of D Σ z(x_j)² of one feature of ``Maclaurin("geometric")``."""
+    """Return an upper bound of D Σ_j z(x_j)² for each feature z of ``Maclaurin("geometric")``."""
     series, gaussian, scales = powers(kernel, rows.shape[1])
     scaled = rows * scales
     N = np.arange(1 + (512 if series.degree is None else series.degree))
-    # upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω: term by term, or by the norm
+    # upper bounds of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω: term by term, or by the norm
     weights = -np.square(scaled).sum(axis=1) if gaussian else np.zeros(len(scaled))
     lengths = np.log(np.maximum(np.abs(scaled).sum(axis=1), 1e-150))
     rough = logsumexp(2 * N[:, None] * lengths + weights, axis=1)
@@ -430,9 +430,9 @@ def dimension_of(
 
 # --- Random Gegenbauer features: the leverage of each direction, and the cut of the series -------
 #
-# Cut at total degree N, a kernel loses e(x) = Σ_{n>N} κ⁽ⁿ⁾(0)|x|²ⁿ/n! (times e^(−|x|²) for the
-# Gaussian, where it is the tail of a Poisson variable). The rest has few radial functions, so that
-# no direction has a large leverage.
+# Truncated at total degree N, k(x, x) loses e(x) = Σ_{n>N} κ⁽ⁿ⁾(0)|x|²ⁿ/n! (times e^(−|x|²) for the
+# Gaussian, where it is the tail of a Poisson variable). The truncated kernel has few radial
+# functions, so that no direction has a large leverage.
 
 
 def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:

@@ -257,7 +257,7 @@ def certify(
     K, E, D = sample(phi, rows, kernel)
     m = len(K)
     is_below = bool(getattr(phi, "below_kernel", False))
-    # k(x, x) − E|φ(x)|² of rows, None if unknown. A user's map counts as unbiased, or below_kernel.
+    # k(x, x) − E|φ(x)|² of rows, None if unknown; a user's map counts as unbiased if not below K
     deficit = np.maximum(-np.diagonal(E), 0.0) if is_below else np.zeros(m)
     if not is_below and isinstance(phi, FeatureMap):
         deficit = phi.left_out(in_float64(rows))

@@ -43,14 +43,14 @@ class Check(TableResult):
     Attributes
     ----------
     subject : Kernel, FeatureMap or callable
+        The checked object.
     laws : tuple
-        ``check[name]`` is one law. Each has
+        The checked requirements; ``check[name]`` is one of them. Each has
 
         * ``name``, and ``outcome``: "passed", "failed" or "not applicable";
-        * ``sentence``: the requirement, and after a failure the value;
-        * ``number`` and ``tolerance``: the measured number and its upper limit, if any;
-        * ``evidence``, of a kernel: the numbers behind a failure, such as rows, values and an
-          eigenvector.
+        * ``sentence``: the requirement in words and, if it failed, the measured value;
+        * ``number`` and ``tolerance``: the measured number and its upper bound, or None;
+        * ``evidence`` of a failure of a kernel: rows, values and an eigenvector.
     n_rows, n_columns : int
         Size of the table of rows that were examined.
     """
@@ -92,7 +92,7 @@ class Check(TableResult):
         return title, lines, ""
 
 
-#: Outcome, the wrong value or the reason why the law does not apply, number, tolerance, evidence.
+#: Outcome, wrong value or reason why the law does not apply, number, tolerance, evidence.
 Verdict = tuple[Any, ...]
 #: A test of the map (None: of the kernel), its kernel if it has one, and rows.
 Test = Callable[[Any, Any, Float[np.ndarray, "n d"]], Verdict]
@@ -308,8 +308,8 @@ def check_features(
     phi : FeatureMap
         The map, or any callable from (n, d) rows to (n, D) features.
     X : (n, d), optional
-        Rows of your data (at most 200 are examined); by default normal rows of the map's
-        ``n_inputs`` columns. Prefer rows of your data.
+        Rows of your data, at most 200 of which are examined. By default, ``phi.n_inputs`` columns
+        of standard normal numbers; required if the map has no ``n_inputs``.
     kernel : Kernel, optional
         The kernel that φ(x)·φ(y) approximates; ``phi.kernel`` if not given.
     random_state : int, Generator, RandomState or None, default 0
@@ -326,11 +326,16 @@ def check_features(
 
     Notes
     -----
-    Laws: shape, dtype, finite, deterministic, arguments (left unchanged), alone (features of a row
-    do not depend on other rows), precision (float32 and float64 agree), refusal (of another number
-    of columns), pickled (a copy gives the same features), kernel (‖Z Zᵀ − K‖_F is at most ‖K‖_F:
-    above it features are no better than no features), length (|φ(x)|² is below k(x, x)/2 for at
-    most a tenth of the rows) and below (Z Zᵀ ⪯ K, for maps that claim it).
+    A map must satisfy these laws:
+
+    * "shape", "dtype", "finite": (n, D) finite features in the precision of the rows;
+    * "deterministic", "pickle": a second call, and a pickled copy, return the same features;
+    * "arguments": X is not changed; "rows": the features of a row do not depend on other rows;
+    * "precision": Z Zᵀ of float32 and of float64 rows agree to one part in 1,000;
+    * "columns": rows with another number of columns raise ValueError;
+    * "kernel": ‖Z Zᵀ − K‖_F ≤ ‖K‖_F, the error of features that are zero;
+    * "length": |φ(x)|² is below k(x, x)/2 for at most a tenth of the rows;
+    * "below_kernel": Z Zᵀ ⪯ K, if ``phi.below_kernel`` claims it.
 
     Examples
     --------
@@ -339,7 +344,7 @@ def check_features(
     >>> check = bo.check_features(phi)
     >>> check.ok
     True
-    >>> check["below"].outcome
+    >>> check["below_kernel"].outcome
     'not applicable'
     """
     if not callable(phi):
@@ -420,19 +425,19 @@ def _loewner_gap(K: Array, Z: Array) -> Verdict:
 
 
 LAWS: Laws = COMMON_LAWS | {
-    "alone": (
+    "rows": (
         "the features of a row must not depend on other rows",
         lambda phi, _, X: _check_equal(to_numpy(phi(X[::2])), to_numpy(phi(X))[::2], "one"),
     ),
     "precision": ("float32 and float64 rows must have the same products of features", _precision),
-    "refusal": ("rows of another number of columns must be refused", _refusal),
-    "pickled": ("a copy by pickle must give the same features", _pickle),
+    "columns": ("rows of another number of columns must be refused", _refusal),
+    "pickle": ("a copy by pickle must give the same features", _pickle),
     "kernel": ("φ(x)·φ(y) must be near k(x, y): ‖Z Zᵀ − K‖/‖K‖, Frobenius", _kernel_test(_kernel)),
     "length": (
         "|φ(x)|² must be about k(x, x): the share of rows with less than half of it",
         _kernel_test(_length, below=False),
     ),
-    "below": (
+    "below_kernel": (
         "K − Z Zᵀ must have no eigenvalue below zero, as the map claims: −eigenvalue/‖K‖",
         _kernel_test(_loewner_gap, below=True),
     ),

@@ -19,7 +19,7 @@ from bochner._core.text import TableResult, axes_for
 from bochner._core.threads import single_thread
 from bochner.certificates import bounds
 from bochner.certificates.pencil import eigen, require_rows
-from bochner.certificates.risks import cost_ends
+from bochner.certificates.risks import cost_changes
 from bochner.errors import InvalidInput, UnsupportedKernel, attempt
 from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.composed import Compressed, Projected
@@ -85,8 +85,8 @@ class Comparison(TableResult):
         return title, lines, unsupported and f"Unsupported for this kernel: {unsupported}."
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw measured errors as bars and predictions as marks, best on top; return the axes."""
-        ax = axes_for("Comparison", ax, size=(7, 4))
+        """Draw measured errors as bars, predicted errors as marks, best on top; return the axes."""
+        ax = axes_for("Comparison", ax, figsize=(7, 4))
         rows = [row for row in self.rows if not row.refusal][::-1]
         heights = np.arange(len(rows))
         ax.barh(heights, [row.error for row in rows], height=0.6, label="measured")
@@ -163,7 +163,7 @@ def compare(
 
 
 def all_methods(d: int) -> tuple[Method, ...]:
-    """Return the contenders and the other methods of the literature."""
+    """Return the methods that `Auto` tries for d columns, then others of the literature."""
     best = contenders(d)
     # methods that contain methods, or are for kernels with finite features or functions on a box
     exclusions = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
@@ -341,7 +341,7 @@ def _entries(
         pairs, fourier = Fourier(IID()), partial(bounds.fourier_bound, kernel, rows)
         rank = min(10, len(rows) - 1)
         entries = lambda E: float(np.abs(E).max())
-        costs = lambda E: max(map(abs, cost_ends(E, rank))) / float(values[:-rank].sum())
+        costs = lambda E: max(map(abs, cost_changes(E, rank))) / float(values[:-rank].sum())
         yield "Hoeffding", fourier("hoeffding"), pairs, entries
         yield "Bernstein", fourier("bernstein"), pairs, entries
         if frequencies.second_moment < math.inf:

@@ -110,10 +110,12 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
 GROUPS = 8
 
 
-def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, float, bool]:
-    """Return t at which m rows have the d_λ of n rows at λ, d_λ, and whether such a t exists.
+def match_penalty(
+    values: Float[Array, " m"], n: float, penalty: float
+) -> tuple[float, float, bool]:
+    """Return (t, d, resolved): with penalty t, m rows have the d_λ of n rows at λ = ``penalty``.
 
-    ``values`` are the eigenvalues of the m rows.
+    ``values`` are the eigenvalues of the m rows; if not ``resolved``, d is above the d_λ sought.
     """
     # Rows regularise one another: m rows at penalty t act on the population as a penalty
     # κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
@@ -134,16 +136,16 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """Return the eigenvalues of K, ascending; negative rounding errors become zero."""
+    """Return the eigenvalues of K, ascending; values that rounding made negative become zero."""
     return clip_negative(eigenvalues(K), "certify")
 
 
 def distance(
     K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, alpha: float, confidence: float
 ) -> dict[str, Any]:
-    """Return the spectral distance of n rows, estimated on m rows: the fields of a certificate.
+    """Return fields of a certificate: the distance of K + E from K at n rows and penalty ``alpha``.
 
-    K and E list rows in random order.
+    It is estimated from the m rows of K and E, in random order.
     """
     m = len(K)
     values = spectrum(K)
@@ -153,7 +155,7 @@ def distance(
     effective = alpha if penalty == scaled else penalty * n / m
     # Rounding in E is 16 eps ‖K‖: a side below it is zero up to rounding.
     noise = min(0.5, max(16 * EPS * largest / penalty, EPS**2))
-    target, d, resolved = match(values, n, penalty * n / m)
+    target, d, resolved = match_penalty(values, n, penalty * n / m)
     scores, slopes = sides(K, E, penalty, noise)
     ends = [scores] * 3
     if m < n:
@@ -176,10 +178,10 @@ def distance(
         # only the lower end gets the finite-population factor.
         low = scores + np.minimum(trend, 0) - shift - deviation * np.sqrt(1 - m / n)
         # The trend is conservative: the estimate follows it down by a factor of 8 in rows at most,
-        # and up only if the matched penalty has no information.
+        # and up only if there is no matched penalty.
         middle = scores + (np.minimum(gain * min(reach, 1.0), 0) + rises) / 2
         high = np.maximum(scores + np.maximum(trend, shift), lowest) + deviation
-        # A side below a hundredth of the other is not extrapolated: it may be rounding in φ.
+        # If ε₋ or ε₊ is below a hundredth of the other, it is not extrapolated: it may be rounding.
         sizes = np.array([expit(scores[0]), np.exp(min(scores[1], 700))])
         small = sizes * 100 < sizes[::-1]
         ends = [np.where(small, scores, end) for end in (low, middle, high)]

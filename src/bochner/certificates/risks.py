@@ -1,12 +1,13 @@
 """The risk that features add to ridge regression, clusters and principal components.
 
-The risk of a ridge regression on its rows is split in three. With fixed rows, y = f + noise of
-variance σ², and S = K(K + λI)⁻¹, the expected mean squared distance of the fit to f is
+The risk of ridge regression on features, at the training rows, has three parts: regularisation,
+noise and approximation. With y = f + noise of variance σ² and S = K(K + λI)⁻¹, the expected mean
+squared distance of the fit from f is
 
     R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
 
-R(K̂) is the same with K̂ = Z Zᵀ, and R(K̂) − R(K) is the cost of the approximation. f is unknown, but
-E ‖(I − S) y‖² = ‖(I − S) f‖² + σ² Tr (I − S)²: every part has an unbiased estimate, Mallows (1973).
+R(K̂) − R(K), K̂ = Z Zᵀ, is the cost of the approximation. f is unknown, but E ‖(I − S) y‖² =
+‖(I − S) f‖² + σ² Tr (I − S)², so that each part has an unbiased estimate (Mallows 1973).
 """
 
 from dataclasses import dataclass
@@ -194,7 +195,7 @@ def risk(
 def _energies(
     K: Float[np.ndarray, "m m"], y: Float[np.ndarray, "m t"]
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Return the eigenvalues of K, and the squares of Vᵀy, summed over targets."""
+    """Return the eigenvalues of K, and (Vᵀy)², summed over targets, of its eigenvectors V."""
     values, vectors = eigh(K, check_finite=False)
     return np.maximum(values, 0.0), np.sum((vectors.T @ y) ** 2, axis=1)
 
@@ -202,7 +203,7 @@ def _energies(
 def noise_variance(
     values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
 ) -> float:
-    """Return ‖(I − S)y‖²/Tr (I − S)², which estimates σ²; the penalty gives d_λ ≈ m/2."""
+    """Return the estimate ‖(I − S)y‖²/Tr (I − S)² of σ², at λ ≤ 2 ``penalty`` nearest d_λ = m/2."""
     floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
     excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
     low, high = np.log(floor), np.log(max(penalty, 2 * floor))
@@ -215,8 +216,8 @@ def noise_variance(
 
 # --- Clustering and principal components of features: the error of the cost of every projection --
 #
-# The cost of a projection P of rank k is Tr(K − PKP), the trace that it leaves out. K-means with k
-# clusters and kernel PCA with k components minimise it over sets of P. With E = Z Zᵀ − K,
+# The cost of a projection P of rank k is Tr(K − PKP). Kernel k-means with k clusters and kernel PCA
+# with k components minimise it, each over a set of projections. With E = Z Zᵀ − K,
 #
 #     cost of Z − cost of K = Tr((I − P)E),
 #
@@ -246,8 +247,8 @@ class CostCertificate(HtmlResult):
     n_features: int
 
     @property
-    def relative(self) -> float:
-        """ε: the costs differ by at most ε times the kernel's cost."""
+    def relative_error(self) -> float:
+        """ε: for each projection, the two costs differ by at most ε times the kernel's cost."""
         worst = max(abs(self.lowest), abs(self.highest))
         return worst / self.best_cost if self.best_cost > 0 else float("inf")
 
@@ -271,7 +272,7 @@ class CostCertificate(HtmlResult):
         )
         return (
             f"With {self.n_features:,} features, the cost of {self.rank} clusters or components of "
-            f"{self.n_rows:,} rows is within {100 * self.relative:.2g} % of the cost with "
+            f"{self.n_rows:,} rows is within {100 * self.relative_error:.2g} % of the cost with "
             f"the exact kernel. So {means}."
         )
 
@@ -316,7 +317,7 @@ def certify_costs(
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
     >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=500, n_inputs=2, random_state=0)
     >>> costs = bo.certify_costs(phi, X, rank=5)
-    >>> 0 < costs.relative < 1 < costs.factor
+    >>> 0 < costs.relative_error < 1 < costs.factor
     True
     """
     n_sample = integer(n_sample, "certify_costs", "n_sample", minimum=2)
@@ -329,7 +330,7 @@ def certify_costs(
             "rank, or measure more rows."
         )
     K, E, D = sample(phi, rows, kernel)
-    lowest, highest = cost_ends(E, rank)
+    lowest, highest = cost_changes(E, rank)
     return CostCertificate(
         rank=rank,
         lowest=lowest,
@@ -340,7 +341,7 @@ def certify_costs(
     )
 
 
-def cost_ends(E: Float[np.ndarray, "m m"], rank: int) -> tuple[float, float]:
-    """Return the least and the largest change of the cost of a projection by an error E of K."""
+def cost_changes(E: Float[np.ndarray, "m m"], rank: int) -> tuple[float, float]:
+    """Return the least and largest change of the cost of projections of this rank, for K + E."""
     errors, trace = eigvalsh(E, check_finite=False), float(np.trace(E))
     return trace - float(errors[-rank:].sum()), trace - float(errors[:rank].sum())

@@ -59,14 +59,14 @@ def alpha(text: str) -> str | float:
     raise click.BadParameter(words)
 
 
-def _list_of(item: Callable[[str], Any], words: str) -> Callable[[str], list[Any]]:
-    """Return a type for items between commas; ``item`` reads one, or raises ValueError."""
+def _list_of(item: Callable[[str], Any], content: str) -> Callable[[str], list[Any]]:
+    """Return a parser of items between commas; ``item`` parses one, ``content`` is for errors."""
 
     def parse(text: str) -> list[Any]:
         try:
             return list(map(item, text.split(",")))
         except ValueError:
-            raise click.BadParameter(f"must be {words}; got {text!r}.") from None
+            raise click.BadParameter(f"must be {content}; got {text!r}.") from None
 
     return parse
 
@@ -85,9 +85,9 @@ def _type_pair(text: str) -> tuple[str, str]:
 
 
 names = _list_of(str, "names")
-lengthscales = _list_of(_positive, "positive numbers, as 0.5 or 0.3,1,2")
-widths = _list_of(int, "whole numbers separated by commas, as 256,1024")
-types = _list_of(_type_pair, "as a=number,b=category")
+lengthscales = _list_of(_positive, "positive numbers like 0.5 or 0.3,1,2")
+widths = _list_of(int, "whole numbers separated by commas, like 256,1024")
+types = _list_of(_type_pair, "pairs like a=number,b=category")
 
 
 class Word(ClickChoice):  # generic from click 8.2 on
@@ -104,8 +104,8 @@ class Word(ClickChoice):  # generic from click 8.2 on
         raise click.BadParameter(words, ctx, param)
 
 
-def destination(*suffixes: str) -> Callable[[str], Path]:
-    """Return the type of an output path; a dash writes a table to standard output."""
+def output_path(*suffixes: str) -> Callable[[str], Path]:
+    """Return a parser of output paths with these suffixes; for tables - is standard output."""
 
     def file(text: str) -> Path:
         path = Path(text).expanduser()
@@ -134,12 +134,12 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
 #: Path for standard output, to which a table is written as CSV.
 STANDARD_OUTPUT = Path("-")
 
-table = destination(".parquet", ".pq", ".csv")
-picture = destination(".png", ".svg", ".pdf")
+table = output_path(".parquet", ".pq", ".csv")
+picture = output_path(".png", ".svg", ".pdf")
 
 
 def coords_options(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
-    """Return the options that --coords sets; options that the user set stay."""
+    """Return the options that --coords sets, except those that the user gave."""
     if coords is None:
         return {}
     if columns is not None:
@@ -156,7 +156,7 @@ def coords_options(coords: list[str] | None, columns: list[str] | None) -> dict[
 
 
 def input_files(files: Iterable[str]) -> list[Any]:
-    """Return the files; standard input (-) is copied to a file, to be read more than once."""
+    """Return the files; standard input (-) is copied to a temporary file, for several passes."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 
     paths: list[Any] = []

@@ -36,16 +36,16 @@ class Terminal:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
-        """Time a phase; show its name ``doing``, or count the rows read from ``blocks``."""
+    def phase(self, name: str, label: str = "", blocks: Any = None) -> Iterator[Any]:
+        """Time phase ``name``; show ``label``, or the number of rows read from ``blocks``."""
         start, has_display = perf_counter(), not self.quiet and sys.stderr.isatty()
-        if has_display and (doing or blocks is not None):
+        if has_display and (label or blocks is not None):
             bar = Bar(blocks)
-            if doing:
-                bar.at(doing)
-            with listening(lambda step: bar.at(f"{doing}: {step}" if doing else step)):
+            if label:
+                bar.at(label)
+            with listening(lambda step: bar.at(f"{label}: {step}" if label else step)):
                 yield blocks if blocks is None else blocks.watch(bar)
-            if doing:
+            if label:
                 bar.at("")
         else:
             yield blocks
@@ -56,10 +56,10 @@ class Terminal:
         if not self.as_json and not self.quiet:
             click.echo(text, err=err)
 
-    def show(self, words: Mapping[str, Any] | None = None, /, **facts: Any) -> None:
-        """Print all facts as JSON, or the facts in ``words`` (default: all) as a table."""
+    def show(self, lines: Mapping[str, Any] | None = None, /, **facts: Any) -> None:
+        """Print ``facts`` as JSON with --json, else ``lines`` (default: the facts) as a table."""
         seconds = {"seconds": self.seconds} if self.seconds else {}
-        words, facts = {**(facts if words is None else words), **seconds}, {**facts, **seconds}
+        lines, facts = {**(facts if lines is None else lines), **seconds}, {**facts, **seconds}
         if self.as_json:
             unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
             items = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
@@ -67,7 +67,7 @@ class Terminal:
             content = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities
             click.echo(json.dumps(content, ensure_ascii=not unicode))
         elif not self.quiet:
-            for label, text in facts_in_words(words):
+            for label, text in facts_in_words(lines):
                 line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
                 if sys.stdout.isatty():  # files and pipes get unbroken lines, for grep
                     layout: Any = {"subsequent_indent": indent, "break_on_hyphens": False}
@@ -76,14 +76,14 @@ class Terminal:
                 click.echo(line)
 
 
-def _option(names: str, words: str, kind: Any = None, sign: str | None = None, **extra: Any) -> Any:
-    return click.option(*names.split(), type=kind, help=words, metavar=sign, **extra)
+def _option(names: str, text: str, kind: Any = None, sign: str | None = None, **extra: Any) -> Any:
+    return click.option(*names.split(), type=kind, help=text, metavar=sign, **extra)
 
 
-def _target(words: str, **options: Any) -> Any:
+def _target(text: str, **options: Any) -> Any:
     """Return the option that names one target or several."""
     unpack = lambda _ctx, _param, names: names[0] if len(names) == 1 else names or None
-    return _option("--target", words, multiple=True, callback=unpack, **options)
+    return _option("--target", text, multiple=True, callback=unpack, **options)
 
 
 _model = click.argument("model", metavar="MODEL")
@@ -94,7 +94,7 @@ _separator = _option(
 )
 _lengthscale = _option(
     "--lengthscale",
-    "One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
+    "One, or one per feature: repeated or like 0.3,1,2. Chosen from the data if not given.",
     kinds.lengthscales,
     "NUMBERS",
     multiple=True,
@@ -175,7 +175,7 @@ def demo(terminal: Terminal, args: Any) -> None:
 @_table
 @_option("--model", "Learner.", kinds.Word(tuple(kinds.LEARNERS)), default="ridge")
 @_target("Column to predict; repeat for several.")
-@_option("--out", "Model file to write.", kinds.destination(), default="m.bochner")
+@_option("--out", "Model file to write.", kinds.output_path(), default="m.bochner")
 @_option(
     "--kernel", "Kernel; default: that of the learner (ridge: auto).", kinds.Word(kinds.KERNELS)
 )
@@ -292,11 +292,11 @@ def fit(terminal: Terminal, args: Any) -> None:
 
 @_command
 @_model
-@_option("--out", "NetCDF file to write.", kinds.destination(".nc"), "FILE", required=True)
+@_option("--out", "NetCDF file to write.", kinds.output_path(".nc"), "FILE", required=True)
 @_option("--places", "Places along each coordinate.", click.IntRange(2), default=200)
 @_option("--picture", "Picture to write; default: --out with .png.", kinds.picture, "FILE")
 def map_(terminal: Terminal, args: Any) -> None:
-    """Write the field that MODEL predicts, as NetCDF and a picture.
+    """Write the field that MODEL predicts as a NetCDF file and as a picture.
 
     MODEL is a Gaussian process of one or two coordinates. Mean and standard deviation are predicted
     over the bounding box of the training rows.
@@ -431,8 +431,8 @@ def plan(terminal: Terminal, args: Any) -> None:
     terminal.show({}, **comparison.facts())
 
 
-def _open(terminal: Terminal, args: Any, *truth: bool) -> tuple[Any, ...]:
-    """Return files, model, and for each flag of ``truth`` the rows, with targets if it is True."""
+def _open(terminal: Terminal, args: Any, *with_targets: bool) -> tuple[Any, ...]:
+    """Return files, model, and one Blocks per flag: the rows, with or without their targets."""
     from bochner.cli.models import open_model
 
     paths = input_files(args.files)
@@ -442,7 +442,7 @@ def _open(terminal: Terminal, args: Any, *truth: bool) -> tuple[Any, ...]:
         model = open_model(args.model)
         schema, names = model.schema_, model.fit_.inputs.names
         columns = None if schema or not names else list(names)
-        schemas = [schema if t or schema is None else schema.features_only() for t in truth]
+        schemas = [schema if t or schema is None else schema.features_only() for t in with_targets]
         settings = {"columns": columns, "separator": args.separator}
         return paths, model, *(bo.Blocks.from_files(paths, schema=s, **settings) for s in schemas)
 
@@ -458,8 +458,8 @@ def _open(terminal: Terminal, args: Any, *truth: bool) -> tuple[Any, ...]:
 )
 @_option(
     "--coverage --interval",
-    "Probability that an interval contains a new observation. gp: 0.9 if not given; others: no "
-    "intervals if not given.",
+    "Probability that an interval contains a new observation. Default for gp: 0.9; for other "
+    "learners: no intervals.",
     click.FloatRange(0, 1, min_open=True, max_open=True),
     "SHARE",
 )
@@ -467,10 +467,10 @@ def _open(terminal: Terminal, args: Any, *truth: bool) -> tuple[Any, ...]:
 def predict(terminal: Terminal, args: Any) -> None:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
-    --interval 0.9 adds the bounds of a new observation, low_90 and high_90, and prints their
-    guarantee. A Gaussian process (gp) always adds them, and two standard deviations:
-    deviation_of_observation includes the noise; deviation_of_mean is the deviation of the
-    function without noise, and does not bound observations.
+    --interval 0.9 adds the columns low_90 and high_90, the ends of a 90 % prediction interval, and
+    prints its guarantee. A Gaussian process (gp) always adds an interval, by default of 90 %, and
+    two standard deviations: deviation_of_observation is that of a new observation, with noise;
+    deviation_of_mean is that of the function without noise.
     """
     from bochner._core.sizes import block_rows
     from bochner.cli import models
@@ -521,7 +521,7 @@ def check(terminal: Terminal, args: Any) -> None:
 @_model
 @_files
 @_option(
-    "--out", "Page to write.", kinds.destination(".html", ".htm"), "FILE", default="report.html"
+    "--out", "Page to write.", kinds.output_path(".html", ".htm"), "FILE", default="report.html"
 )
 @_option("--rows", "Number of random rows in the plots.", click.IntRange(16), default=4096)
 @_seed
@@ -570,7 +570,7 @@ def report(terminal: Terminal, args: Any) -> None:
 @_command
 @_model
 def show(terminal: Terminal, args: Any) -> None:
-    """Describe the file MODEL: learner, columns, kernel, method, penalty, outcome."""
+    """Describe the file MODEL: learner, columns, kernel, method, penalty, errors of the fit."""
     from bochner.models._base import KernelEstimator
 
     model = bo.load(Path(args.model))

@@ -50,7 +50,7 @@ def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
 
 
 def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarray]:
-    """Return predictions as columns by name; without intervals if ``coverage`` is None."""
+    """Return the columns of predictions by name, with intervals unless ``coverage`` is None."""
     rows, percent = bo.Blocks.from_arrays(X), f"{100 * (coverage or 0):g}"
     names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
     if isinstance(model, bo.GaussianProcessRegressor):

@@ -27,11 +27,11 @@ def open_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the smallest free number
-    sys.stdout, sys.stderr = _lenient(sys.stdout), _lenient(sys.stderr)
+    sys.stdout, sys.stderr = _escape_unencodable(sys.stdout), _escape_unencodable(sys.stderr)
 
 
-def _lenient(stream: Any) -> Any:
-    """Return the stream, set to write characters that its encoding lacks as escapes."""
+def _escape_unencodable(stream: Any) -> Any:
+    """Return the stream, with escape sequences for characters that its encoding lacks."""
     if stream is None or stream.closed:
         return Path(os.devnull).open("w", encoding="utf-8")
     if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
@@ -39,7 +39,7 @@ def _lenient(stream: Any) -> Any:
     return stream
 
 
-def tell(sentence: str) -> None:
+def notify(sentence: str) -> None:
     """Write a line to stderr; errors of a closed stderr are ignored."""
     with suppress(OSError, ValueError):
         escape = "\r\033[K" if sys.stderr.isatty() else ""  # the progress bar
@@ -62,7 +62,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         with suppress(OSError):
             if "--json" in arguments:
-                _tell_as_json(error.format_message(), MISUSED)
+                _print_json(error.format_message(), MISUSED)
             else:
                 error.show()
         return MISUSED
@@ -70,18 +70,18 @@ def run(arguments: list[str]) -> int:
         if getattr(stopped, "code", KILLED) != KILLED:
             return FAILED  # by click, if the reader of a pipe is gone (as in `| head`)
         cause = stopped.__cause__ or stopped  # click makes a Ctrl-C exception the cause
-        tell(f"Stopped; {next(iter(getattr(cause, '__notes__', ())), 'nothing was written.')}")
+        notify(f"Stopped; {next(iter(getattr(cause, '__notes__', ())), 'nothing was written.')}")
         return KILLED if isinstance(stopped, SystemExit) else STOPPED
     except Exception as error:
         if os.environ.get("BOCHNER_DEBUG") == "1":
             raise
         if "--json" in arguments:
-            _tell_as_json(_sentence(error), FAILED, type(error).__name__)
-        tell(f"Error: {_sentence(error)}")
+            _print_json(_sentence(error), FAILED, type(error).__name__)
+        notify(f"Error: {_sentence(error)}")
         return FAILED
 
 
-def _tell_as_json(sentence: str, code: int, kind: str = "UsageError") -> None:
+def _print_json(sentence: str, code: int, kind: str = "UsageError") -> None:
     """Print an error as one JSON object."""
     with suppress(OSError, ValueError):
         click.echo(json.dumps({"error": sentence, "kind": kind, "exit_code": code}))
@@ -108,7 +108,7 @@ def _unwinding() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", BochnerWarning)
-            warnings.showwarning = lambda message, *_, **__: tell(f"Note: {message}")
+            warnings.showwarning = lambda message, *_, **__: notify(f"Note: {message}")
             yield
     finally:
         if main:

@@ -20,7 +20,7 @@ from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 
 #: Function that returns the place of a row, counted from 0, as part of a sentence.
-Where = Callable[[int], str]
+Location = Callable[[int], str]
 
 #: Codes of a text that is not a level, and of one that is only a category of the column's type.
 UNSEEN, DECLARED = -1.0, -2.0
@@ -47,7 +47,7 @@ class Encoder(ABC):
         """Names of the columns of X, without the indicator."""
 
     @abstractmethod
-    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+    def cells(self, column: Any, location: Location) -> Float[np.ndarray, " n"]:
         """Return the cells of an Arrow column as numbers, NaN where they are missing."""
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
@@ -78,8 +78,8 @@ class Numbers(Encoder):
     def _names(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
-        return numbers_of(self.name, column, np.dtype(np.float64), where, self.comma)
+    def cells(self, column: Any, location: Location) -> Float[np.ndarray, " n"]:
+        return numbers_of(self.name, column, np.dtype(np.float64), location, self.comma)
 
     def _encode(self, cells: np.ndarray) -> np.ndarray:
         gaps = np.isnan(cells)
@@ -121,7 +121,7 @@ class Levels(Encoder):
     def _latest(self) -> list[Any]:
         return [None, None]  # different texts and their codes
 
-    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+    def cells(self, column: Any, location: Location) -> Float[np.ndarray, " n"]:
         texts = as_texts(column)
         levels, codes = self._latest  # another thread may change it
         if levels is None or not levels.equals(texts.dictionary):
@@ -215,15 +215,15 @@ class Times(Encoder):
     def _names(self) -> tuple[str, ...]:
         return tuple(f"{self.name} ({word})" for part in self.parts for word in PARTS[part][0])
 
-    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+    def cells(self, column: Any, location: Location) -> Float[np.ndarray, " n"]:
         kind = str(column.type)
         if "string" not in kind:
             if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
-                raise _type_error(self.name, "times", kind, where)
+                raise _type_error(self.name, "times", kind, location)
             return seconds_in(column)
         form = self.form or form_of(texts_in(column)) or "year-month-day"
         parse = partial(seconds_of, form=form)
-        return _parse_texts(self.name, column, parse, f"times as {form}", where)
+        return _parse_texts(self.name, column, parse, f"times as {form}", location)
 
     def _encode(self, cells: np.ndarray) -> np.ndarray:
         seconds = np.where(np.isnan(cells), self.fill, cells)
@@ -283,7 +283,7 @@ def column_of(frame: Any, name: str) -> Any:
 
 
 def arrow_rows(column: Any, start: int = 0, stop: int | None = None) -> Any:
-    """Return rows of a NumPy or Arrow array as an Arrow array of a type that has ``take``."""
+    """Return rows of a NumPy or Arrow array as Arrow, in a type for which ``take`` works."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -354,7 +354,7 @@ def is_number(value: Any) -> bool:
 
 
 def _parse_texts(
-    name: str, column: Any, parse: Callable[[str], float | None], content: str, where: Where
+    name: str, column: Any, parse: Callable[[str], float | None], content: str, location: Location
 ) -> Float[np.ndarray, " n"]:
     """Return ``parse(text)`` for each text, NaN for a missing one; None raises an error."""
     texts = as_texts(column)
@@ -364,14 +364,14 @@ def _parse_texts(
         text = texts[row].as_py().strip()
         raise InvalidInput(
             f"Blocks: column {name!r} must hold {content}; got "
-            f"{text if len(text) <= 40 else text[:37] + '...'!r} in {where(row)}. Correct or "
+            f"{text if len(text) <= 40 else text[:37] + '...'!r} in {location(row)}. Correct or "
             f"empty the cell, or read the column as text with dtypes={{{name!r}: 'category'}}."
         )
     return map_texts(texts, numbers)
 
 
 def numbers_of(
-    name: str, column: Any, dtype: np.dtype, where: Where, comma: bool = False
+    name: str, column: Any, dtype: np.dtype, location: Location, comma: bool = False
 ) -> Float[np.ndarray, " n"]:
     """Return a column of numbers, or of texts that are numbers; NaN where cells are missing."""
     kind = str(column.type)
@@ -381,19 +381,19 @@ def numbers_of(
             text = text.replace(",", ".", 1) if comma else text
             return float(text) if is_number(text) else None
 
-        return _parse_texts(name, column, parse, "numbers", where).astype(dtype)
+        return _parse_texts(name, column, parse, "numbers", location).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
     try:
         column = column.cast("float" if dtype == np.float32 else "double", safe=False)
     except (NotImplementedError, ValueError) as error:  # pyarrow's
-        raise _type_error(name, "numbers", kind, where) from error
+        raise _type_error(name, "numbers", kind, location) from error
     return as_numpy(column, missing=np.nan)
 
 
-def _type_error(name: str, content: str, kind: str, where: Where) -> InvalidInput:
+def _type_error(name: str, content: str, kind: str, location: Location) -> InvalidInput:
     return InvalidInput(
-        f"Blocks: column {name!r} must hold {content}, as in the training data; from {where(0)} "
+        f"Blocks: column {name!r} must hold {content}, as in the training data; from {location(0)} "
         f"on it holds {kind}. Use one type in all tables, partitions and files."
     )
 
@@ -446,7 +446,7 @@ def form_of(texts: Collection[str]) -> str:
 
 
 def seconds_of(text: str, form: str) -> float | None:
-    """Return the seconds since 1970, or since midnight of a clock; None if the form differs."""
+    """Return a date's seconds since 1970, or a time's since midnight; None in another form."""
     match = FORMS[form].fullmatch(text.strip())
     if match is None:
         return None

@@ -166,7 +166,7 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
 
 
 def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
-    """Return the tables of a folder and the folders in it, without hidden and marker files."""
+    """Return the table files among ``files``, without hidden files and markers like _SUCCESS."""
     tables = sorted(
         file
         for file in files
@@ -355,7 +355,7 @@ class TextFile:
         }
         content = partial(_sentence, self, reader.columns)
         with check_unchanged(self.file), file_errors(self.file, content):
-            # each table has its own dictionaries of texts: few large tables are faster
+            # each Arrow table has its own dictionaries of strings: few large tables are faster
             waiting: list[Any] = []
             for batch in self.batches(kinds):
                 waiting.append(batch)

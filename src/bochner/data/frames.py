@@ -154,7 +154,7 @@ def _column(column: Any) -> Any:
 
 
 def _convert_pandas(pa: Any, column: Any) -> Any:
-    """Return a pandas column: a NumPy view of numbers, or an Arrow array, or its types as text."""
+    """Return a pandas column as NumPy numbers or an Arrow array, or if impossible its types."""
     kind = str(column.dtype)
     if kind.startswith("period"):
         column = column.dt.to_timestamp()

@@ -87,7 +87,7 @@ def open_tables(
 
 
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str]) -> np.dtype:
-    """Return float32 if it holds every value of these columns, one or more, else float64."""
+    """Return float32 if it represents all values of these columns (one at least), else float64."""
     columns = set(names)
     types = {c.type_text for reader in readers for c in reader.columns if c.name in columns}
     return np.dtype(np.float32 if types and types <= NARROW else np.float64)
@@ -233,7 +233,7 @@ def _learn(
     features = (name for name in draft.columns if kinds[name].kind in kinds_read)
     targets = tuple(name for name in draft.target_names or () if kinds[name].kind in USABLE)
     readers, texts = _scan(readers, targets, (*features, *roles))
-    # targets and weights that are texts with decimal commas are numbers
+    # targets and weights written with decimal commas are read as numbers
     commas = filter(lambda name: _have_commas(texts[name]), roles)
     kinds |= {name: kinds[name]._replace(kind="numbers") for name in commas}
     target = draft.target
@@ -259,7 +259,7 @@ def _learn(
 
 
 def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[str, Column]:
-    """Return the kind of each column used, the same in every file that has values in it."""
+    """Return the kind of each column; an error is raised if files disagree on a column used."""
     kinds: dict[str, tuple[Column, str]] = {}
     for reader in readers:
         _require_names(reader, schema)

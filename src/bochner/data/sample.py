@@ -23,7 +23,7 @@ class Sample(NamedTuple):
 
 
 def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
-    """Return the priorities, in [0, 1), of ``count`` rows from row ``start`` on, for this seed."""
+    """Return random priorities in [0, 1) of ``count`` rows from ``start`` on; low ones are kept."""
     generator = stream(seed, "sample")
     generator.bit_generator.advance(start)  # type: ignore[attr-defined]
     return generator.random(count)
@@ -69,7 +69,7 @@ class RowSample:
 
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
-        """Return the sample of a block without rows of weight zero; ``start`` rows precede it."""
+        """Return the sample of a block's rows of weight above 0; ``start`` rows precede it."""
         X, y, w = piece_of(block)
         priority = row_priorities(seed, start + block.start, len(w))
         rows = RowSample(X, y, w, priority).take(np.flatnonzero(w > 0))

@@ -17,8 +17,7 @@ class Schema:
     A column with c categories becomes c columns of zeros and ones, one per category in sorted
     order; every other column stays one column. A schema learned by a fit has encoders, which also
     fill missing cells, and encode ordered levels, target means, dates and times. All fields can be
-    written as JSON:
-    ``Schema(**json.loads(json.dumps(dataclasses.asdict(schema)))) == schema``.
+    written as JSON: ``Schema(**json.loads(json.dumps(dataclasses.asdict(schema)))) == schema``.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ import numpy as np
 from bochner._core import arrays
 from bochner._core.arrays import as_floating, is_sparse, take, to_numpy
 from bochner._core.checks import LARGEST
-from bochner.data.encoders import Where
+from bochner.data.encoders import Location
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
 
@@ -30,8 +30,8 @@ class Piece(NamedTuple):
 class Block(NamedTuple):
     """Consecutive rows of a table.
 
-    X (n, d); y (n,) or (n, t) or None; w (n,) or None; ``start`` is the row number of the first
-    row in the whole table.
+    Inputs X (n, d); targets y (n,) or (n, t), or None; weights w (n,), or None; ``start``, the
+    number of rows of the table before the first row.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def join(pieces: Sequence[Any]) -> Piece:
     return Piece(*(None if column[0] is None else arrays.concat(column) for column in columns))
 
 
-def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
+def require_finite(array: Any, column: Callable[[int], str], location: Location) -> None:
     """Raise an error for the first missing or infinite value, with its column and row."""
     if arrays.all_finite(array):
         return
@@ -172,20 +172,20 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
         row, col = map(int, divmod(place, array.shape[1] if array.ndim == 2 else 1))
     content = "a missing value (NaN or null)" if np.isnan(value) else repr(float(value))
     raise InvalidInput(
-        f"Blocks: {column(col)} must hold finite numbers; got {content} in {where(row)}. "
+        f"Blocks: {column(col)} must hold finite numbers; got {content} in {location(row)}. "
         "Fill or drop such rows first."
     )
 
 
-def require_weights(w: Any, where: Where) -> None:
+def require_weights(w: Any, location: Location) -> None:
     """Raise an error that names the row of the first negative, missing or too large weight."""
-    require_finite(w, lambda _: "the sample weight", where)
+    require_finite(w, lambda _: "the sample weight", location)
     mask = (w < 0) | (w > LARGEST)
     if bool(arrays.array_namespace(w).any(mask)):
         row = int(np.flatnonzero(to_numpy(mask))[0])
         raise InvalidInput(
             f"Blocks: sample_weight must be zero or above, {LARGEST:g} at most; got "
-            f"{float(w[row]):g} in {where(row)}. Drop such rows, weigh them zero, or divide all "
+            f"{float(w[row]):g} in {location(row)}. Drop such rows, weigh them zero, or divide all "
             "weights by one number."
         )
 
@@ -385,14 +385,14 @@ def zeros_view(array: Any) -> Any:
 def check_values(piece: Piece, numbers: range | np.ndarray) -> Piece:
     """Return the rows, whose numbers are ``numbers``, as floats; check values and weights."""
     X, y, w = as_floating(piece.X), piece.y, piece.w
-    where = lambda row: f"row {numbers[row]} (counted from 0)"
-    require_finite(X, lambda col: f"column {col} of X", where)
+    location = lambda row: f"row {numbers[row]} (counted from 0)"
+    require_finite(X, lambda col: f"column {col} of X", location)
     if y is not None:
         y = as_floating(y)
-        require_finite(y, lambda col: f"column {col} of y" if y.ndim == 2 else "y", where)
+        require_finite(y, lambda col: f"column {col} of y" if y.ndim == 2 else "y", location)
     if w is not None:
         w = as_floating(w)
-        require_weights(w, where)
+        require_weights(w, location)
     return Piece(X, y, w)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner.data import encoders
-from bochner.data.encoders import Encoder, Levels, Numbers, Times, Where, column_of, is_missing
+from bochner.data.encoders import Encoder, Levels, Location, Numbers, Times, column_of, is_missing
 from bochner.data.schema import Schema, quote, reasons
 from bochner.data.sources import Partition, Piece, Source, require_finite, require_weights
 from bochner.errors import DataWarning, InvalidInput
@@ -22,7 +22,7 @@ CELLS_PER_PIECE = 1 << 19
 NO_ROWS: np.ndarray = np.empty(0, np.intp)
 
 #: Cells of one column that did not occur in training: description, examples, place and first row.
-Unseen = tuple[str, str, Where, int]
+Unseen = tuple[str, str, Location, int]
 
 
 class Column(NamedTuple):
@@ -75,7 +75,7 @@ class Reader:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables(Source):
-    """Consecutive readers, encoded by one schema."""
+    """Rows of several readers, one after the other, encoded by one schema."""
 
     readers: tuple[Reader, ...]
     schema: Schema = field(kw_only=True)
@@ -94,17 +94,17 @@ class Tables(Source):
         if not self.raw and not self.schema.encoders and self.drafts is not None:
             require_plain(self.drafts, self.schema.dropped)
         unseen: dict[str, Unseen] = {}
-        for frame, where, start in self._frames(rows):
+        for frame, location, start in self._frames(rows):
             X = np.empty((frame.num_rows, self.n_columns), np.float64 if self.raw else self.dtype)
             fold, row = encoders.folds(start, frame.num_rows) if self.fold_tables else None, 0
             for encoder in self.readable:
-                columns = self._columns(encoder, frame, where, fold, unseen)
+                columns = self._columns(encoder, frame, location, fold, unseen)
                 X[:, row : row + columns.shape[1]] = columns
                 row += columns.shape[1]
             if not (self.raw or self.schema.encoders):
                 label = lambda col: f"column {self.schema.feature_names[col]!r}"
-                require_finite(X, label, where)
-            yield Piece(X, self._targets(frame, where), self._weights(frame, where))
+                require_finite(X, label, location)
+            yield Piece(X, self._targets(frame, location), self._weights(frame, location))
         if unseen:
             _warn_unseen(unseen)
 
@@ -145,7 +145,7 @@ class Tables(Source):
         roles = replace(self.schema, columns=schema.columns, categories=())
         return replace(self, schema=roles).with_encoders(schema.encoders, schema.dropped, {})
 
-    def _frames(self, rows: int) -> Iterator[tuple[Any, Where, int]]:
+    def _frames(self, rows: int) -> Iterator[tuple[Any, Location, int]]:
         """Yield frames, the function that names places of their rows, and their first row."""
         names = self.schema.read_names
         labels = {str(self.schema.target)} if self.schema.classes else set()
@@ -162,8 +162,8 @@ class Tables(Source):
                 for begin in range(0, frame.num_rows, step or 1):
                     piece = frame.slice(begin, step)
                     part, numbers = compact(piece, start, reader.absent)
-                    where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
-                    yield part, where, total
+                    location = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
+                    yield part, location, total
                     start += piece.num_rows
                     total += part.num_rows
 
@@ -184,7 +184,7 @@ class Tables(Source):
             rows = count - len(gaps)
             low, high = max(start - n_before, 0), min(stop - n_before, rows)
             if low < high:
-                # numbers of present rows before each gap
+                # for each gap, the number of rows before it that are kept
                 shifts = gaps - np.arange(len(gaps))
                 ends = low, high - 1
                 first, last = ends + np.searchsorted(shifts, ends, side="right")
@@ -203,18 +203,18 @@ class Tables(Source):
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in partitions))
 
     def _columns(
-        self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]
+        self, encoder: Encoder, frame: Any, location: Location, fold: Any, unseen: dict[str, Unseen]
     ) -> np.ndarray:
         """Encode a table's column as columns of X; before a fit, as one column per category."""
         column = column_of(frame, encoder.name)
         if isinstance(encoder, Levels) and not (self.raw or self.schema.encoders):
             levels = dict(self.schema.categories)[encoder.name]
-            codes = _codes(encoder.name, column, levels, where)
+            codes = _codes(encoder.name, column, levels, location)
             return codes[:, None] == np.arange(len(levels))
-        cells = encoder.cells(column, where)
+        cells = encoder.cells(column, location)
         if np.isinf(cells).any():
             filled = np.where(np.isnan(cells), 0.0, cells)
-            require_finite(filled, lambda _: f"column {encoder.name!r}", where)
+            require_finite(filled, lambda _: f"column {encoder.name!r}", location)
         if self.raw or not self.schema.encoders:
             return cells[:, None]
         if isinstance(encoder, Levels) and encoder.name in self.fold_tables:
@@ -225,30 +225,30 @@ class Tables(Source):
         description, mask = encoder.find_unseen(cells)
         if encoder.name not in unseen and len(rows := np.flatnonzero(mask)):
             texts = encoders.texts_in(column, rows) if isinstance(encoder, Levels) else ()
-            unseen[encoder.name] = description, quote(sorted(texts), 3), where, int(rows[0])
+            unseen[encoder.name] = description, quote(sorted(texts), 3), location, int(rows[0])
         return columns
 
-    def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
+    def _targets(self, frame: Any, location: Location) -> np.ndarray | None:
         names = self.schema.target_names
         if names is None:
             return None
         columns = [column_of(frame, name) for name in names]
         if self.schema.classes:
-            codes = _codes(names[0], columns[0], self.schema.classes, where)
+            codes = _codes(names[0], columns[0], self.schema.classes, location)
             return codes.astype(self.target_dtype)
         pairs = zip(names, columns, strict=True)
-        parts = [encoders.numbers_of(*pair, self.target_dtype, where, comma=True) for pair in pairs]
+        parts = [encoders.numbers_of(*p, self.target_dtype, location, comma=True) for p in pairs]
         y = np.column_stack(parts)
-        require_finite(y, lambda col: f"target {names[col]!r}", where)
+        require_finite(y, lambda col: f"target {names[col]!r}", location)
         return y[:, 0] if isinstance(self.schema.target, str) else y
 
-    def _weights(self, frame: Any, where: Where) -> np.ndarray | None:
+    def _weights(self, frame: Any, location: Location) -> np.ndarray | None:
         name = self.schema.weight
         if name is None:
             return None
         column, dtype = column_of(frame, name), np.dtype(np.float64)
-        w = encoders.numbers_of(name, column, dtype, where, comma=True)
-        require_weights(w, where)
+        w = encoders.numbers_of(name, column, dtype, location, comma=True)
+        require_weights(w, location)
         return w
 
 
@@ -263,10 +263,10 @@ def _warn_unseen(unseen: dict[str, Unseen]) -> None:
     """Warn of unseen cells, in one sentence for all columns with the same description."""
     sentences = []
     for words, names in reasons((name, cell[0]) for name, cell in unseen.items()).items():
-        _, texts, where, row = unseen[names[0]]
+        _, texts, location, row = unseen[names[0]]
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {quote(names)} have"
         examples = f", such as {texts}" if texts else ""
-        sentences.append(f"{columns} {words}{examples}; first in {where(row)}")
+        sentences.append(f"{columns} {words}{examples}; first in {location(row)}")
     text = ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
     warn_user(f"{text}. Fit again with such rows if there are many.", DataWarning)
 
@@ -307,20 +307,20 @@ def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
     return np.flatnonzero(np.any([is_missing(column_of(frame, name)) for name in names], axis=0))
 
 
-def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
+def _codes(name: str, column: Any, categories: tuple[str, ...], location: Location) -> np.ndarray:
     """Return the code of each text; a missing or unknown category raises an error."""
     if column.null_count:
         raise InvalidInput(
             f"Blocks: column {name!r} must have no missing values; got one in "
-            f"{where(int(np.argmax(is_missing(column))))}. Fill or drop such rows first (in a CSV "
-            'file, empty fields and NA are missing, "NA" in quotes is text).'
+            f"{location(int(np.argmax(is_missing(column))))}. Fill or drop such rows first (in a "
+            'CSV file, empty fields and NA are missing, "NA" in quotes is text).'
         )
-    codes = Levels(name, categories).cells(column, where).astype(np.intp)
+    codes = Levels(name, categories).cells(column, location).astype(np.intp)
     if (rows := np.flatnonzero(codes < 0)).size:
         values = sorted({*encoders.texts_in(column)} - {*categories})
         raise InvalidInput(
             f"Blocks: column {name!r} must hold categories seen when the schema was "
             f"learned ({quote(categories)}); got {quote(values)}, first in "
-            f"{where(int(rows[0]))}. Drop such rows or fit again with them."
+            f"{location(int(rows[0]))}. Drop such rows or fit again with them."
         )
     return codes

@@ -1,4 +1,4 @@
-"""Small tables for tests, examples and pages: the Earth's relief, concrete, carbon dioxide."""
+"""Small tables for tests and documentation: the Earth's relief, concrete, carbon dioxide."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -57,12 +57,12 @@ _NAMES = (
 
 
 def load_concrete() -> Dataset:
-    """Return the strength of concrete, by Yeh (1998): 1,030 samples, eight columns.
+    """Return the compressive strength of 1,030 samples of concrete (Yeh 1998).
 
     Returns
     -------
     Dataset
-        ``X`` (1030, 8) float32, kg/m³ and days; ``y`` (1030,) float32, MPa.
+        ``X`` (1030, 8) float32, ingredients in kg/m³, age in days; ``y`` (1030,) float32, MPa.
 
     Examples
     --------
@@ -78,12 +78,12 @@ def load_concrete() -> Dataset:
 
 
 def load_co2() -> Dataset:
-    """Return carbon dioxide in the air at Mauna Loa: 521 monthly means from 1958 to 2001.
+    """Return the CO₂ concentration at Mauna Loa: 521 monthly means from 1958 to 2001.
 
     Returns
     -------
     Dataset
-        ``X`` (521, 1) float32, years; ``y`` (521,) float32, parts per million.
+        ``X`` (521, 1) float32, decimal years; ``y`` (521,) float32, parts per million.
 
     Examples
     --------

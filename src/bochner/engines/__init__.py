@@ -2,7 +2,7 @@
 
 >>> import bochner as bo
 >>> bo.engines.Local(checkpoint="run.ckpt", interval=60)
-Local(checkpoint='run.ckpt', interval=60.0, memory=None, device=None)
+Local(checkpoint='run.ckpt', interval=60.0, cache_bytes=None, device=None)
 
 A pass is a sum over rows. Its parts are merged in an order that depends only on the blocks: any
 engine, with any number of workers, gives the bits of :class:`Local` on the same blocks.

@@ -29,27 +29,27 @@ from bochner.sums.passes import LOCAL, Engine
 # --- Functions of all engines ---------------------------------------------------------------------
 
 
-def connection(attribute: str, words: str) -> Check:
+def check_connection(attribute: str, content: str) -> Check:
     """Return a check that a value is None, an address, or a connection with this attribute."""
 
     def check(value: Any, caller: str, name: str) -> Any:
         if value is None or isinstance(value, str) or hasattr(value, attribute):
             return value
-        raise InvalidType(f"{caller}: {name} must be {words}; got {type(value).__name__}.")
+        raise InvalidType(f"{caller}: {name} must be {content}; got {type(value).__name__}.")
 
     return check
 
 
-def answering(
-    caller: str, service: str, timeout: float, *kinds: type[BaseException]
+def answer_in_time(
+    caller: str, service: str, timeout: float, *errors: type[BaseException]
 ) -> AbstractContextManager[None]:
-    """Return a context that turns OSError and ``kinds`` into an error: no answer in time."""
+    """Return a context that replaces OSError and ``errors`` by an EngineError about no answer."""
     no_answer = lambda error: EngineError(
         f"{caller}: the {service} must answer within {timeout:g} seconds; it did not "
         f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
         "longer with timeout=."
     )
-    return raise_as(no_answer, OSError, *kinds)
+    return raise_as(no_answer, OSError, *errors)
 
 
 def require_answer(caller: str, address: str, timeout: float) -> None:
@@ -60,12 +60,12 @@ def require_answer(caller: str, address: str, timeout: float) -> None:
     except ValueError:
         return  # several addresses, or local[2]: the client parses them
     if host and port is not None:
-        with answering(caller, f"cluster at {address}", timeout):
+        with answer_in_time(caller, f"cluster at {address}", timeout):
             create_connection((host, port), timeout).close()
 
 
-def failure(engine: str, task: object, reason: str) -> EngineError:
-    """Return the error of a failed task of workers; the name or key of the task has its rows."""
+def task_error(engine: str, task: object, reason: str) -> EngineError:
+    """Return the error of a failed task of workers; its name or key ``task`` contains its rows."""
     rows = re.search(r"rows-(\d+)-(\d+)", str(task))
     work = f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
     return EngineError(
@@ -120,7 +120,7 @@ class Dask(NamedArguments):
     >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
-    client: Annotated[Any, connection("scheduler_info", _CLIENT)] = None
+    client: Annotated[Any, check_connection("scheduler_info", _CLIENT)] = None
     timeout: Positive = 30.0
 
     @contextmanager
@@ -132,7 +132,7 @@ class Dask(NamedArguments):
                 client = distributed.Client(stack.enter_context(local), set_as_default=False)
                 stack.enter_context(client)
             elif isinstance(client, str):
-                with answering("Dask", f"scheduler at {client}", self.timeout):
+                with answer_in_time("Dask", f"scheduler at {client}", self.timeout):
                     client = distributed.Client(client, timeout=self.timeout, set_as_default=False)
                 stack.enter_context(client)
             yield self._passes(client)
@@ -140,7 +140,7 @@ class Dask(NamedArguments):
     def _passes(self, client: Any) -> ClusterPasses:
         """Return the executor of passes on the workers of a client's cluster."""
         address = client.scheduler.address if client.scheduler else "?"
-        with answering("Dask", f"scheduler at {address}", self.timeout):
+        with answer_in_time("Dask", f"scheduler at {address}", self.timeout):
             client.wait_for_workers(1, timeout=self.timeout)
         groups: dict[str, list[Partition]] = {}
 
@@ -157,7 +157,7 @@ class Dask(NamedArguments):
                     groups[key] = partitions
                 args = with_rows(args, "dask", client.compute)
                 if client.status != "running":
-                    raise failure("Dask", key, "its scheduler does not answer")
+                    raise task_error("Dask", key, "its scheduler does not answer")
                 return client.submit(function, *args, key=key, pure=False)
 
         def wait(handle: Handle) -> None:
@@ -175,7 +175,7 @@ class Dask(NamedArguments):
 
 
 def _current_dask() -> Engine:
-    """Return an engine on dask's current client; this process, if there is no client."""
+    """Return an engine on dask's current client; if there is no client, this process."""
     with suppress(KeyError, ValueError):
         return Dask(sys.modules["distributed"].get_client())
     return LOCAL
@@ -185,11 +185,11 @@ def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> 
     """Return the error to raise for a failed task on these partitions."""
     if isinstance(error, package("distributed", "Dask").KilledWorker):
         reason = f"{error.allowed_failures + 1} died over it, probably for lack of memory"
-        return failure("Dask", error.task, reason)
+        return task_error("Dask", error.task, reason)
     if handle.status == "error":
         for partition in partitions:
             partition.fetch()  # its error names the partition
-    return failure("Dask", handle.key, message_of(error))
+    return task_error("Dask", handle.key, message_of(error))
 
 
 #: Workers that may die over one part before the fit fails.
@@ -236,7 +236,7 @@ class Ray(NamedArguments):
             if self.address is not None:
                 require_answer("Ray", self.address, self.timeout)
             service = f"cluster at {self.address or 'this machine'}"
-            with answering("Ray", service, self.timeout, ValueError, RuntimeError, SystemExit):
+            with answer_in_time("Ray", service, self.timeout, ValueError, RuntimeError, SystemExit):
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
         processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
         remote = ray.remote(lambda function, *args: (function(*args), True))
@@ -257,7 +257,7 @@ class Ray(NamedArguments):
                 cause = getattr(error, "cause", None)
                 if isinstance(cause, BochnerError):
                     raise cause from None
-                raise failure("Ray", name, message_of(error)) from error
+                raise task_error("Ray", name, message_of(error)) from error
 
         # the value of a part stays in the store; only a flag that it is there is fetched
         wait = lambda handle: get(*ends.pop(handle.hex()))
@@ -304,7 +304,7 @@ class Spark(NamedArguments):
     >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
     """
 
-    session: Annotated[Any, connection("sparkContext", _SESSION)] = None
+    session: Annotated[Any, check_connection("sparkContext", _SESSION)] = None
     timeout: Positive = 30.0
 
     @contextmanager
@@ -388,7 +388,7 @@ def _job(
         except Exception as error:
             if not n_left:
                 words = f"{TRIES} times, {message_of(error)}; PYSPARK_PYTHON names their Python"
-                raise failure("Spark", name, words) from error
+                raise task_error("Spark", name, words) from error
     if isinstance(result, BochnerError):
         raise result
     return result

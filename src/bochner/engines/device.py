@@ -25,7 +25,7 @@ ROWS, CELLS = 8192, 1 << 25
 
 
 def open_devices(device_names: Any) -> list[Any]:
-    """Return torch's devices of a name, as "cuda" or "cuda:1", or of several names."""
+    """Return the torch devices with this name or these names, for example "cuda:1"."""
     names = device_names if isinstance(device_names, list | tuple) else (device_names,)
     torch = package("torch", "Local: device=", "torch")
     no_device = lambda error: InvalidInput(
@@ -81,7 +81,7 @@ class DevicePasses:
         return total
 
     def _sum_on_devices(self, summand: Any, blocks: Blocks) -> Any:
-        """Return the sum of parts from a thread per device, merged in the order of the tree."""
+        """Return the sum of parts, computed by a thread per device and merged by a MergeTree."""
         tree: MergeTree[Any] = MergeTree(narrow(summand, slice(0, 0)).merge)
         queue: deque[Future[Any]] = deque()
         blocks_, size = iter(blocks), blocks.block_rows
@@ -108,17 +108,17 @@ def _makes_features(summand: Any) -> bool:
 
 
 def move_blocks(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
-    """Yield blocks whose rows are on a device; sparse rows stay.
+    """Yield blocks whose rows are on a device; sparse rows stay on the CPU.
 
-    The transfer of a block overlaps the sum of the block before: with CUDA from pinned memory, on a
-    separate stream.
+    The transfer of a block overlaps the sum of the previous block: with CUDA from pinned memory, on
+    a separate stream.
     """
     import torch
 
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     wait: Callable[[], Block] | None = None
     for block in blocks:
-        wait_for_next = _begin(block, device, stream)
+        wait_for_next = _start_transfer(block, device, stream)
         if wait is not None:
             yield wait()
         wait = wait_for_next
@@ -126,8 +126,8 @@ def move_blocks(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
         yield wait()
 
 
-def _begin(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
-    """Begin to move the rows of a block; return the function that waits for it."""
+def _start_transfer(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
+    """Start to move a block's rows; return a function that waits, and returns the block."""
     if not isinstance(block.X, np.ndarray):
         return lambda: block
     import torch

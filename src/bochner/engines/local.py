@@ -56,18 +56,18 @@ class Local(NamedArguments):
         fit to the same rows resumes from it. Default: no checkpoints.
     interval : float, default 60
         Seconds between checkpoints; more if writing takes over 2 % of the time.
-    memory : int, optional
-        Bytes of features that a learner may keep from pass to pass; 0 keeps none, as engines of
-        several processes do. Default: a quarter of the free memory.
+    cache_bytes : int, optional
+        Largest number of bytes of features that a learner keeps between passes; 0 keeps none.
+        Default: a quarter of the free memory.
     device : str or sequence of str, optional
-        Device of torch for features and sums, as "cuda" or "cuda:1", or several devices that share
-        the work. Default: the device of the rows.
+        Device of torch for features and sums, for example "cuda" or "cuda:1", or several devices
+        that share the work. Default: the device of the rows.
 
     Raises
     ------
     InvalidInput
-        ``interval`` is not above zero, ``memory`` is negative, or the ``random_state`` of a fit
-        with a checkpoint is not an integer. The device does not exist, or is combined with a
+        ``interval`` is not above zero, ``cache_bytes`` is negative, or the ``random_state`` of a
+        fit with a checkpoint is not an integer. The device does not exist, or is combined with a
         checkpoint.
     MissingDependency
         ``device`` is given, and torch is not installed.
@@ -79,9 +79,9 @@ class Local(NamedArguments):
     -----
     A checkpoint contains the sum of each finished pass, and the partial sum of the current pass. A
     resumed fit gives the same bits as an uninterrupted fit, and repeats the work since the last
-    checkpoint. If a checkpoint cannot be written, as on a full disk, the fit continues with a
-    warning. Ctrl-C stops the pass after the current block and writes a checkpoint. The size of a
-    checkpoint on the disk is 8 D² bytes for each level of the tree, for moments.
+    checkpoint. If a checkpoint cannot be written, for example to a full disk, the fit continues
+    with a warning. Ctrl-C stops the pass after the current block and writes a checkpoint. A
+    checkpoint of moments takes 8 D² bytes for each level of the tree in which sums are merged.
 
     A device needs memory for the features of about 60,000 rows, and for four matrices of 8 D²
     bytes. Sparse rows, kernel matrices and samples stay on the CPU.
@@ -92,7 +92,7 @@ class Local(NamedArguments):
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
     >>> blocks = bo.Blocks.from_arrays(X, np.sin(X[:, 0]))
-    >>> where = bo.engines.Local(memory=0)
+    >>> where = bo.engines.Local(cache_bytes=0)
     >>> model = bo.KernelRidge("gaussian", random_state=0).fit_blocks(blocks, where)
 
     A fit that is killed, and started again, resumes from its folder:
@@ -103,7 +103,7 @@ class Local(NamedArguments):
 
     checkpoint: str | PathLike[str] | None = None
     interval: Positive = 60.0
-    memory: Annotated[int | None, optional(integer)] = None
+    cache_bytes: Annotated[int | None, optional(integer)] = None
     device: Any = None
 
     def __post_init__(self) -> None:
@@ -119,10 +119,10 @@ class Local(NamedArguments):
         if self.device is not None:
             devices = open_devices(self.device)
             with use_decomposition(eigh_on(devices[0])):
-                yield DevicePasses(devices, self.memory, repr(self))
+                yield DevicePasses(devices, self.cache_bytes, repr(self))
             return
         if self.checkpoint is None:
-            yield LOCAL if self.memory is None else Serial(self.memory)
+            yield LOCAL if self.cache_bytes is None else Serial(self.cache_bytes)
             return
         seed, start = r"('random_state', (?!\d|np\.u?int)\w+)", r"('warm_start', True)"
         if match := re.search(rf"\({seed}|\({start}", description):
@@ -131,7 +131,7 @@ class Local(NamedArguments):
                 f"Local: a fit with a checkpoint must be the same each time it is made; got "
                 f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
             )
-        room = free_bytes() // 4 if self.memory is None else self.memory
+        room = free_bytes() // 4 if self.cache_bytes is None else self.cache_bytes
         fit = f"{description} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
         passes = PassCache(Path(self.checkpoint).expanduser(), fit, room, self)
         yield passes
@@ -165,7 +165,7 @@ def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
 
 
 class PassCache:
-    """Passes of one fit: a pass recorded in a folder is read, another is computed and recorded."""
+    """Passes of one fit: a pass with a record in the folder is read, else computed and recorded."""
 
     in_order = True
 
@@ -177,7 +177,7 @@ class PassCache:
         self._deadline = time.monotonic() + self._interval
 
     def _open(self, description: dict[str, str], memory: int) -> int:
-        """Create the folder, or check that it is of this fit; return the memory of the fit."""
+        """Create the folder, or check that it is of this fit; return the fit's bytes of cache."""
         folder = self._folder
         no_folder = lambda error: DataFileError(
             f"Local: the checkpoint '{folder}' must be a folder, and it cannot be made: "
@@ -202,7 +202,7 @@ class PassCache:
         return int(manifest["memory"])
 
     def _refusal(self, reason: str) -> DataFileError:
-        """Return the error for a folder with other contents."""
+        """Return the error for a folder that is not a checkpoint of this fit."""
         return DataFileError(
             f"Local: the checkpoint '{self._folder}' must be of this fit, to resume it; it is "
             f"{reason}. Delete it to begin again, or name another."

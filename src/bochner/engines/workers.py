@@ -78,7 +78,7 @@ class ClusterPasses:
             blocks.report_rows(rows)
 
     def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
-        """Send a map (once per fit) or a summand to workers; also return the summand to merge."""
+        """Send a summand, or its map once per fit; return a handle and the summand for merges."""
         if not isinstance(summand, SumOnFeatures):
             handle = self.share(summand)
             return handle, handle
@@ -138,5 +138,5 @@ def sum_part(
 
 
 def merge_sums(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
-    """Return the counted sum of two sums; neither is changed, because a retry may use it."""
+    """Return the sum of two counted sums; neither is changed, because a retry may use it."""
     return (a or b) if a is None or b is None else passes.with_count(summand).merge(deepcopy(a), b)

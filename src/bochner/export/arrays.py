@@ -1,9 +1,8 @@
 """An ONNX graph, and arrays that record operations as nodes of the graph.
 
-Kernels and maps are functions of arrays of any library. Called with a :class:`Symbol`
-instead of rows, they record their formula as a graph for any number of rows. Code that reads
-values, such as a choice between two formulas, has no graph and raises an error. Values are assumed
-to be finite.
+Kernels and maps are functions of arrays of any library. Called with a :class:`Symbol` instead of
+rows, they record their formula as a graph for any number of rows. Code that reads values, such as a
+choice between two formulas, has no graph and raises an error. Values are assumed to be finite.
 """
 
 import math

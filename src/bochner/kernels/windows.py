@@ -41,8 +41,7 @@ class Windows(Kernel):
         Number of values per step.
     average : {"mean", "root", "sum"}, default "mean"
         s(x): the number of windows of x, its square root, or 1. With "mean" the norm does not grow
-        with the length. With "sum" predictions are sums over windows, such as an energy over
-        atoms.
+        with the length. With "sum" predictions are sums over windows, as an energy over atoms.
     lengths : bool, default False
         Whether sequences differ in length. If True, the first column of a row is the number of
         steps, and columns after these steps are ignored. :meth:`rows` creates such rows.

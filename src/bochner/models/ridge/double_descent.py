@@ -93,7 +93,7 @@ class DoubleDescent(TableResult):
         axes : two matplotlib Axes, optional
             Axes for errors and for norms. Default: a new figure.
         """
-        axes = axes_for("DoubleDescent", axes, size=(8, 3.6), n=2)
+        axes = axes_for("DoubleDescent", axes, figsize=(8, 3.6), n=2)
         # Training errors of interpolating fits are rounding errors, which are not plotted
         floor = 1e-12 * self.train_error.max(axis=1, keepdims=True)
         train = np.where(self.train_error > floor, self.train_error, np.nan)
