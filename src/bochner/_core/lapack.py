@@ -151,8 +151,11 @@ def _array(A: Array) -> tuple[Any, Any]:
     return A.__array_interface__["data"][0], _integer(lead if A.size and m > 1 else max(n, 1))
 
 
-def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
-    """Call a routine with letters, sizes, factors and arrays; ``fit``: whether the shapes fit."""
+def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> bool:
+    """Call a routine with letters, sizes, factors and arrays; return whether LAPACK failed.
+
+    ``fit`` tells whether the shapes fit together.
+    """
     arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
     dtype, small = arrays[0].dtype, True
     for array in arrays:
@@ -173,17 +176,14 @@ def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
             pointers.append(_integer(value))
         else:
             pointers.append(ctypes.byref(number(value)) if isinstance(value, float) else value)
-    _routine(module, letter + name, len(pointers), small)(*pointers)
-
-
-_blas = partial(_call, cython_blas)
-
-
-def _lapack(name: str, fit: bool, *arguments: Any) -> bool:
-    """Call a routine of LAPACK and return whether it failed."""
     info = _Integer(0)
-    _call(cython_lapack, name, fit, *arguments, ctypes.byref(info))
+    if module is cython_lapack:
+        pointers.append(ctypes.byref(info))
+    _routine(module, letter + name, len(pointers), small)(*pointers)
     return bool(info.value)
+
+
+_blas, _lapack = partial(_call, cython_blas), partial(_call, cython_lapack)
 
 
 @cache

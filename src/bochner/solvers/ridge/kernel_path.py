@@ -234,10 +234,9 @@ def _solution(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, start: float | None = None
 ) -> Solution:
     """Return the solution at the chosen penalties; ``start`` is the penalty on fewer rows."""
-    factors = [penalties.at(float(alpha)) for alpha in chosen]
+    fits: list[Any] = list(map(penalties.at, chosen.tolist()))
     outcome = _outcome(penalties, chosen, criterion, start)
-    fits = [fit for fit in factors if fit is not None]
-    if len(fits) < len(factors):
+    if None in fits:
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
         return replace(_solution(penalties, raised, criterion), outcome=outcome)
@@ -275,7 +274,7 @@ def _outcome(
     if not np.any(power > 0):
         return Outcome.CONSTANT_TARGET
     best = {None if shared else i: float(a) for i, a in enumerate(chosen) if shared or power[i] > 0}
-    if any(penalties.fits.get(alpha) is None for alpha in best.values()):
+    if None in map(penalties.fits.get, best.values()):
         return Outcome.SINGULAR
     if criterion == "given":
         return Outcome.SOLVED
