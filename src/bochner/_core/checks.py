@@ -116,17 +116,6 @@ def sequence_of(check: Check) -> Check:
     return check_items
 
 
-def per_column(check: Check) -> Check:
-    """Return the check of one number for all columns of the data, or of one per column."""
-    check_items = sequence_of(check)
-
-    def check_all(value: object, caller: str, name: str) -> Any:
-        plain = unpack(value)
-        return (check_items if isinstance(plain, list | tuple) else check)(plain, caller, name)
-
-    return check_all
-
-
 def bounded(check: Check, low: float, high: float) -> Check:
     """Return the check of a number from ``low`` to ``high``."""
 

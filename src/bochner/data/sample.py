@@ -1,7 +1,7 @@
 """Rows chosen at random in one pass: the same rows for any block size, order and workers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,11 +102,17 @@ class RowSample:
         return RowSample(self.X[rows], self.y[rows], self.w[rows], self.priority[rows])
 
 
-def gather(blocks: Iterable[Block], seed: int, start: int = 0) -> RowSample:
+def gather(blocks: Any, seed: int, start: int = 0) -> RowSample:
     """Return all rows of positive weight, X in float64 or CSR; ``start`` rows precede them."""
-    X, y, w = join(list(map(piece_of, blocks)))
-    rows = RowSample(X, y, w, row_priorities(seed, start, len(w))).take(np.flatnonzero(w > 0))
-    return replace(rows, X=numpy_rows(rows.X))  # copies, as the caller may change the arrays
+    source = blocks.source
+    if source.is_checked and not (blocks.changes or blocks.callbacks):  # arrays in memory
+        X, y, w = piece_of(next(source.pieces(source.n_rows)))
+        if not np.any(w > 0):
+            blocks.check_pass(len(w), weighty=False)  # refuses them
+    else:
+        X, y, w = join([piece_of(block) for block in blocks])
+    i = np.flatnonzero(w > 0)  # indexing copies, as the caller may change the arrays
+    return RowSample(numpy_rows(X[i]), y[i], w[i], row_priorities(seed, start, len(w))[i])
 
 
 def _lowest(priority: Float[Array, " n"], m: int) -> Array:

@@ -88,6 +88,12 @@ class Schema:
         return tuple(feature for e in self.plain for feature in e.feature_names)
 
     @property
+    def trends(self) -> tuple[int, ...]:
+        """Numbers of the columns of X that are days of dates."""
+        dates = (e for e in self.encoders if "trend" in getattr(e, "parts", ()))
+        return tuple(self.feature_names.index(e.feature_names[0]) for e in dates)
+
+    @property
     def used_columns(self) -> tuple[str, ...]:
         """Names of the feature columns that are not dropped."""
         out = dict(self.dropped)
@@ -166,11 +172,3 @@ class Inputs:
     def n_columns(self) -> int:
         """Number of columns of X, after the columns of a table were encoded."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)
-
-    @property
-    def trends(self) -> tuple[int, ...]:
-        """Columns of X that are days of dates; none for arrays."""
-        if self.schema is None:
-            return ()
-        dates = [e for e in self.schema.encoders if "trend" in getattr(e, "parts", ())]
-        return tuple(self.schema.feature_names.index(e.feature_names[0]) for e in dates)

@@ -184,10 +184,10 @@ def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) ->
 
 def _spectral(method: Any, kernel: Kernel, d: int) -> bool:
     """Whether a Fourier method draws the frequencies of the kernel itself, without splitting it."""
-    if kernel.exact(d) or isinstance(kernel, Sum | Scaled | Normalised | Transformed):
+    if isinstance(kernel, Sum | Scaled | Normalised | Transformed):
         return False
-    law = kernel.spectral(d)
-    return law is not None and (not hasattr(method, "placement") or method.placement.serves(law))
+    law, placement = kernel.spectral(d), getattr(method, "placement", None)
+    return law is not None and (not placement or placement.serves(law)) and not kernel.exact(d)
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:

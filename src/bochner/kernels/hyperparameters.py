@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from bochner._core import checks
-from bochner._core.checks import Check, MaybePositive, nonnegative, positive
+from bochner._core.checks import Check, MaybePositive, nonnegative, positive, sequence_of, unpack
 from bochner._core.names import NamedArguments, replacement
 from bochner._core.shapes import Array
 from bochner.errors import InvalidInput
@@ -101,14 +100,17 @@ class Free(Value):
         return f"Free({', '.join(fields)})" if fields else "'auto'"
 
 
-def free_or(check: Check) -> Check:
-    """Return a check that also accepts "auto" and `Free`, for a number or for one per column."""
+def free_or(check: Check, per_column: bool = False) -> Check:
+    """Return a check that also accepts "auto", `Free`, and with ``per_column`` several numbers."""
+    check_items = sequence_of(check)
 
     def check_value(value: Any, caller: str, name: str) -> Any:
         if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
             return tuple(check_value(item, caller, f"{name}[{j}]") for j, item in enumerate(value))
         if isinstance(value, str) and value == "auto":
             return Free()
+        if per_column and isinstance(value := unpack(value), list | tuple):
+            return check_items(value, caller, name)
         return value if isinstance(value, Free) else check(value, caller, name)
 
     return check_value
@@ -117,7 +119,7 @@ def free_or(check: Check) -> Check:
 TunedPositive = Annotated[float, free_or(positive), TUNED]
 TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
 #: A number for all columns, or one per column.
-TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.per_column(positive)), TUNED]
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(positive, per_column=True), TUNED]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import adapt, array_namespace, device, in_float64, to_numpy
-from bochner._core.checks import bounded, finite, per_column, positive, sequence_of
+from bochner._core.checks import bounded, finite, positive, sequence_of
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
@@ -338,8 +338,8 @@ class SpectralMixture(stationary.Stationary):
     """
 
     weights: Annotated[tuple[float, ...], sequence_of(free_or(positive)), TUNED]
-    means: Annotated[Components, sequence_of(free_or(per_column(finite))), TUNED]
-    scales: Annotated[Components, sequence_of(free_or(per_column(positive))), TUNED]
+    means: Annotated[Components, sequence_of(free_or(finite, per_column=True)), TUNED]
+    scales: Annotated[Components, sequence_of(free_or(positive, per_column=True)), TUNED]
 
     def __post_init__(self) -> None:
         super().__post_init__()

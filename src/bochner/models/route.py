@@ -33,7 +33,7 @@ from bochner.models.representations.representation import (
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
 from bochner.solvers.convex.kernel import RidgeRows
-from bochner.solvers.ridge.solution import Solution, fixed_alpha
+from bochner.solvers.ridge.solution import Solution
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
 
@@ -42,7 +42,6 @@ WIDE_ROWS = 1 << 16  # Number of rows from which the default width is 2048
 
 def represent(  # noqa: PLR0911  a case for each representation
     spec: RidgeSpec,
-    method: Method | str | None,
     blocks: Blocks,
     where: Executor,
     precision: Precision | None,
@@ -52,7 +51,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     # ``precision`` is None, or the precision of all sums if rows cannot be read again.
     features, n, rereadable = spec.features, blocks.n_rows or 0, precision is None
     any_features = rereadable and any_width and features.precision == "auto"
-    alpha = fixed_alpha(spec.alpha)
+    method, alpha = spec.method, spec.given_alpha
     modes = replace(features, modes=alpha != 0 and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and alpha != 0
     is_few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
@@ -70,15 +69,14 @@ def represent(  # noqa: PLR0911  a case for each representation
             return grid_sums(spec, blocks, where)
         case _ if rereadable and is_wide(spec, blocks):
             return wide_sums(spec, blocks, where)
+    features = modes if any_features else features
     if any_width and n >= WIDE_ROWS:
         features = replace(features, width=2 * WIDTH)
-    if any_features:
-        features = replace(features, modes=modes.modes)
     prepare = partial(without_copies, spec)
     chosen, _ = choose(features, blocks, alpha=alpha, prepare=prepare, where=where)
     if features.modes and isinstance(chosen.choice.method, ModeMethod):
         return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
-    return solve_features(replace(spec, features=features), chosen, blocks, where, precision)
+    return solve_features(spec, chosen, blocks, where, precision)
 
 
 def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeRows:
@@ -87,8 +85,8 @@ def ridge_rows(spec: Any, alpha: Any, blocks: Blocks, where: Executor) -> RidgeR
     features = replace(spec.features, method=as_features(method))
     if isinstance(method, ExactKernel):
         method = replace(method, preconditioner=features.method)
-    ridge = RidgeSpec(features, alpha, False, spec.fit_intercept)
-    rows, first = represent(ridge, method, blocks, where, None, False)
+    ridge = RidgeSpec(features, alpha, False, spec.fit_intercept, method)
+    rows, first = represent(ridge, blocks, where, None, False)
     rows.require("refit", features.caller)
     return RidgeRows(rows, lambda y, w, alpha: rows.refit(ridge, replace(first, alpha=alpha), y, w))
 

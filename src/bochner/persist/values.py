@@ -62,6 +62,7 @@ RENAMED: dict[str, str] = {
     "LeftOut": "ResidualVariance",
     "MonomialMap.weights": "amplitudes",
     "SineMap": "EigenfunctionMap",
+    "Solution.path": "criteria",
     "SquaredEpsilonInsensitive": "EpsilonInsensitive",
 }
 RENAMED |= dict.fromkeys(("ModulatedMap", "OnInputs", "ScaledMap", "WindowsMap"), "DerivedMap")

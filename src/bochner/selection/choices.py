@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -130,9 +131,7 @@ class Choices:
     precision: Precision = "float64"  # Of the features
     curves: Curves | None = None  # Transformations of skewed columns within the kernel
 
-    @property
-    def kernel(self) -> Kernel:
-        return self.search.kernel
+    kernel = property(attrgetter("search.kernel"))
 
     @property
     def explained(self) -> Choice:

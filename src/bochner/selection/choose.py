@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import ndtri
@@ -71,8 +71,9 @@ def choose(
 
 def draw_given(spec: FeatureSpec, n_columns: int) -> Choices:
     """Return the given kernel with its map, drawn by a given method that needs no rows."""
-    kernel: Any = spec.kernel
-    choice = choose_map(spec, kernel, n_columns, None, None, None, False)
+    kernel, width = cast(Any, (spec.kernel, spec.width))
+    phi = draw_map(spec.method, kernel, Request(n_columns, width, spec.seed))
+    choice = Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
     return Choices(spec.seed, Tuning(kernel), choice)
 
 
@@ -307,7 +308,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     unsuitable = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
     if unsuitable or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
-    columns = _quantile_columns(rows.X, _skewed_columns(rows.X))
+    columns = _skewed_columns(rows.X)
     if not columns:
         return None
     sample = rows.lowest(1024)
@@ -325,16 +326,6 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     if not smallest < 0.97 * original:
         return None
     return replace(best, gain=round(1 - smallest / original, 3))
-
-
-def _skewed_columns(X: Float[Array, "n d"]) -> tuple[int, ...]:
-    """Return the skewed or heavy-tailed columns, except those with fewer than three values."""
-    X = np.asarray(X, np.float64)
-    centred = X - X.mean(axis=0)
-    spread = np.sqrt((centred**2).mean(axis=0))
-    z = centred / np.where(spread > 0, spread, 1.0)
-    skewed = np.flatnonzero((np.abs((z**3).mean(axis=0)) > 1) | ((z**4).mean(axis=0) - 3 > 6))
-    return tuple(int(j) for j in skewed if len(np.unique(X[:FEWEST_OF_CURVES, j])) > 2)
 
 
 def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
@@ -359,13 +350,22 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
     return error
 
 
-def _quantile_columns(
-    X: Float[Array, "n d"], columns: tuple[int, ...]
+def _skewed_columns(
+    X: Float[Array, "n d"],
 ) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:
-    """Return number, values, quantiles and deviation of columns with three or more quantiles."""
-    candidates = []
-    for j in columns:
-        x = np.asarray(X[:, j], np.float64)
+    """Return number, values, quantiles and deviation of skewed or heavy-tailed columns.
+
+    Columns with fewer than three values or quantiles are omitted.
+    """
+    X, candidates = np.asarray(X, np.float64), []
+    centred = X - X.mean(axis=0)
+    spread = np.sqrt((centred**2).mean(axis=0))
+    z = centred / np.where(spread > 0, spread, 1.0)
+    skewed = (np.abs((z**3).mean(axis=0)) > 1) | ((z**4).mean(axis=0) - 3 > 6)
+    for j in np.flatnonzero(skewed).tolist():
+        x = X[:, j]
+        if len(np.unique(x[:FEWEST_OF_CURVES])) < 3:
+            continue
         points = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
         points = np.array([float(f"{p:.6g}") for p in points])  # equal digits on all processors
         points = points[np.append(True, np.diff(points) > 0)]

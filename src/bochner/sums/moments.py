@@ -205,7 +205,7 @@ class Accumulator:
         if not len(y):
             return
         y = y.reshape(len(y), -1)
-        require_within(y)
+        require_squares("", y)
         if not self.rows:
             D = Z.shape[1]
             require_room(  # G and its decomposition
@@ -426,25 +426,18 @@ class MomentSum:
 # --- Targets whose squares overflow or underflow float64 -----------------------------------------
 
 
-def require_squares(caller: str, y: np.ndarray, w: np.ndarray) -> None:
-    """Raise InvalidInput if squares of targets (n, t) overflow, or their variance underflows."""
-    require_within(y, caller)
-    if len(y):
-        shifted = y - y[0]  # prevents overflow of sums
-        require_power(caller, y, w @ (shifted - w @ shifted / w.sum()) ** 2)
-
-
-def require_within(y: np.ndarray, caller: str = "") -> None:
-    """Raise InvalidInput if squares of targets overflow."""
+def require_squares(caller: str, y: np.ndarray, w: Any = None, power: Any = None) -> None:
+    """Refuse targets (n, t) whose squares overflow; given w or Σ w (y − ȳ)², if it underflows."""
     if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
         raise InvalidInput(
             f"{caller + ': ' if caller else ''}y must lie within ±{LARGEST:g}, as larger squares "
             f"overflow; got {largest:g}. Scale it first: divide y by a power of ten."
         )
-
-
-def require_power(caller: str, y: np.ndarray, power: np.ndarray) -> None:
-    """Raise InvalidInput for targets that vary, but whose sum of squares ``power`` underflows."""
+    if power is None:
+        if w is None or not len(y):
+            return
+        shifted = y - y[0]  # prevents overflow of sums
+        power = w @ (shifted - w @ shifted / w.sum()) ** 2
     # leaves digits for residuals far smaller than y
     vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
     if np.any(vanish):

@@ -147,7 +147,8 @@ def unit_directions(
 
 def radii(measure: Measure, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
     """Return the lengths s χ_d of m vectors in R^d from the measure."""
-    return np.sqrt(rng.chisquare(d, m) * measure.law.sample(rng, m))
+    chi2, law = rng.chisquare(d, m), measure.law
+    return np.sqrt(chi2 * (law.second_moment if law.constant else law.sample(rng, m)))
 
 
 def orthonormal_columns(G: Float[Array, "*b d k"]) -> Float[Array, "*b d k"]:

@@ -544,9 +544,11 @@ class FeatureProcess(ProcessLaw):
     ) -> "FeatureProcess":
         """Return the law given all rows, after all open choices."""
         if not spec.features.method.has_features:  # the method is another representation
-            ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
-            options = spec.features.method, blocks, where, precision, False
-            return FeatureProcess.solve(spec, models.represent(ridge, *options)[0])
+            ridge = RidgeSpec(
+                spec.features, "evidence", False, spec.fit_intercept, spec.features.method
+            )
+            rows, _ = models.represent(ridge, blocks, where, precision, False)
+            return FeatureProcess.solve(spec, rows)
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         prepare = partial(without_copies, spec)
         chosen, _ = choose(spec.features, blocks, search=search, where=where, prepare=prepare)

@@ -183,7 +183,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, IntervalRegress
         any_features = self.n_features is None and self.precision == "auto"
         options = representation.as_method(self.method), blocks, where, precision, any_features
         spec = self._spec()
-        spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
+        if inputs.schema is not None:
+            spec = replace(spec, features=replace(spec.features, trends=inputs.schema.trends))
         return fit_of(inputs, models.process(spec, *options))
 
     def _update(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:

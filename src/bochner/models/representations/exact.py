@@ -59,7 +59,7 @@ from bochner.solvers.ridge.groups import ReducedGroup, reduce_rows, solve_shared
 from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution, fixed_alpha
+from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.moments import Accumulator
 from bochner.sums.passes import LOCAL, Executor
 
@@ -146,11 +146,10 @@ def exact_rows(
         chosen = chosen_exactly(seed, tuning, curves, rows.X, method)
         order = rows.order if len(rows) > PENALTY_ROWS else np.arange(len(rows))
         solution = _solve(spec, chosen.kernel, rows.take(order), tuning.share)
-        fields = rows.X, rows.y, rows.w * unit, unit
-        matrix = MatrixRows(chosen, shape, count_rows(blocks), centred, *fields)
-        return matrix, solution.of_rows(np.argsort(order)).in_unit(unit)
+        matrix = MatrixRows(chosen, shape, n, centred, rows.X, rows.y, rows.w * unit, unit)
+        return matrix, solution.in_unit(unit, np.argsort(order))
     width = 1024 if isinstance(spec.features.width, float) else spec.features.width
-    features, alpha = replace(spec.features, width=width), fixed_alpha(spec.alpha)
+    features, alpha = replace(spec.features, width=width), spec.given_alpha
     chosen, _ = choose(features, blocks, alpha=alpha, by_targets=False, where=where)
     reason = (
         f"The exact kernel, by conjugate gradients preconditioned with {chosen.map.n_features} "

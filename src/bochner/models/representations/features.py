@@ -36,9 +36,9 @@ from bochner.solvers.ridge.eigen import (
     solve_ridge,
 )
 from bochner.solvers.ridge.problem import left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas, fixed_alpha
+from bochner.solvers.ridge.solution import Outcome, Solution, as_alphas
 from bochner.sums import passes
-from bochner.sums.moments import Moments, Precision, require_power, require_squares
+from bochner.sums.moments import Moments, Precision, require_squares
 
 
 class FeatureRows(Representation):
@@ -68,7 +68,7 @@ class FeatureRows(Representation):
         if isinstance(spec.alpha, str):  # copies lower leave-one-out errors
             sums = sums.without_copies(spec)
         sample, chosen, double = sums.sample, sums.chosen, sums.chosen.precision == "float64"
-        by_triangle = fixed_alpha(spec.alpha) == 0 and double and sums.squared
+        by_triangle = spec.given_alpha == 0 and double and sums.squared
         if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
             table = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
             triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
@@ -178,10 +178,8 @@ class FeatureSums(FeatureRows):
     def check_range(self) -> "FeatureSums":
         """Return self; refuse weights and targets whose sums or squares underflow float64."""
         require_weight(self.caller, float(self.sample.w.sum()))
-        if self.sums is None:
-            require_squares(self.caller, self.sample.y, self.sample.w)
-        else:
-            require_power(self.caller, self.sample.y, self.sums.power)
+        power = None if self.sums is None else self.sums.power
+        require_squares(self.caller, self.sample.y, self.sample.w, power)
         return self
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
@@ -214,7 +212,7 @@ def sum_features(
     """Return the sums of all rows; ``whitens_sums``: sums may be whitened instead of each row."""
     caller, requested = spec.features.caller, spec.features.precision
     n, d, shape = blocks.n_rows, blocks.n_columns, require_targets(caller, blocks.target_shape)
-    if requested == "auto" and fixed_alpha(spec.alpha) == 0:
+    if requested == "auto" and spec.given_alpha == 0:
         requested = "float64"
     phi, method = chosen.map, chosen.choice.method
     chosen = replace(chosen, precision=precision or feature_precision(requested, n, phi))
@@ -256,8 +254,7 @@ def solve_features(
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
     """Return sums and solution; both are computed again in float64 if float32 limits alpha."""
-    sums = sum_features(spec, chosen, blocks, where, precision)
-    sums, solution = sums.solve(spec, blocks, where)
+    sums, solution = sum_features(spec, chosen, blocks, where, precision).solve(spec, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
         return sum_again(sums, blocks, where).solve(spec, blocks, where)
     return sums, solution
@@ -315,7 +312,7 @@ def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
     """Whether there are too many features for a Gram matrix, and more rows than are kept."""
     # alpha = 0 and "evidence" need the Gram matrix; landmarks need a matrix of the same size
     features = spec.features
-    if features.width <= WIDE or fixed_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
+    if features.width <= WIDE or spec.given_alpha == 0 or spec.alpha == "evidence":
         return False
     if isinstance(features.method, Nystrom | FourierGrid):
         return False
@@ -345,7 +342,7 @@ def features_of_passes(phi: PrecisionMap, X: Array) -> Callable[[Array], Array]:
 
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[WideSums, Solution]:
     """Return sums and solution: one pass for sums, then twenty to sixty passes of an iteration."""
-    alpha, centred = fixed_alpha(spec.alpha), spec.fit_intercept
+    alpha, centred = spec.given_alpha, spec.fit_intercept
     options, method = spec.features, spec.features.method
     if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a D × D matrix
         kinds = tuple(m for m in contenders(blocks.n_columns) if not isinstance(m, Nystrom))

@@ -36,7 +36,7 @@ from bochner.solvers.gram import full_of
 from bochner.solvers.modes import MIN_ALPHA, ModeProblem, ModeState
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.search import settle
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, fixed_alpha, pool
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, pool
 from bochner.sums.fourier import ModeSums, as_complex, corners_of, modes_of, nufft
 from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, nonempty, sample_of
 
@@ -276,7 +276,7 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
-    if fixed_alpha(spec.alpha) == 0:
+    if spec.given_alpha == 0:
         raise InvalidInput(
             f"{spec.features.caller}: alpha must be above 0 where modes are summed, which are more "
             'than rows determine; got 0. Pass a small alpha, or alpha="evidence".'

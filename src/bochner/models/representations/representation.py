@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
@@ -33,7 +34,7 @@ from bochner.selection.choices import Choices, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import Penalties
-from bochner.solvers.ridge.solution import Alpha, Solution, fixed_alpha
+from bochner.solvers.ridge.solution import Alpha, Solution
 from bochner.sums.moments import Moments
 from bochner.sums.passes import LOCAL, Executor, draw_rows, require_order
 
@@ -51,6 +52,12 @@ class RidgeSpec:
     alpha: Alpha  # Penalty, penalty of each target, or criterion
     per_target: bool
     fit_intercept: bool
+    method: Any = None  # Given method of features, or exact or local kernel; None: chosen
+
+    @cached_property
+    def given_alpha(self) -> float | None:
+        """Smallest given penalty; None if a criterion chooses it."""
+        return None if isinstance(self.alpha, str) else float(np.min(self.alpha))
 
     @property
     def direct_rows(self) -> int:
@@ -59,15 +66,14 @@ class RidgeSpec:
 
     def share_of(self, rows: RowSample) -> float | None:
         """Return the given penalty per unit of weight; None if it is chosen."""
-        alpha = fixed_alpha(self.alpha)
-        return None if alpha is None else alpha / float(rows.w.sum())
+        return None if self.given_alpha is None else self.given_alpha / float(rows.w.sum())
 
     def require_kernel(
         self, method: str, reason: str, blocks: Blocks, where: Executor
     ) -> tuple[int, ...]:
         """Return the shape of a target; refuse alpha = 0 and engines with several workers."""
         caller = self.features.caller
-        if fixed_alpha(self.alpha) == 0:
+        if self.given_alpha == 0:
             raise InvalidInput(
                 f'{caller}: method="{method}" requires alpha above 0; got {self.alpha!r}. '
                 "Pass a small alpha, e.g. 1e-6, or use features, which have a least-norm solution."
@@ -370,17 +376,13 @@ class LocalKernel(Method):
 
 def as_method(method: Any) -> Any:
     """Return the method for the names "exact" and "local"; other values are unchanged."""
-    match method:
-        case "exact":
-            return ExactKernel()
-        case "local":
-            return LocalKernel()
-    return method
+    if method == "exact":
+        return ExactKernel()
+    return LocalKernel() if method == "local" else method
 
 
 def as_features(method: Any) -> Method | str:
     """Return the method for features; for exact and local fits, that of the preconditioner."""
-    method = as_method(method)
     if isinstance(method, LocalKernel | ExactKernel):
         return getattr(method, "preconditioner", None) or Nystrom()
     return "auto" if method is None else method

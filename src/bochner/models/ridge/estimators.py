@@ -35,17 +35,19 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     alpha_per_target: bool
 
     def _spec(self) -> RidgeSpec:
-        features = self._feature_spec(representation.as_features(self.method))
+        method = representation.as_method(self.method)
+        features = self._feature_spec(representation.as_features(method))
         alpha = as_alpha(self.alpha, features.caller)
         centred = switch(self.fit_intercept, features.caller)
-        return RidgeSpec(features, alpha, self.alpha_per_target, centred)
+        return RidgeSpec(features, alpha, self.alpha_per_target, centred, method)
 
     def _fit(
         self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL, precision: Any = None
     ) -> "models.RidgeFit":
-        spec, options = self._spec(), (blocks, where, precision, self.n_features is None)
-        spec = replace(spec, features=replace(spec.features, trends=inputs.trends))
-        rows = models.represent(spec, representation.as_method(self.method), *options)
+        spec = self._spec()
+        if inputs.schema is not None:
+            spec = replace(spec, features=replace(spec.features, trends=inputs.schema.trends))
+        rows = models.represent(spec, blocks, where, precision, self.n_features is None)
         return models.warn(inputs, spec, *rows)
 
     def _update(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":

@@ -20,7 +20,7 @@ from bochner.models.representations.exact import LeafRows, MatrixRows
 from bochner.models.representations.features import solve_features
 from bochner.models.representations.representation import Representation, RidgeSpec
 from bochner.selection.choose import choose
-from bochner.solvers.ridge.solution import WARNED, Solution, fixed_alpha
+from bochner.solvers.ridge.solution import WARNED, Solution
 from bochner.sums.moments import Precision
 
 
@@ -99,7 +99,7 @@ def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
     """Return a fit on features; ``precision`` is that of the sums, None: chosen."""
-    chosen, _ = choose(spec.features, blocks, alpha=fixed_alpha(spec.alpha))
+    chosen, _ = choose(spec.features, blocks, alpha=spec.given_alpha)
     return warn(inputs, spec, *solve_features(spec, chosen, blocks, precision=precision))
 
 

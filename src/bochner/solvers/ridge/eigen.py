@@ -87,6 +87,29 @@ class Eigen:
         log_det = np.log(self.values[:, None] + alphas).sum(axis=0) + n_zero * np.log(alphas)
         return SpectralPath(alphas, rss, q, self.trace(alphas), log_det)
 
+    def criteria(
+        self, alpha: Any, rows: Iterable["Rows"] | None = None
+    ) -> tuple[Path, dict[str, Float[Array, "p t"]]]:
+        """Return the criteria at the default and given penalties, also those of each target."""
+        given = np.atleast_1d([] if isinstance(alpha, str) else alpha)
+        alphas = np.unique(np.append(penalties(self), given[given > 0]))
+        along = self.at(alphas)
+        of_targets = {"gcv": gcv(self, along), "evidence": evidence(self, along)}
+        of_loo = np.full(len(alphas), np.nan), 0, None
+        loo = None if rows is None else left_out_path(self, rows, alphas)
+        if loo is not None and loo.rows:
+            of_targets["loo"] = loo.mean_squares
+            of_loo = pool(loo.mean_squares, self.power / self.weight), loo.rows, loo.deviation
+        path = Path(
+            alphas,
+            of_loo[0],
+            pool(of_targets["gcv"], self.power),
+            of_targets["evidence"][:, self.power > 0].sum(axis=1),
+            (self.values[:, None] / (self.values[:, None] + alphas)).sum(axis=0),
+            *of_loo[1:],
+        )
+        return path, of_targets
+
     @cached_property
     def top(self) -> float:
         """‖G‖, at least 1e-100."""
@@ -188,47 +211,34 @@ def solve_ridge(
     eigen: Eigen,
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     alpha: Alpha,
-    rows: Iterable[tuple[Array, Array, Array | None]] | None = None,
+    rows: Iterable["Rows"] | None = None,
     *,
     per_target: bool = False,
 ) -> Solution:
     """Return the coefficients at a given penalty, or at the best of a path.
 
     The moments are centred at ``means``, which are zero without an intercept. ``rows`` are centred
-    rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
-    "gcv". If the outcome is FLOAT32_LIMITED, form the moments in float64 and call again.
+    rows (Z, y, w) for the leave-one-out errors that choose alpha: all, or a random sample; without
+    rows "loo" is "gcv". If the outcome is FLOAT32_LIMITED, form moments in float64 and call again.
     """
-    fixed = None if isinstance(alpha, str) else as_alphas(alpha, len(eigen.power))
-    alphas = penalties(eigen)
-    if fixed is not None and np.any(fixed > 0):
-        alphas = np.unique(np.append(alphas, fixed[fixed > 0]))
-    spectral_path = eigen.at(alphas)
-    of_targets = {"gcv": gcv(eigen, spectral_path), "evidence": evidence(eigen, spectral_path)}
-    of_loo = np.full(len(alphas), np.nan), 0, None
-    loo = None if rows is None else left_out_path(eigen, rows, alphas)
-    if loo is not None and loo.rows:
-        of_targets["loo"] = loo.mean_squares
-        of_loo = pool(loo.mean_squares, eigen.power / eigen.weight), loo.rows, loo.deviation
-    path = Path(
-        alphas,
-        of_loo[0],
-        pool(of_targets["gcv"], eigen.power),
-        of_targets["evidence"][:, eigen.power > 0].sum(axis=1),
-        (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
-        *of_loo[1:],
-    )
-    name: Any = "gcv" if alpha == "loo" and "loo" not in of_targets else alpha
+    path: Any = None  # of a given penalty: computed when it is read
+    if not isinstance(alpha, str):
+        chosen, criterion = as_alphas(alpha, len(eigen.power)), "given"
+    else:
+        path, of_targets = eigen.criteria(alpha, rows)
+        name: Any = "gcv" if alpha == "loo" and "loo" not in of_targets else alpha
 
-    def best(target: int | None) -> float:
-        place = path.best(name) if target is None else best_index(of_targets[name][:, target], name)
-        return float(alphas[place])
+        def best(target: int | None) -> float:
+            errors = getattr(path, name) if target is None else of_targets[name][:, target]
+            return float(path.alphas[best_index(errors, name)])
 
-    chosen, criterion = fixed, "given"
-    if chosen is None:
-        chosen, criterion = choose_alpha(eigen.power, name, per_target, best, float(alphas[-1]))
+        constant = float(path.alphas[-1])
+        chosen, criterion = choose_alpha(eigen.power, name, per_target, best, constant)
     alpha_ = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
     coef, outcome = eigen.coefficients(alpha_), _outcome(eigen, path, chosen, criterion)
-    return Solution(coef, means[1] - means[0] @ coef, alpha_, outcome, path, criterion)
+    spectrum = None if path else replace(eigen, vectors=np.empty((0, len(eigen.values))))
+    intercept = means[1] - means[0] @ coef
+    return Solution(coef, intercept, alpha_, outcome, path, criterion, spectrum=spectrum)
 
 
 def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: str) -> Outcome:

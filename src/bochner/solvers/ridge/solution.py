@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -175,7 +176,8 @@ class Solution:
         Penalty, or one per target.
     outcome : Outcome
         Its text is the remedy.
-    path : Path
+    criteria, spectrum : Path or None, Eigen or None
+        The path; for a given penalty eigenvalues, from which ``path`` is computed when it is read.
     criterion : {"loo", "gcv", "evidence", "given"}
     history : tuple of str
         Steps of the solver, in order.
@@ -190,21 +192,25 @@ class Solution:
     intercept: Float[Array, " t"]
     alpha: float | Float[Array, " t"]
     outcome: Outcome
-    path: Path
+    criteria: Path | None
     criterion: str
     history: tuple[str, ...] = ()
     slack: Float[Array, "n s"] | None = None
     iterations: int = 0
+    spectrum: Any = None
 
-    def of_rows(self, order: Array) -> "Solution":
-        """Return the solution of an exact fit with its rows in another order."""
-        slack = None if self.slack is None else self.slack[order]
-        return replace(self, coef=self.coef[order], slack=slack)
+    @cached_property
+    def path(self) -> Path:
+        """The criteria along a path of penalties."""
+        return self.criteria or self.spectrum.criteria(self.alpha)[0]
 
-    def in_unit(self, unit: float) -> "Solution":
-        """Return the solution for weights multiplied by ``unit``."""
-        path = replace(self.path, alphas=self.path.alphas * unit)
-        return replace(self, alpha=self.alpha * unit, path=path)
+    def in_unit(self, unit: float, order: Any = slice(None)) -> "Solution":
+        """Return the solution of an exact fit for weights times ``unit``, and rows in an order."""
+        path: Any = self.criteria
+        path, slack = replace(path, alphas=path.alphas * unit), self.slack
+        slack = None if slack is None else slack[order]
+        alpha, coef = self.alpha * unit, self.coef[order]
+        return replace(self, coef=coef, alpha=alpha, criteria=path, slack=slack)
 
     @property
     def chosen_by(self) -> str:
@@ -244,11 +250,6 @@ def as_alpha(alpha: Any, caller: str) -> Alpha:
             raise InvalidInput(f"{caller}: alpha must be a number for each target; got none.")
         return values
     return nonnegative(alpha, caller, "alpha")
-
-
-def fixed_alpha(alpha: Alpha) -> float | None:
-    """Return the smallest given penalty; None if a criterion chooses it."""
-    return None if isinstance(alpha, str) else float(np.min(alpha))
 
 
 def choose_alpha(
