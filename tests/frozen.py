@@ -159,7 +159,7 @@ LEARNERS = [
     ("process by evidence", PROCESS, "features", BY_EVIDENCE, "number"),
     ("process by evidence", PROCESS, "the kernel", BY_EVIDENCE, "number"),
     ("process, law given", PROCESS, "features", {"noise": 0.01, "amplitude": 2.0}, "number"),
-    *((name, make, on, *rest) for name, make, *rest in MACHINES for on in ("features", "few rows")),
+    *((name, make, on, *tail) for name, make, *tail in MACHINES for on in ("features", "few rows")),
     ("svc of pairs", bo.SVC, "features", {"multi_class": "ovo", "C": 3.0}, "class"),
     ("svr, C chosen", bo.SVR, "features", {"tol": 1e-9}, "number"),
     ("huber loss, alpha chosen", LOSS, "features", {"loss": "huber"}, "number"),

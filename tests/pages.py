@@ -12,7 +12,7 @@ class Reader(HTMLParser):
 
     def __init__(self, exclusions):
         super().__init__(convert_charrefs=True)
-        self.without = {*exclusions}
+        self.exclusions = {*exclusions}
         self.open, self.tags, self.attrs, self.text, self.cells = [], [], [], [], []
 
     def handle_starttag(self, tag, attrs):
@@ -37,7 +37,7 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
-        if {"td", "th"} & set(self.open) and not self.without & set(self.open):
+        if {"td", "th"} & set(self.open) and not self.exclusions & set(self.open):
             self.cells[-1][-1] += data
 
 

@@ -15,8 +15,8 @@ from bochner.kernels import Gaussian
 
 X, y = make_moons(600, noise=0.25, random_state=0)
 X_new, y_new = make_moons(2000, noise=0.25, random_state=1)
-across, up = np.linspace(-2, 3, 80), np.linspace(-1.5, 2, 60)
-grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+x1, x2 = np.linspace(-2, 3, 80), np.linspace(-1.5, 2, 60)
+grid = np.stack(np.meshgrid(x1, x2), axis=-1).reshape(-1, 2)
 shared = {"kernel": Gaussian(0.5), "n_features": 128, "random_state": 0}
 models = {
     "KernelRidgeClassifier": bo.KernelRidgeClassifier(**shared),
@@ -27,9 +27,9 @@ figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained", sha
 for (name, model), panel in zip(models.items(), panels, strict=True):
     score = model.fit(X, y).score(X_new, y_new)
     values = model.predict_proba(grid)[:, 1].reshape(60, 80) - 0.5
-    most = np.abs(values).max()
-    panel.contourf(across, up, values, 20, cmap="RdBu_r", vmin=-most, vmax=most)
-    panel.contour(across, up, values, levels=[0], colors="k")
+    limit = np.abs(values).max()
+    panel.contourf(x1, x2, values, 20, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    panel.contour(x1, x2, values, levels=[0], colors="k")
     panel.scatter(*X.T, c=y, s=4, cmap="RdBu_r", edgecolors="white", linewidths=0.2)
     panel.set_title(f"{name}: {score:.3f}")
     print(f"{name:22s} accuracy {score:.3f}")

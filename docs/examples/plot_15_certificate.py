@@ -19,12 +19,12 @@ kernel, alpha = Gaussian(0.7), 8.0
 widths = {"fourier": (64, 128, 256, 512, 1024, 2048), "nystrom": (16, 32, 48, 64, 96, 128)}
 
 figure, panel = plt.subplots(figsize=(6, 4), layout="constrained")
-for method, tried in widths.items():
+for method, sizes in widths.items():
     epsilons = []
-    for D in tried:
+    for D in sizes:
         phi = bo.draw(kernel, method, n_features=D, X=X, random_state=0)
         epsilons.append(bo.certify(phi, X, alpha=alpha).epsilon)
-    panel.loglog(tried, epsilons, "o-", label=method)
+    panel.loglog(sizes, epsilons, "o-", label=method)
 panel.axhline(0.1, color="gray", linewidth=1)
 panel.set(xlabel="features D", ylabel="ε")
 panel.legend()

@@ -6,7 +6,7 @@ import sys
 import warnings
 
 import pytest
-from inside import HAVE_NATIVE, in_pure_python
+from internals import HAVE_NATIVE, in_pure_python
 
 from bochner._core import native
 

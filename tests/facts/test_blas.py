@@ -7,7 +7,7 @@ from threading import Barrier, Event
 import joblib
 import numpy as np
 import pytest
-from inside import with_threads
+from internals import with_threads
 from scipy.linalg import LinAlgError, block_diag
 from threadpoolctl import threadpool_info, threadpool_limits
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from inside import with_threads
+from internals import with_threads
 from tolerance import assert_close
 
 from bochner import draw
@@ -44,13 +44,13 @@ def test_products_by_tiles_equal_products_with_the_matrix(tile):
 
 def test_float32_products_of_stationary_kernels_are_accurate_far_from_the_origin():
     V = RNG.normal(size=(301, 1))
-    far = KernelOperator(KERNEL.evaluate, X + 1e6, 100, stationary=True)
-    assert_close(far.product(V, "float32"), K @ V, "float32", factor=50)
+    shifted = KernelOperator(KERNEL.evaluate, X + 1e6, 100, stationary=True)
+    assert_close(shifted.product(V, "float32"), K @ V, "float32", factor=50)
     rounded = KernelOperator(KERNEL.evaluate, X + 1e6, 100).product(V, "float32")
     assert np.abs(rounded - K @ V).max() > 1e-3 * np.abs(K @ V).max()
     linear = KernelOperator(Linear().evaluate, X + 3.0, 100).product(V, "float32")
     assert_close(linear, Linear()(X + 3.0) @ V, "float32", factor=100)
-    assert far.single
+    assert shifted.single
     assert KernelOperator(KERNEL.evaluate, X).single
     assert not KernelOperator(KERNEL.evaluate, X + 1e9).single
     assert not KernelOperator(Gaussian(1e-200).evaluate, X * 1e-200).single

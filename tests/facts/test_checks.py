@@ -109,24 +109,24 @@ class Broken(FeatureMap):
     """cos and sin of three columns, with the fault ``how``."""
 
     def __init__(self, kind):
-        self.how, self.kernel, self.calls = kind, Custom(cosines), 0
+        self.kind, self.kernel, self.calls = kind, Custom(cosines), 0
 
     n_inputs, n_features = 3, 6
-    __repr__ = lambda self: f"Broken {self.how}"
+    __repr__ = lambda self: f"Broken {self.kind}"
 
     @property
     def below_kernel(self):
-        return self.how in ("below_kernel", "exact")
+        return self.kind in ("below_kernel", "exact")
 
     def features(self, X):
         Z = np.concatenate([np.cos(X), np.sin(X)], axis=1) / np.sqrt(3).astype(X.dtype)
         self.calls += 1
-        if self.how in SPOILED:
-            return SPOILED[self.how](Z, X, self.calls)
+        if self.kind in SPOILED:
+            return SPOILED[self.kind](Z, X, self.calls)
         return Z
 
     def __call__(self, X):
-        return self.features(X[:, :3]) if self.how == "columns" else FeatureMap.__call__(self, X)
+        return self.features(X[:, :3]) if self.kind == "columns" else FeatureMap.__call__(self, X)
 
 
 def cosines(X, Y):

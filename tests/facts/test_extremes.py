@@ -93,8 +93,8 @@ def test_weights_of_any_size_give_the_same_fit(criterion):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kernel", ["gaussian", Gaussian()], ids=repr)
 def test_fits_far_from_the_origin_are_accurate(kernel, method):
-    near = model(kernel, method=method).fit(X, Y).predict(X)
-    assert np.abs(fitted(X, Y + 1e9, kernel, method)[1] - 1e9 - near).max() < 1e-3
+    base = model(kernel, method=method).fit(X, Y).predict(X)
+    assert np.abs(fitted(X, Y + 1e9, kernel, method)[1] - 1e9 - base).max() < 1e-3
     assert np.corrcoef(fitted(X + 1e6, Y, kernel, method)[1], Y)[0, 1] > 0.95
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gallery import fixed_points as rows
-from inside import with_threads
+from internals import with_threads
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 

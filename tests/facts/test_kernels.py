@@ -230,8 +230,8 @@ def test_errors_of_features_are_within_the_bound(kernel, width):
     phi = draw(kernel, HistogramSampling(), n_features=width, n_inputs=3)
     assert width - 6 < phi.n_features <= width
     bound = sampling_error(kernel, phi.terms, phi.step) * np.maximum(X[:, None], X[None]).sum(2)
-    far = 2 * math.exp(-0.5 * 12.5)  # the bound covers |log y/x| up to 12.5
-    assert (np.abs(phi(X) @ phi(X).T - kernel(X)) <= 1.01 * bound + far).all()
+    tail = 2 * math.exp(-0.5 * 12.5)  # the bound covers |log y/x| up to 12.5
+    assert (np.abs(phi(X) @ phi(X).T - kernel(X)) <= 1.01 * bound + tail).all()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from functools import partial
 import mpmath
 import numpy as np
 import pytest
-from inside import source
+from internals import source
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import softmax
@@ -215,9 +215,9 @@ def test_line_searches_find_long_and_short_steps_and_survive_overflow():
         with np.errstate(over="ignore"):
             return np.array([t[0] - 300.0, np.exp(np.minimum(1e4 * t[1], 800)) - 2, t[2] + 1])
 
-    far, near, flat = best_length(slope, 3)
-    assert abs(far - 300) < 31
-    assert abs(near - np.log(2) * 1e-4) < 1e-4
+    long, short, flat = best_length(slope, 3)
+    assert abs(long - 300) < 31
+    assert abs(short - np.log(2) * 1e-4) < 1e-4
     assert flat == 0
 
 

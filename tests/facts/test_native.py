@@ -8,7 +8,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
-from inside import with_threads
+from internals import with_threads
 from layouts import between_bytes
 
 from bochner._core import native

@@ -186,9 +186,9 @@ def test_rough_functions_of_few_columns_use_neighbours(d):
 def error_without(X, y, i, share):
     """Return the error of ordinary kriging of a row from the forty nearest others."""
     order = np.argsort(((X - X[i]) ** 2).sum(axis=1), kind="stable")
-    near = order[order != i][:40]
-    K, k = KERNEL_ROUGH(X[near]) + share * np.eye(40), KERNEL_ROUGH(X[i : i + 1], X[near])
-    return y[i] - naive.kriging(K, y[near], k, 1.0)[0].item()
+    nearest = order[order != i][:40]
+    K, k = KERNEL_ROUGH(X[nearest]) + share * np.eye(40), KERNEL_ROUGH(X[i : i + 1], X[nearest])
+    return y[i] - naive.kriging(K, y[nearest], k, 1.0)[0].item()
 
 
 @pytest.mark.main_cases(5)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from inside import source
+from internals import source
 from scipy.optimize import minimize
 
 from bochner import Huber

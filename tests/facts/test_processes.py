@@ -122,12 +122,12 @@ def test_trends_have_coefficients_with_covariance_and_extrapolate(tmp_path):
     np.testing.assert_allclose(model.coef / per_column, beta[1:], rtol=1e-6)
     by_columns = model.coef_covariance / np.outer(per_column, per_column)
     np.testing.assert_allclose(by_columns, np.linalg.inv(S)[1:, 1:], rtol=1e-5)
-    far = np.array([[3.0, 0.5]])
-    assert model.predict(far)[0] > 10
+    row = np.array([[3.0, 0.5]])
+    assert model.predict(row)[0] > 10
     bo.save(model, tmp_path / "process.bochner")
     loaded = bo.load(tmp_path / "process.bochner")
-    np.testing.assert_array_equal(loaded.predict(far), model.predict(far))
-    assert PROCESS.fit(X, y).predict(far)[0] < 6
+    np.testing.assert_array_equal(loaded.predict(row), model.predict(row))
+    assert PROCESS.fit(X, y).predict(row)[0] < 6
 
 
 # ==== Averages over cells, compared with sums over many places of the exact process.

@@ -67,7 +67,7 @@ def put(array, value):
 
 model = gallery.maker(bo.KernelRidge, "gaussian", n_features=32, random_state=0)
 NEIGHBOURS = {"kernel": Matern(1.5, 0.3), "method": bo.NearestNeighbours()}
-near = gallery.maker(bo.GaussianProcessRegressor, **NEIGHBOURS)
+nngp = gallery.maker(bo.GaussianProcessRegressor, **NEIGHBOURS)
 LONG = np.zeros((20_001, 1))
 
 
@@ -160,7 +160,7 @@ def steps(kernel=None, stream=False, **options):
 
 WILD = bo.KernelSGDRegressor(Linear(), eta0=10.0, tol=None, random_state=0)
 TILED = np.tile(9 * X, (300, 1)), np.tile(Y, 300)
-NEAR = near().fit(X, Y)
+NEAR = nngp().fit(X, Y)
 
 
 def squared(a=1, **changes):
@@ -514,9 +514,9 @@ CASES = [
     (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
     (lambda: ON_GLOBE.fit(X[:, :2], Y), UnsupportedKernel, "requires an OnSphere kernel"),
     (lambda: blind(Gaussian(), HARMONICS, 36, d=2), UnsupportedKernel, "OnSphere"),
-    (lambda: near(GLOBE * Matern()).fit(X, Y), UnsupportedKernel, "stationary kernel, for which"),
-    (lambda: near(GLOBE + k.Exp(Columns(OnSphere(), (0, 1)))).fit(X, Y), UnsupportedKernel, "Near"),
-    (lambda: near(GLOBE).fit(X + 95.0, Y), InvalidInput, "latitude, the first column, must lie"),
+    (lambda: nngp(GLOBE * Matern()).fit(X, Y), UnsupportedKernel, "stationary kernel, for which"),
+    (lambda: nngp(GLOBE + k.Exp(Columns(OnSphere(), (0, 1)))).fit(X, Y), UnsupportedKernel, "Near"),
+    (lambda: nngp(GLOBE).fit(X + 95.0, Y), InvalidInput, "latitude, the first column, must lie"),
     # sequences
     (lambda: EQUAL(X[:, :2]), InvalidInput, "rows must have 2 for each of 3 steps or more; got 2"),
     (lambda: TRACKS(np.ones((3, 6))), InvalidInput, "one column for the number of steps and 2 for"),
@@ -572,8 +572,8 @@ CASES = [
         (lambda q=q: as_levels(q), InvalidInput, "quantiles must lie between 0 and 1")
         for q in (0.0, 1.0, (0.5, 0.5), (0.9, 0.1), (), (0.2, 1.2))
     ),
-    (lambda: near().fit(X[:1], Y[:1]), InvalidInput, "at least 2 rows of positive"),
-    (lambda: near(metric="learned").fit(X, Y), InvalidInput, 'metric="learned" chooses features'),
+    (lambda: nngp().fit(X[:1], Y[:1]), InvalidInput, "at least 2 rows of positive"),
+    (lambda: nngp(metric="learned").fit(X, Y), InvalidInput, 'metric="learned" chooses features'),
     (lambda: model(method=bo.NearestNeighbours()).fit(X, Y), InvalidInput, "no features"),
     (lambda: on_grid(ODD, 1e3 * X[:, :1], 1e-10), UnsupportedKernel, "Round them"),
     (lambda: bo.plan(X, Y, Linear(), methods=[bo.FourierGrid()]), InvalidInput, "spectral density"),
@@ -614,7 +614,7 @@ CASES = [
     (lambda: process().observe(3), InvalidType, "expected Derivatives or Block"),
     (lambda: process().observe(bo.Derivatives(X[:, :2], 0, Y)), InvalidInput, "must have the 3"),
     (lambda: process(Laplace()).observe(bo.Derivatives(X, 0, Y)), UnsupportedKernel, "Gradients"),
-    (lambda: near().fit(X, Y).observe(bo.Derivatives(X, 0, Y)), InvalidInput, "a fit on a Fourier"),
+    (lambda: nngp().fit(X, Y).observe(bo.Derivatives(X, 0, Y)), InvalidInput, "a fit on a Fourier"),
     # universal kriging, averages over cells, variograms
     (lambda: krige(trend="cubic"), InvalidInput, "trend must be"),
     (lambda: krige(trend=lambda X: X * (1, 1, 0)), InvalidInput, "must vary and be line"),
@@ -663,8 +663,8 @@ CASES = [
     # engines, files, reports and loops
     *(
         (lambda where=place: FITTED.fit_blocks(BLOCKS, Local(device=where)), InvalidInput, words)
-        for place, got in ((3, " 3"), ((), ""), ("none", " none"), (("cpu", "cuda:77"), " cpu, c"))
-        for words in [f"Local: device must name devices of .* with float64; got{got}"]
+        for place, text in ((3, " 3"), ((), ""), ("none", " none"), (("cpu", "cuda:77"), " cpu, c"))
+        for words in [f"Local: device must name devices of .* with float64; got{text}"]
     ),
     (lambda: Local("run.ckpt", device="cpu"), InvalidInput, "sums of this process.*Leave out one"),
     (lambda: Local(interval=0), InvalidInput, "Local.*interval must be"),

@@ -191,8 +191,8 @@ def test_a_penalty_at_an_edge_is_an_outcome():
     """A feature has errors that fall with the penalty; what features do not explain is a mean."""
     X, y, w = table()
     Z = np.column_stack([PHI(X), np.ones(N)])
-    rest = y[:, :1] - Z @ np.linalg.solve(Z.T @ (w[:, None] * Z), Z.T @ (w[:, None] * y[:, :1]))
-    for target, edge in ((Z[:, :1], Outcome.EDGE_LOW), (rest, Outcome.EDGE_HIGH)):
+    residual = y[:, :1] - Z @ np.linalg.solve(Z.T @ (w[:, None] * Z), Z.T @ (w[:, None] * y[:, :1]))
+    for target, edge in ((Z[:, :1], Outcome.EDGE_LOW), (residual, Outcome.EDGE_HIGH)):
         wide, means, _ = problem(X, target, w)
         assert solve_wide(wide, "gcv", False, means).outcome is edge
     errors = np.array([[1.0, 1.006, 2.0], [1.0, 1.004, 2.0], [1.0, 1.006, 0.9]])

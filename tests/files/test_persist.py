@@ -15,7 +15,7 @@ import forging
 import numpy as np
 import pytest
 import scipy.sparse
-from inside import with_peak
+from internals import with_peak
 from learners import CASES, answers, gap
 from safetensors import safe_open
 from safetensors.numpy import save as safetensors_bytes

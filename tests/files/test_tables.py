@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from inside import with_peak
+from internals import with_peak
 from layouts import OnlyAStream
 from pyarrow import dataset
 

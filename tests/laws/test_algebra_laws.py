@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tolerance
 from gallery import absolute, rows, weight
-from inside import with_peak
+from internals import with_peak
 from scipy.optimize import minimize
 from sklearn.base import clone
 from tolerance import assert_close

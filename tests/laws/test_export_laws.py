@@ -74,12 +74,12 @@ def test_the_graph_of_a_map_gives_its_features_or_raises(cases):
             phi = draw(case.kernel, case.method, n_features=24, X=X, random_state=0)
         except BochnerError:  # some cannot be drawn at this width
             continue
-        why = reason(phi)
-        counts[why is None] += 1
-        if why is None:
+        err = reason(phi)
+        counts[err is None] += 1
+        if err is None:
             assert agree(run(phi, NEAR)["features"], phi(NEAR), SINGLE), phi.kernel
             continue
-        with pytest.raises(bo.errors.UnsupportedKernel, match=f"a graph needs .* needs {why}, in"):
+        with pytest.raises(bo.errors.UnsupportedKernel, match=f"a graph needs .* needs {err}, in"):
             bo.export.to_onnx(phi)
     assert counts[True] > len(cases) / 2
     assert counts[False] > len(cases) / 40
@@ -96,9 +96,9 @@ def test_far_rows_give_zeros_by_hermite_maps_and_nan_by_harmonic_maps():
     phi, harmonics = (
         draw(Gaussian(), name, n_features=24, X=X, random_state=0) for name in ("hermite", "mercer")
     )
-    far = np.array([[1e3, 0.0, 0.0], [-60.0, 5.0, 0.0]])
-    assert np.abs(run(phi, far)["features"]).max() < 1e-6
-    assert np.abs(phi(far)).max() < 1e-6
+    rare = np.array([[1e3, 0.0, 0.0], [-60.0, 5.0, 0.0]])
+    assert np.abs(run(phi, rare)["features"]).max() < 1e-6
+    assert np.abs(phi(rare)).max() < 1e-6
     actual = run(harmonics, np.vstack([NEAR, [[9.0, 0.0, 0.0]]]))["features"]
     assert np.isfinite(actual[:-1]).all()
     assert np.isnan(actual[-1]).all()

@@ -54,8 +54,8 @@ def codes(y):
 
 def has(name, call):
     """Return whether this learner has the call, with its parameters."""
-    refused = {"fit_blocks": "sgd on rows", "solve_again": "exact ridge"}
-    return hasattr(LEARNERS[name], call) and refused.get(call) != name
+    exceptions = {"fit_blocks": "sgd on rows", "solve_again": "exact ridge"}
+    return hasattr(LEARNERS[name], call) and exceptions.get(call) != name
 
 
 PAIRS = [(name, call) for name in LEARNERS for call in CALLS if has(name, call)]

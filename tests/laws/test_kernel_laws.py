@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import DENSE_ONLY, FUNCTIONS, KERNELS, N_COLUMNS, STATIONARY, rows
-from inside import with_peak
+from internals import with_peak
 from layouts import STRICTEST
 from sklearn.base import clone
 from tolerance import assert_close, bernstein_bar, of

@@ -7,7 +7,7 @@ import scipy.sparse
 import tolerance
 import torch
 from gallery import EXACT, FOURIER, KINDS, POSITIVE, RANDOM_MAPS, rows
-from inside import HAVE_NATIVE
+from internals import HAVE_NATIVE
 from layouts import assert_same_in_any_layout, in_library
 from maps import CASES, FAMILIES, factor_of, map_of, new_map, of_maps, rows_of, takes_sparse_rows
 from tolerance import assert_close, of
@@ -217,10 +217,10 @@ FREQUENCY_MAPS = [
 @pytest.mark.parametrize("pair", FREQUENCY_MAPS, ids=repr)
 def test_float32_rows_far_away_have_the_features_of_float64(pair):
     """Only features are rounded, as the rows are the same."""
-    far = (4 * rows(40) + 1e6).astype(np.float32)
-    mixed = np.where(np.arange(40)[:, None] % 3, rows(40), far).astype(np.float32)
+    distant = (4 * rows(40) + 1e6).astype(np.float32)
+    mixed = np.where(np.arange(40)[:, None] % 3, rows(40), distant).astype(np.float32)
     phi = new_map_of(pair)
-    for X in (far, mixed):
+    for X in (distant, mixed):
         exact, Z = phi(X.astype(np.float64)), phi(X)
         assert Z.dtype == np.float32
         error = np.abs(Z - exact).max() / max(1.0, np.abs(exact).max())
@@ -231,14 +231,14 @@ def test_float32_rows_far_away_have_the_features_of_float64(pair):
 
 @pytest.mark.parametrize("placement", [bo.Orthogonal(), bo.Structured(), bo.Fastfood()], ids=repr)
 def test_features_of_sparse_and_wide_float32_rows_far_away(placement):
-    far = (np.random.default_rng(0).normal(size=(40, 64)) + 1e5).astype(np.float32)
-    far[:, 5:] = 0
+    distant = (np.random.default_rng(0).normal(size=(40, 64)) + 1e5).astype(np.float32)
+    distant[:, 5:] = 0
     for form in ("pair", "phase"):
         method = bo.Fourier(placement, form)
         phi = draw(Gaussian(3.0), method, n_features=256, n_inputs=64, random_state=0)
         assert phi.reach == pytest.approx(reach_of(phi.matrix), rel=0.2)
-        exact = phi(far.astype(np.float64))
-        for X in (far, scipy.sparse.csr_array(far)):
+        exact = phi(distant.astype(np.float64))
+        for X in (distant, scipy.sparse.csr_array(distant)):
             assert phi(X).dtype == np.float32
             assert_close(phi(X), exact, np.float32)
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import LANDMARKS, rows, small_matrix
-from inside import record_calls
+from internals import record_calls
 from naive import pivot_law
 from scipy.stats import binomtest
 from sklearn.cluster import KMeans as SklearnKMeans

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from gallery import table, unit_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inside import with_peak
+from internals import with_peak
 from sklearn.base import clone
 
 import bochner as bo

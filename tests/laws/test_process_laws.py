@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gallery import maker, table
-from inside import record_calls
+from internals import record_calls
 from scipy.special import erf
 from scipy.stats import norm
 from sklearn.base import clone

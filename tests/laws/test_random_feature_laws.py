@@ -9,7 +9,7 @@ import scipy.sparse
 import tolerance
 import torch
 from gallery import DEEP, NETWORKS, POWERS, SKETCH_METHODS, fixed_points, rows
-from inside import with_peak
+from internals import with_peak
 from scipy.linalg import hadamard
 from scipy.special import hyp1f1
 from scipy.stats import beta, f, ks_2samp, kstest, norm
@@ -173,8 +173,8 @@ def test_variances_equal_the_closed_forms(kernel, method, D, X, variance, fault)
 )
 def test_maps_are_unbiased_at_rows_longer_than_those_of_the_draw(method, D, length, size):
     X, kernel = size * rows(5, seed=3)[:4], DotExponential()
-    near = length * np.eye(1, 3)
-    maps = [new_map(kernel, method, D, seed, X=near) for seed in range(160)]
+    unit = length * np.eye(1, 3)
+    maps = [new_map(kernel, method, D, seed, X=unit) for seed in range(160)]
     assert tolerance.bias(kernel(X), [phi(X) for phi in maps], 100) < 1
 
 

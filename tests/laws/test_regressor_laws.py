@@ -140,14 +140,14 @@ def test_quantiles_do_not_cross_and_have_their_coverage(kernel):
     X, y = table(600, noise=0.3)
     levels = (0.05, 0.1, 0.4, 0.5, 0.6, 0.9, 0.95)
     fitted = regressor(kernel, loss="quantile", quantiles=levels).fit(X, y)
-    far = 10 * table(500, seed=2)[0]
-    assert np.all(np.diff(fitted.predict(far), axis=1) >= 0)
+    wide = 10 * table(500, seed=2)[0]
+    assert np.all(np.diff(fitted.predict(wide), axis=1) >= 0)
     new, target = table(2000, seed=3, noise=0.3)
     share = (target[:, None] <= fitted.predict(new)).mean(axis=0)
     sd = np.sqrt(np.array(levels) * (1 - np.array(levels)) / 2000)
     assert np.all(np.abs(share - levels) < 5 * sd + 0.05)
     crossed = regressor(kernel, loss="quantile", quantiles=levels, alpha=1e-6, n_features=64)
-    raw = crossed.fit(X, y).map_(far) @ crossed.coef_.T + crossed.intercept_
+    raw = crossed.fit(X, y).map_(wide) @ crossed.coef_.T + crossed.intercept_
     assert np.any(np.diff(raw, axis=1) < 0)  # unsorted, these cross
 
 

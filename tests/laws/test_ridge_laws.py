@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 from gallery import maker, sectors, table
-from inside import record_calls
+from internals import record_calls
 from sklearn.kernel_ridge import KernelRidge as Exact
 from sklearn.linear_model import RidgeClassifier
 from tolerance import assert_close

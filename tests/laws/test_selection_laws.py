@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from gallery import sample_of
-from inside import with_peak
+from internals import with_peak
 from sklearn.base import clone
 from tolerance import assert_close
 
@@ -66,8 +66,8 @@ def test_comparisons_state_the_gains_and_required_gains():
     """Each candidate is compared with the best of those that are preferred in a tie."""
     result = best_of(*table("one column"))
     last = max(c.rows for c in result.candidates)
-    best, *rivals = (c for c in result.candidates if c.rows == last)
-    for c in rivals:
+    best, *losers = (c for c in result.candidates if c.rows == last)
+    for c in losers:
         assert c.gain == pytest.approx(best.error - c.error)
         assert c.required >= 0.003 * best.error
         best = c if c.gain > c.required else best

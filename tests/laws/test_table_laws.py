@@ -593,5 +593,5 @@ def test_a_season_continues_after_the_last_date(model):
     frame = pd.DataFrame({"day": pd.Timestamp("1990-01-01") + pd.to_timedelta(days, unit="D")})
     y = days / 365.2425 % 1 + 0.1 * np.random.default_rng(1).standard_normal(300)
     kernel, origin = model.set_params(random_state=0).fit(frame, y).kernel_, np.zeros((1, 5))
-    far = origin + np.array([1e9, 0, 0, 0, 0])
-    assert kernel(origin, far)[0, 0] == pytest.approx(kernel(origin, origin)[0, 0] / 2, rel=0.01)
+    later = origin + np.array([1e9, 0, 0, 0, 0])
+    assert kernel(origin, later)[0, 0] == pytest.approx(kernel(origin, origin)[0, 0] / 2, rel=0.01)

@@ -208,11 +208,11 @@ def test_the_variance_on_the_sphere_equals_its_formula():
 def test_rows_near_a_sphere_have_a_small_remainder(kernel):
     """Deviations of 1e-5 need no further order; with monomials 7 % of the kernel was lost."""
     X = sphere(200, 2.0)
-    near = X * (1 + 1e-5 * np.random.default_rng(1).standard_normal((200, 1)))
-    phi = draw(kernel, Gegenbauer(), n_features=256, X=near, random_state=0)
+    shell = X * (1 + 1e-5 * np.random.default_rng(1).standard_normal((200, 1)))
+    phi = draw(kernel, Gegenbauer(), n_features=256, X=shell, random_state=0)
     first = draw(kernel, Gegenbauer(), n_features=256, X=X, random_state=0)
     assert phi.order == 1
-    assert phi.left_out(near).mean() < first.left_out(X).mean() + 1e-3
+    assert phi.left_out(shell).mean() < first.left_out(X).mean() + 1e-3
 
 
 def test_a_row_of_zeros_has_degree_zero_only():
@@ -338,9 +338,9 @@ def test_a_homogeneous_kernel_needs_no_radii():
 def test_rows_far_away_are_centred():
     """At a distance of 10⁸ all radii are equal up to rounding; degrees around zero would be 10⁸."""
     X, K = rows(300), Gaussian(2.0)(rows(300))
-    near, far = (drawn_mercer(Gaussian(2.0), 100, X=X + shift) for shift in (0, 1e8))
-    np.testing.assert_allclose(far.polar.centre, X.mean(axis=0) + 1e8, rtol=1e-14)
-    worst = [np.abs(p(A) @ p(A).T - K).max() for p, A in ((near, X), (far, X + 1e8))]
+    base, moved = (drawn_mercer(Gaussian(2.0), 100, X=X + shift) for shift in (0, 1e8))
+    np.testing.assert_allclose(moved.polar.centre, X.mean(axis=0) + 1e8, rtol=1e-14)
+    worst = [np.abs(p(A) @ p(A).T - K).max() for p, A in ((base, X), (moved, X + 1e8))]
     assert worst[1] < 1.01 * worst[0] + 1e-6  # the rows themselves are rounded to 1e-8
     on_sphere = sphere(300, 1.0)
     small_cap = on_sphere[on_sphere[:, 0] > 0.95]

@@ -238,12 +238,12 @@ def main(calls):
     """Call every function, and print the number of calls and of exceptions."""
     level = _native.get_level()
     for number, function in enumerate(FUNCTIONS):
-        refused = 0
+        n_refused = 0
         for turn in range(2 * calls):
             rng = np.random.default_rng([number, turn])
-            refused += call(function, rng, [np.float32, np.float64][turn % 2], right=turn % 4 < 2)
+            n_refused += call(function, rng, [np.float32, np.float64][turn % 2], right=turn % 4 < 2)
             _native.set_level(level)
-        sys.stdout.write(f"{function.__name__}: {2 * calls} calls, {refused} refused\n")
+        sys.stdout.write(f"{function.__name__}: {2 * calls} calls, {n_refused} refused\n")
 
 
 if __name__ == "__main__":

@@ -202,8 +202,8 @@ def _convolve(a: Array, b: Array) -> Array:
 # a spectral density, not harmonics.
 
 
-#: Period p, lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²), and whether the term of this factor is steady:
-#: whether it does not decay along the axis.
+#: Period p, lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²), and whether the term of this factor is
+#: periodic, without decay along the axis.
 Season = tuple[float, float, bool]
 
 
@@ -237,7 +237,7 @@ def common_period(
     """Return a common multiple of all periods, at least ``shortest``, and the change of the kernel.
 
     Rounding the periods changes k by at most ``tolerance`` at differences up to ``length``. With
-    steady terms the result is one multiple larger, as room for rows far outside the box.
+    periodic terms the result is one multiple larger, as room for rows far outside the box.
     """
     # Replacing period p by p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
     # kernel by at most 2π|1/p − 1/p'| t/ℓ, as the mean of c² is 1/ℓ².
@@ -261,7 +261,7 @@ def common_period(
 
 
 def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
-    """Return the angle h_a t after which steady terms repeat, per axis; 0 without steady terms."""
+    """Return the angle h_a t after which periodic terms repeat, per axis; 0 without them."""
     frequencies = np.zeros(len(spacing))
     for a, h in enumerate(spacing):
         terms = seasons(kernel, a, len(spacing))
