@@ -253,7 +253,7 @@ PROJECTED = [
     (Gaussian(), bo.Projected(bo.HermiteMercer(), 2)),
     (Matern(smoothness=1.5, lengthscale=(0.3, 1.0, 2.0)), bo.Projected(bo.Nystrom(), 2, "jl")),
     (Polynomial(degree=2), bo.Projected(bo.Nystrom(), 2)),
-    (Gaussian(), bo.Projected(bo.Fourier(), 2, how="jl")),
+    (Gaussian(), bo.Projected(bo.Fourier(), 2, projection="jl")),
     (Matern(smoothness=2.5), bo.Projected(bo.MercerHarmonic(), 2)),
 ]
 

@@ -54,7 +54,7 @@ OTHERS = [
     (Gaussian(), Compressed(HermiteMercer())),
     (Matern(smoothness=1.5), Compressed(Nystrom(), width=2)),
     (Gaussian(lengthscale=(1.0, 2.0, 3.0)), Projected(HermiteMercer(), 2)),
-    (Gaussian(), Projected(Fourier(), 2, how="jl")),
+    (Gaussian(), Projected(Fourier(), 2, projection="jl")),
     (bo.kernels.DotExponential(0.3), bo.Positive()),
     (Gaussian(2.0), bo.Positive(form="plain")),
     (Columns(Matern(2.5), (1,)), bo.FourierGrid(1e-2)),

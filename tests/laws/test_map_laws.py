@@ -205,8 +205,8 @@ def test_a_generator_gives_another_map_at_each_draw():
 
 FREQUENCY_MAPS = [
     *(pair for pair in KINDS if pair[1] in FOURIER),
-    (Gaussian(2.0), bo.Projected(bo.Fourier(), 2, how="jl")),
-    (Gaussian((1.0, 2.0, 3.0)), bo.Projected(bo.Fourier(), 2, how="jl")),
+    (Gaussian(2.0), bo.Projected(bo.Fourier(), 2, projection="jl")),
+    (Gaussian((1.0, 2.0, 3.0)), bo.Projected(bo.Fourier(), 2, projection="jl")),
     (Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 3.0])), bo.Fourier()),
     (Gaussian(), bo.Fourier(bo.Grid())),
     (Gaussian(), bo.LeverageFourier()),

@@ -459,7 +459,7 @@ class Projected(Method):
         Method for the features of d′ columns.
     n_components : int
         d′, limited to d.
-    how : {"pca", "jl"}, default "pca"
+    projection : {"pca", "jl"}, default "pca"
         "pca": the principal axes of the rows (about the origin if the kernel is not stationary).
         "jl": independent normal numbers of variance 1/d′, which preserve all distances to a factor
         1 ± √(8 log(n)/d′) [Johnson and Lindenstrauss (1984)].
@@ -487,7 +487,7 @@ class Projected(Method):
 
     method: MethodField
     n_components: Counted
-    how: Annotated[str, word("pca", "jl")] = "pca"
+    projection: Annotated[str, word("pca", "jl")] = "pca"
 
 
 def is_rotatable(kernel: Kernel, d: int) -> bool:

@@ -171,10 +171,10 @@ def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) ->
     """Draw the projection P, and the map of the projected rows."""
     base, lengths = isotropic(kernel, ask.n_inputs)
     d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
-    if method.how == "jl":
+    if method.projection == "jl":
         P = ask.stream("projection").standard_normal((d, size)) / size**0.5
     else:
-        rows = ask.rows('Projected(how="pca")', "principal axes")
+        rows = ask.rows('Projected(projection="pca")', "principal axes")
         P = composed.axes_of_rows(rows, scales, base.spectral(d) is not None, size)
     P = np.ascontiguousarray(scales[:, None] * P)
     X = None if ask.X is None else ask.X @ adapt(P, like=ask.X)

@@ -77,6 +77,7 @@ RENAMED |= {"LeafRows.across": "landmark_coef", "LeafRows.judged": "held_out"}
 RENAMED |= {"HeldOutPath.none": "tie", "FeatureSpec.waves": "modes", "SquaredHinge": "Hinge"}
 RENAMED |= dict.fromkeys(("FeatureSums.most", "GridSums.most"), "max_weight")
 RENAMED |= {"Tuning.compared": "candidates", "Walk.averaged": "n_averaged"}
+RENAMED["Projected.how"] = "projection"
 RENAMED |= {"Distribution.below": "low_tail", "Distribution.above": "high_tail"}
 RENAMED |= {"WaveProcess": "ModeProcess", "WaveSums": "ModeSums", "SignMap": "ReLUMap"}
 

@@ -106,9 +106,6 @@ def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> EvalRows:
     return rows._replace(outputs=model.outputs(bo.Blocks.from_arrays(rows.X)))
 
 
-# --- Rows to inspect -----------------------------------------------------------------------------
-
-
 def rows_to_inspect(model: KernelEstimator, rows: EvalRows, table: bo.Blocks) -> Bunch:
     """Return the rows to inspect, with the cells of ``table``, and the sizes of predicted groups.
 
