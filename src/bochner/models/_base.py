@@ -558,9 +558,6 @@ def is_foreign(X: Any) -> bool:
         return False
 
 
-# --- Fits in notebooks ----------------------------------------------------------------------------
-
-
 def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
     """Return the kernel in words; lengthscales are in standard deviations if the fit has rows."""
     kernel, X, w = fit.chosen.kernel, None, None

@@ -194,10 +194,16 @@ class TargetLaw:
 
 @dataclass(frozen=True, eq=False)
 class ErrorLaw(HtmlResult):
-    """Error distribution of each target, and the guarantee of prediction intervals."""
+    """Error distribution of each target, and the guarantee of prediction intervals.
+
+    Attributes
+    ----------
+    targets : tuple of TargetLaw
+    source : {"held out", "cross-validation", "leave one out"}
+    """
 
     targets: tuple[TargetLaw, ...]
-    source: str  # "held out", "cross-validation", "leave one out"
+    source: str
 
     def __str__(self) -> str:
         """Return the guarantee."""

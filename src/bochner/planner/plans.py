@@ -37,10 +37,18 @@ HEAD = ("", "method", "features", "solver", "kernel error", "error", "time", "me
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the time and memory of a fit; memory excludes the rows and the program."""
+    """Limits of the time and memory of a fit; memory excludes the rows and the program.
 
-    seconds: float | None = None  # None: each doubling of the time must lower the error by 5 %
-    bytes: float | None = None  # None: half of the free memory
+    Attributes
+    ----------
+    seconds : float or None
+        None: each doubling of the time must lower the error by 5 %.
+    bytes : float or None
+        None: half of the free memory.
+    """
+
+    seconds: float | None = None
+    bytes: float | None = None
 
     @property
     def room(self) -> float:

@@ -79,8 +79,6 @@ def _harmonics(kernel: Kernel, limit: int) -> tuple[ModeMap, Method, str] | None
     return None
 
 
-# --- Lengthscales of the largest evidence of all rows --------------------------------------------
-
 RANGE = 1.6  # Largest factor of the lengthscales for which the modes are accurate
 TOLERANCE = 0.05  # A step that gains less log evidence than this is the last
 STEP = 1e-4  # Step of log ℓ in differences of weights

@@ -195,9 +195,6 @@ def tune(
     yield TunedKernel(name, reduce(add, [*linear_terms, laplace]), end.alpha, d)
 
 
-# --- kernels, scales and penalties compared in neighbourhoods ------------------------------------
-
-
 def scale_lengthscales(kernel: Kernel, factor: float) -> Kernel | None:
     """Return the kernel with all lengthscales times a factor; None if a part has no lengthscale."""
     has = lambda part: not part.parts and "lengthscale" in part.get_params(deep=False)

@@ -254,9 +254,6 @@ class _Search:
         return self.kernel(in_float64(self._rows))
 
 
-# --- The penalty by leave-one-out error ---------------------------------------------------------
-
-
 def penalty_for(
     kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"], n_rows: int, seed: int
 ) -> float:

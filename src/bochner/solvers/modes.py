@@ -200,9 +200,6 @@ def maximise_mode_evidence(
     return Evidence(noises, amplitudes, alphas, values, worst), states
 
 
-# --- The posterior -------------------------------------------------------------------------------
-
-
 def draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
     """Return R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z, of covariance A⁻¹ for white noise z, by Lanczos; A = G + αI.
 

@@ -234,9 +234,6 @@ def with_count(summand: Any) -> Summands:
 NO_ROWS = None, (0, False)  # Result of `with_count` for no rows
 
 
-# --- A random sample of rows ---------------------------------------------------------------------
-
-
 def sample_of(seed: int, start: int = 0) -> BlockSum:
     """Return the summand of a :class:`RowSample`; row numbers count from ``start``."""
     return BlockSum(partial(RowSample.of, seed=seed, start=start))

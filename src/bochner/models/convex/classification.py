@@ -372,8 +372,6 @@ class ClassRows:
         return State(coef, at.intercept, symmetric_product(self.design.K, coef) + at.intercept)
 
 
-# --- One class ------------------------------------------------------------------------------------
-
 #: Relative rounding of scores for different block sizes: whitening amplifies rounding errors.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 

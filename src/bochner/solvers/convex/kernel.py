@@ -196,8 +196,6 @@ class RidgeRows(DualRows):
         return self.ridge(units * targets, h, problem.alpha)
 
 
-# --- duals, by LIBSVM -----------------------------------------------------------------------------
-
 MOVES = 1000  # Most moves of LIBSVM per row; with tiny penalties it may not end
 MOVES_COMPARED = 100  # The same for fits that compare penalties
 FEW_ROWS = 1000  # A final fit of fewer rows may make as many moves; 60 rows need 200 to 1,000 each

@@ -381,8 +381,6 @@ class Multinomial(Loss):
         return state * (1 - state)
 
 
-# --- losses by name ------------------------------------------------------------------------------
-
 #: Losses that can be given by name.
 NAMES: dict[str, type[Loss]] = {
     "squared": Squared,

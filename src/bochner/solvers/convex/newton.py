@@ -537,9 +537,6 @@ def hessian_products(separate: bool) -> Callable[..., Direction]:
     return steps
 
 
-# --- systems of rows with a kernel ----------------------------------------------------------------
-
-
 def _slope_along(gradient: Gradient, step: State) -> float:
     r, s = gradient
     return float((r * (step.fitted - step.intercept)).sum()) + float(s @ step.intercept)

@@ -77,8 +77,6 @@ class HeldOutPath:
         return "\n".join([f"{'alpha':>13}{'error':>13}", *rows])
 
 
-# --- penalties -----------------------------------------------------------------------------------
-
 #: Returns the minimum of the problem of a fold; the start is a minimum of another penalty or fold.
 Fit = Callable[[Problem, State | None], State]
 #: Loss of these rows with these predictions: one number, or one per target.

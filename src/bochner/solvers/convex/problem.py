@@ -65,18 +65,33 @@ class Convergence(Sentence):
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Minimum of the objective."""
+    """Minimum of the objective.
 
-    coef: Float[Array, "D t"]  # β
+    Attributes
+    ----------
+    coef : array of shape (D, t)
+        β.
+    intercept : array of shape (t,)
+    alpha : float or array of shape (t,)
+    objective : float
+        Value of the objective, summed over columns; of a nonsmooth loss itself, not smoothed.
+    gap : float
+        Bound of the objective above its minimum; 0 for smooth losses.
+    outcome : Convergence
+        Its text is the remedy.
+    iterations : int
+    algorithm : str or None
+        The algorithm used.
+    """
+
+    coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
-    alpha: Any  # one number, or one per column
-    # Value of the objective, summed over columns; of a nonsmooth loss itself, not smoothed
+    alpha: Any
     objective: float
-    # Bound of the objective above its minimum; 0 for smooth losses
     gap: float
-    outcome: Convergence  # its text is the remedy
+    outcome: Convergence
     iterations: int
-    algorithm: Algorithm | None = None  # the algorithm used
+    algorithm: Algorithm | None = None
 
     def __repr__(self) -> str:
         return (
