@@ -10,7 +10,6 @@ from scipy.stats import multivariate_normal
 import bochner as bo
 from bochner.kernels import Columns, Exponential, Gaussian, Linear, Matern
 from bochner.landmarks import Points
-from bochner.models.gaussian_process.neighbours import condition
 
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
 
@@ -45,17 +44,16 @@ def test_without_noise_the_amplitude_is_the_mean_squared_score():
 def test_conditional_laws_equal_those_of_the_joint_normal(centred):
     """A flat prior of the mean is approximated by a variance of 1e8."""
     rng = np.random.default_rng(1)
-    places, y = rng.uniform(0, 1, (3, 5, 2)), rng.standard_normal((3, 5, 2))
-    x, noise = rng.uniform(0, 1, (3, 2)), rng.uniform(0.01, 0.5, (3, 5))
-    kernel = Matern(1.5, 0.4)
-    K = np.stack([kernel(P, P) for P in places])
-    k = np.stack([kernel(P, row[None])[:, 0] for P, row in zip(places, x, strict=True)])
-    mean, variance = condition(K.copy(), k, np.ones(3), y, noise, centred)
-    flat = 1e8 * centred
-    for i in range(3):
-        A = K[i] + np.diag(noise[i]) + flat
-        side = k[i] + flat
-        np.testing.assert_allclose(mean[i], side @ np.linalg.solve(A, y[i]), atol=1e-5)
+    X, y, w = rng.uniform(0, 1, (9, 2)), rng.standard_normal((9, 2)), rng.uniform(0.5, 2.0, 9)
+    kernel, x, flat = Matern(1.5, 0.4), rng.uniform(0, 1, (3, 2)), 1e8 * centred
+    options = {"noise": 0.1, "amplitude": 1.0, "fit_intercept": centred}
+    law = process(bo.NearestNeighbours(5), kernel, **options).fit(X, y, w).fit_.law
+    near, rows = law.neighbours_of(x), law.representation
+    mean, variance = law.krige(x, near, 0.1)
+    for i, (row, P) in enumerate(zip(x, rows.X[near], strict=True)):
+        A = kernel(P, P) + np.diag(0.1 / rows.w[near[i]]) + flat
+        side = kernel(row[None], P)[0] + flat
+        np.testing.assert_allclose(mean[i], side @ np.linalg.solve(A, rows.y[near[i]]), atol=1e-5)
         expected = 1 + flat - side @ np.linalg.solve(A, side)
         np.testing.assert_allclose(variance[i], expected, atol=1e-5)
 

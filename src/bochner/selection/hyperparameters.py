@@ -203,6 +203,7 @@ class HyperparameterLoss(Objective):
     start: Kernel
     rows: ProcessRows
     criterion: Criterion
+    level = 0.0
 
     @cached_property
     def limits(self) -> dict[Place, SearchRange]:

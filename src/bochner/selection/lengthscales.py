@@ -46,11 +46,10 @@ from bochner.selection.rows import (
     screened_lengthscales,
 )
 from bochner.selection.spec import NAMED
-from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows, KernelScore
+from bochner.solvers.ridge.dual import BAND, EVIDENCE, LOO, Criterion, KernelRows, KernelScore
 from bochner.solvers.ridge.solution import SAME
 
 ROWS, FIRST_ROWS = 1024, 256  # Rows of the last descents and of the first
-BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
 MIN_GAIN = 3e-4  # Relative tolerance of descents
 MIN_ALPHA = 1e-8  # Smallest penalty, as a share of k(x, x)
@@ -142,13 +141,17 @@ class Objective:
     kernel: Callable[[Array], Any]  # The kernel at a point, in the units of the data
     #: The criterion at a point and a penalty, without the prior, and its gradient.
     value_and_slope: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
-    #: The range of each hyperparameter in a descent from a start.
-    ranges: Callable[[Array], Float[Array, "p 2"]]
     centres: Any  # Means of normal priors of the logarithms: deviation 3, weight of one row
     units: Any = 1.0  # Steps of the logarithms that match unit steps of the point
-    #: Part of the value that only depends on the unit of the targets; the relative tolerance of a
-    #: descent does not count it.
-    level: Any = 0.0
+
+    @cached_property
+    def level(self) -> float:
+        """Σ log u over targets for evidence; u is the deviation rounded to a power of two."""
+        # The relative tolerance of a descent does not count it
+        if self.criterion is not EVIDENCE:
+            return 0.0
+        deviation = self.rows.y.std(axis=0)
+        return float(np.log(2) * np.round(np.log2(deviation[deviation > 0])).sum())
 
     def __call__(self, x: Array) -> tuple[float, Float[Array, " q"]]:
         value, slope = self.value_and_slope(x, float(np.exp(x[-1]) * self.rows.w.sum()))
@@ -156,6 +159,12 @@ class Objective:
         pull = offset / (3.0**2 * self.rows.count)
         value += 0.5 * float(pull @ offset)
         return value, np.append((slope[:-1] + pull) * self.units, slope[-1])
+
+    def ranges(self, x: Array) -> Float[Array, "p 2"]:
+        """Return the range of each hyperparameter in a descent from this start."""
+        low = self.centres + (np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1]))
+        high = self.centres + np.log(LONGEST)
+        return np.stack([np.minimum(low, x[:-1]), np.maximum(high, x[:-1])], axis=1)
 
     def bounds(self, x: Array) -> Float[Array, "q 2"]:
         """Return the range of each coordinate in a descent from this start."""
@@ -419,14 +428,6 @@ class ScaleLoss(Objective):
     blocks: tuple["ScaleLoss", ...] = ()
 
     @cached_property
-    def level(self) -> float:
-        """Σ log u over targets for evidence; u is the deviation rounded to a power of two."""
-        if self.criterion is not EVIDENCE:
-            return 0.0
-        deviation = self.rows.y.std(axis=0)
-        return float(np.log(2) * np.round(np.log2(deviation[deviation > 0])).sum())
-
-    @cached_property
     def centres(self) -> Float[Array, " p"]:
         """Logarithms of factors at which lengthscales are those of the median distance."""
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
@@ -434,11 +435,6 @@ class ScaleLoss(Objective):
             units = np.broadcast_to(scales, rows.X.shape[1])
             return np.array([np.log(rows.median(units))])
         return np.log(rows.median(rows.spread)) + np.log(rows.spread) - np.log(scales)
-
-    def ranges(self, x: Array) -> Float[Array, "p 2"]:
-        low = self.centres + (np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1]))
-        high = self.centres + np.log(LONGEST)
-        return np.stack([np.minimum(low, x[:-1]), np.maximum(high, x[:-1])], axis=1)
 
     def kernel(self, x: Array) -> Any:
         scales = self.start.lengthscale * np.exp(x[:-1])

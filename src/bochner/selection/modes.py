@@ -23,6 +23,7 @@ from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMap, SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
+from bochner.selection.lengthscales import STEP
 from bochner.selection.rows import rounded, times
 from bochner.solvers.modes import ModeProblem, ModeState, maximise_mode_evidence
 from bochner.solvers.ridge.problem import evidence, freedom
@@ -81,7 +82,6 @@ def _harmonics(kernel: Kernel, limit: int) -> tuple[ModeMap, Method, str] | None
 
 RANGE = 1.6  # Largest factor of the lengthscales for which the modes are accurate
 TOLERANCE = 0.05  # A step that gains less log evidence than this is the last
-STEP = 1e-4  # Step of log ℓ in differences of weights
 
 
 def rescale(kernel: Any, factors: Float[Array, " q"]) -> Any:
@@ -137,8 +137,7 @@ def lengthscales_on_modes(
     zero = np.zeros(len(unit))
     optimum = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
     end = place(optimum.x if optimum.fun < first[0] else zero)
-    best = rescale(kernel, np.exp(end[:-1]))
-    best = best.replace(lengthscale=rounded(best.lengthscale))
+    best = kernel.replace(lengthscale=rounded(times(kernel.lengthscale, np.exp(end[:-1]))))
     converged = bool(np.all(np.abs(end - start) < np.maximum(0.98 * limits, ~free)))
     return best, float(np.exp(end[-1])), converged
 
@@ -154,13 +153,11 @@ def _information(
     share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
     is_profiled = noise is None and amplitude is None
     noise_only = noise is not None and amplitude is None  # a² = σ²/α
-    signal_rates = [*rates, np.full_like(share, -1.0 if noise_only else 0.0), np.ones_like(share)]
-    noise_rates = np.array([0.0] * len(rates) + [0.0 if noise_only else 1.0, 1.0])
-    modes = np.stack(
-        [share * a + (1 - share) * b for a, b in zip(signal_rates, noise_rates, strict=True)]
-    )
+    signal = np.stack([*rates, np.full_like(share, -float(noise_only)), np.ones_like(share)])
+    of_noise = np.append(np.zeros(len(rates)), [float(not noise_only), 1.0])[:, None]
+    modes = share * signal + (1 - share) * of_noise
     rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
-    information = modes @ modes.T + rows * np.outer(noise_rates, noise_rates)
+    information = modes @ modes.T + rows * of_noise @ of_noise.T
     information *= 0.5 * len(state.problem.power)
     block, cross = information[:-1, :-1], information[:-1, -1]
     if is_profiled:  # the amplitude is profiled

@@ -41,7 +41,6 @@ from bochner.solvers.convex.losses import weigh
 from bochner.solvers.convex.newton import derivative_sums, loss_slopes, minimise
 from bochner.solvers.convex.penalty_path import HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
-    TINY,
     TOL,
     FeatureBlock,
     Problem,
@@ -185,7 +184,7 @@ def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) ->
         except LinAlgError:
             inverse = pinvh(A)
         spans = np.diag(inverse)[:-1]
-        errors[movable, k] += coef[movable] * (1 / np.maximum(spans, TINY) - ridge[movable])
+        errors[movable, k] += left_out_errors(coef[movable], spans) - (coef * ridge)[movable]
         edge = np.flatnonzero(support & ~moves)
         row = np.column_stack([K[np.ix_(edge, movable)], np.full(len(edge), unit)])
         distances = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)

@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
+from bochner._core.arrays import slices
 from bochner._core.checks import Counted
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Both, Float
@@ -35,11 +35,17 @@ from bochner.models.gaussian_process.law import (
     GaussianProcessSpec,
     ProcessLaw,
     log_density,
+    log_normal,
 )
 from bochner.models.representations.modes import as_rows, stationary_kernel
 from bochner.models.representations.representation import require_alike
 from bochner.selection.choices import Choices
+from bochner.selection.hyperparameters import GAIN
+from bochner.selection.lengthscales import STEP, Objective, ProcessRows, best_of, descend
 from bochner.selection.modes import FEWEST_ROWS, rescale
+from bochner.selection.rows import four_digits
+from bochner.solvers.ridge.dual import EVIDENCE
+from bochner.solvers.ridge.problem import TINY, left_out_errors
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
 
@@ -47,36 +53,10 @@ JUDGED = 512  # Largest number of rows whose densities choose noise and lengthsc
 
 # --- Predictions of rows, each given its nearest neighbours ---------------------------------------
 #
-# Let K be the kernel matrix of the m neighbours of a row, k the kernel values between these and the
-# row, N the diagonal of noise variances and A = K + N. Then
-#
-#     f = b + kᵀA⁻¹(y − b1),    b = 1ᵀA⁻¹y/s,    s = 1ᵀA⁻¹1,
-#     Var f = k(x, x) − kᵀA⁻¹k + (1 − 1ᵀA⁻¹k)²/s
-#
-# for a mean b with a flat prior (ordinary kriging). Without a mean, b and the last term are zero.
-
-
-def condition(
-    K: Float[Array, "b m m"],
-    k: Float[Array, "b m"],
-    prior: Float[Array, " b"],
-    y: Float[Array, "b m t"],
-    noise: Float[Array, "b m"],
-    centred: bool,
-) -> tuple[Float[Array, "b t"], Float[Array, " b"]]:
-    """Return mean and variance of f at rows for amplitude 1, given the targets of neighbours."""
-    # ``noise`` is the diagonal of N, added to K in place. Takes O(b m³).
-    m = k.shape[1]
-    K[:, np.arange(m), np.arange(m)] += noise
-    sides = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
-    solutions = np.linalg.solve(K, sides)
-    mean = np.einsum("bm,bmt->bt", k, solutions[:, :, 2:])
-    variance = prior - np.einsum("bm,bm->b", k, solutions[:, :, 0])
-    if centred:
-        total, remainder = solutions[:, :, 1].sum(axis=1), 1 - solutions[:, :, 0].sum(axis=1)
-        mean += (remainder / total)[:, None] * solutions[:, :, 2:].sum(axis=1)
-        variance += remainder**2 / total
-    return mean, np.maximum(variance, 0.0)
+# Let A be the kernel matrix of a row and its m neighbours, plus noise variances; M is A⁻¹, or for a
+# mean of flat prior (ordinary kriging) A⁻¹ − A⁻¹1 1ᵀA⁻¹/1ᵀA⁻¹1. Given the neighbours, the row has
+# the error (My)_0/M_00 and the variance 1/M_00. Without noise of the row this is the law of f; with
+# y_0 = 0 the error is minus the mean. Slopes follow from ∂M = −M ∂A M.
 
 
 def is_near(kernel: Kernel, d: int) -> bool:
@@ -167,7 +147,7 @@ class NeighbourProcess(ProcessLaw):
         "gradient": _missing("gradients"),
     }
 
-    block_rows = 1 << 14
+    block_rows = property(lambda law: max(1, (1 << 20) // max(64, law.neighbours)))
     noise = property(attrgetter("evidence.noise"))
     neighbours = property(attrgetter("chosen.choice.method.neighbours"))
 
@@ -183,15 +163,12 @@ class NeighbourProcess(ProcessLaw):
 
     @cached_property
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._law(X)[0]
+        return lambda X: self.moments(X)[0]
 
     def moments(self, X: Array) -> Both:
-        mean, variance = self._law(X)
-        return mean, variance[:, None] * self.evidence.amplitude
-
-    def _law(self, X: Array) -> tuple[Array, Array]:
         rows = as_rows(X)
-        return self.krige(rows, self.neighbours_of(rows), float(self.evidence.alpha[0]))
+        mean, variance = self.krige(rows, self.neighbours_of(rows), float(self.evidence.alpha[0]))
+        return mean, variance[:, None] * self.evidence.amplitude
 
     def left_out(self, index: Array) -> Both:
         """Return leave-one-out errors and standard deviations of y, for training rows by index."""
@@ -239,9 +216,9 @@ class NeighbourProcess(ProcessLaw):
         return NeighbourProcess.solve(spec, rows.merge(rows_of(self.spec, blocks, rows.rows)))
 
     @cached_property
-    def _units(self) -> Any:
+    def units(self) -> Any:
         """Shortest lengthscale of the kernel along each column; 1 where it has none."""
-        d = self._training_places.shape[1]
+        d = self.places.shape[1]
         unit = np.full(d, np.inf)
         for leaf, columns in self._steps[0].leaves((Algebra, Columns), range(d)):
             length = leaf.get_params(deep=False).get("lengthscale")
@@ -257,7 +234,7 @@ class NeighbourProcess(ProcessLaw):
     def _steps(self) -> tuple[Kernel, tuple[int, ...] | None]:
         return of_steps(self.chosen.kernel)
 
-    def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
+    def points(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
         """Return the points between which distances are computed; for the globe in space."""
         globe = self._steps[1]
         if globe is None:
@@ -268,44 +245,61 @@ class NeighbourProcess(ProcessLaw):
         return np.concatenate([unit_vectors(on_globe), rows], axis=1)
 
     @cached_property
-    def _training_places(self) -> Float[Array, "n e"]:
-        return self._places(self.representation.X)
+    def places(self) -> Float[Array, "n e"]:
+        return self.points(self.representation.X)
 
     @cached_property
     def _tree(self) -> cKDTree:
-        return cKDTree(self._training_places / self._units)
+        return cKDTree(self.places / self.units)
 
     def neighbours_of(self, X: Float[Array, "b d"]) -> Array:
         """Return the indices of the training rows nearest to each row of X, (b, m)."""
         m = min(self.neighbours, len(self.representation))
-        return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
+        return self._tree.query(self.points(X) / self.units, m)[1].reshape(len(X), m)
 
     def near_without(self, index: Array) -> Array:
         """Return the indices of the nearest other rows, for training rows by index, (b, m)."""
         m = min(self.neighbours, len(self.representation) - 1)
-        nearest = self._tree.query(self._training_places[index] / self._units, m + 1)[1]
+        nearest = self._tree.query(self.places[index] / self.units, m + 1)[1]
         is_self = nearest == index[:, None]
         is_self[~is_self.any(axis=1), -1] = True  # the row itself is not found among m + 1 copies
         return nearest[~is_self].reshape(len(index), m)
 
-    def krige(self, X: Float[Array, "b d"], indices: Array, alpha: float) -> tuple[Array, Array]:
+    def krige(self, X: Float[Array, "b d"], indices: Array, alpha: float) -> Both:
         """Return mean and variance of f at rows with neighbours ``indices``; ``alpha`` is σ²/a²."""
-        m = indices.shape[1]
-        size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
-        (i, j), at, laws = np.tril_indices(m), self._places(X), []
-        for start in range(0, len(X), size):
-            rows = indices[start : start + size]
-            places = self._training_places[rows]
-            K = np.empty((len(rows), m, m))
-            K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
-            k = self._values(places - at[start : start + size, None])
-            prior = np.broadcast_to(self.total, len(rows))
-            y, w = self.representation.y[rows], self.representation.w[rows]
-            laws.append(condition(K, k, prior, y, alpha / w, self.spec.fit_intercept))
-        mean, variance = (np.concatenate(values) for values in zip(*laws, strict=True))
-        return mean, variance
+        places = np.concatenate([self.points(X)[:, None], self.places[indices]], axis=1)
+        y, noise = self.representation.y[indices], alpha / self.representation.w[indices]
+        pad = (0, 0), (1, 0), (0, 0)  # The row itself has no target and no noise
+        (at,) = self.forms(places, np.pad(y, pad), np.pad(noise, pad[:2]))
+        return -at[:, 1:] / at[:, :1], 1 / at[:, 0]
 
-    def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
+    def forms(
+        self, places: Float[Array, "b m e"], y: Array, noise: Array, slopes: bool = False
+    ) -> list[Array]:
+        """Return M_00 and (My)_0 of rows with their neighbours, (b, 1 + t).
+
+        ``y`` and ``noise`` have the targets, (b, m, t), and variances, (b, m). With ``slopes`` also
+        slopes in the logarithms of a factor of lengthscales and of the noise, (b, 1 + t, 2).
+        """
+        (b, m, e), parts = places.shape, []
+        i, j = np.tril_indices(m)
+        for rows in slices(b, max(1, (1 << 20) // (m**2 * (e + 4)))):
+            steps, A = places[rows, i] - places[rows, j], np.empty((rows.stop - rows.start, m, m))
+            A[:, i, j] = A[:, j, i] = values = self.values_at(steps)
+            A[:, np.arange(m), np.arange(m)] += noise[rows]
+            sides = np.zeros((len(A), m, y.shape[2] + 2))
+            sides[:, :, 0], sides[:, 0, 1], sides[:, :, 2:] = 1.0, 1.0, y[rows]
+            ones, M = np.split(np.linalg.solve(A, sides), [1], axis=2)
+            if self.spec.fit_intercept:
+                M -= ones * (M.sum(axis=1) / ones.sum(axis=1))[:, None]
+            parts.append([M[:, 0]])
+            if slopes:
+                A[:, i, j] = A[:, j, i] = (self.values_at(steps * (1 - STEP)) - values) / STEP
+                changes = A @ M[:, :, :1], noise[rows, :, None] * M[:, :, :1]
+                parts[-1].append(-np.stack([(by * M).sum(axis=1) for by in changes], axis=2))
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+    def values_at(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
         """Return the kernel values at these differences x − y."""
         d = steps.shape[2]
         return self._steps[0](steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
@@ -324,62 +318,72 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> FitRow
 
 def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> NeighbourProcess:
     """Return the law with the largest density of sampled rows, given their neighbours."""
-    # Nelder-Mead, from the best of several starts, over the logarithms of the noise and, if
-    # lengthscales are tuned, of their common factor.
-    kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
-    constant = ~np.any(rows.y != rows.y[:1], axis=0)
-    outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
-    nan = np.full(len(constant), np.nan)
-    evidence = Evidence(nan, nan, nan, nan, outcome)
-    start = NeighbourProcess(spec, chosen, rows, evidence)
+    varies = np.any(rows.y != rows.y[:1], axis=0)
+    outcome = EvidenceOutcome["SOLVED" if varies.all() else "CONSTANT_TARGET"]
+    nan = np.full(len(varies), np.nan)
+    start = NeighbourProcess(spec, chosen, rows, Evidence(nan, nan, nan, nan, outcome))
     # Fewer rows if there are many neighbours, because a row then takes longer
-    order = rows.all_rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
-    indices, w = start.near_without(order), rows.w[order]
+    index = rows.all_rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
+    noise = None if spec.noise is None else spec.noise / start.total
+    law = spec.fit_intercept, noise, 1.0 if noise == 0 else spec.amplitude
+    subset = ProcessRows(start.places[index], rows.y[index], rows.w[index], *law)
+    loss = NeighbourLoss(start, subset, np.c_[index, start.near_without(index)], varies)
     is_tuned = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
-    tunes_lengthscales = is_tuned and "lengthscale" in kernel.get_params(deep=False)
-    floor, tiny = 1e-8, np.finfo(np.float64).tiny  # least noise, as a share of a² k(x, x)
-    is_given = noise == 0 or (noise is not None and amplitude is not None)
-
-    def law_at(at: Float[Array, " p"]) -> NeighbourProcess:
-        """Return the law at the log of noise/(a² k(x, x)), and of the factor of lengthscales."""
-        law, alpha = start, (noise or 0.0) / (amplitude or 1.0)
-        if tunes_lengthscales:
-            search = replace(chosen.search, kernel=rescale(kernel, _digits(np.exp(at[1:]))))
-            law = replace(start, chosen=replace(chosen, search=search))
-        if not is_given:
-            alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
-        alpha = max(alpha, floor * start.total)
-        mean, variance = law.krige(rows.X[order], indices, alpha * rows.unit)
-        variance = variance + alpha
-        squares = np.average((rows.y[order] - mean) ** 2 / variance[:, None], axis=0, weights=w)
-        a2 = np.maximum(squares, tiny)  # for constant targets
-        if amplitude is not None:
-            a2 = np.full_like(a2, amplitude)
-        elif noise:
-            a2 = np.full_like(a2, max(noise / alpha, tiny))
-        spread = np.average(np.log(variance), weights=w) + np.log(2 * np.pi * a2)
-        likelihood = -0.5 * (spread + squares / a2) * len(rows)
-        if amplitude is None and noise is None:
-            a2 = np.where(constant, 0.0, a2)
-        variances = a2 * alpha * rows.unit if noise is None else np.full_like(a2, noise)
-        alphas = np.full_like(a2, alpha * rows.unit)
-        return replace(law, evidence=Evidence(variances, a2, alphas, likelihood, outcome))
-
-    cost = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)
-    n_free = 1 + tunes_lengthscales
-    bounds = np.log([(floor, 1e3), (1 / 128, 128.0)])[:n_free]
-    noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
-    starts = product(noises[:1] if is_given else noises, factors[: 1 + 2 * tunes_lengthscales])
-    begin = min((np.log(start_values)[:n_free] for start_values in starts), key=cost)
-    simplex = begin + np.vstack([np.zeros(n_free), np.diag((1.5, 0.5)[:n_free])])
-    options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
-    options["initial_simplex"] = np.clip(simplex, *bounds.T)
-    return law_at(minimize(cost, begin, method="Nelder-Mead", bounds=bounds, options=options).x)
+    is_tuned &= "lengthscale" in chosen.kernel.get_params(deep=False)
+    logs = product(*[np.log([1.0, 0.25, 0.0625])] * is_tuned, subset.shares)
+    end = descend(loss, best_of([descend(loss, np.array(x), 1) for x in logs]).x, 20, GAIN)
+    factors = [four_digits(np.exp(x)) for x in end.x[:-1]]
+    alpha = four_digits(end.alpha) if len(subset.shares) > 1 else end.alpha
+    if factors:
+        kernel = rescale(chosen.kernel, np.array(factors))
+        chosen = replace(chosen, search=replace(chosen.search, kernel=kernel))
+    amplitude, values, _ = loss.at(np.log(factors), alpha)
+    alphas = np.full(len(varies), alpha * start.total * rows.unit)
+    noises = amplitude * alphas if noise is None else np.full_like(alphas, spec.noise)
+    evidence = Evidence(noises, amplitude, alphas, -values * len(rows), outcome)
+    return NeighbourProcess(spec, chosen, rows, evidence)
 
 
-def _digits(values: Array) -> Array:
-    """Return values rounded to three digits, so that they are the same on all processors."""
-    return np.array([float(f"{value:.3g}") for value in values])
+@dataclass(frozen=True, eq=False)
+class NeighbourLoss(Objective):
+    """Minus the mean log density of rows given their neighbours, summed over targets.
+
+    A point has the logarithms of a factor of all lengthscales, if these are tuned, and of
+    σ²/(a² k(x, x)) per row.
+    """
+
+    start: NeighbourProcess
+    rows: ProcessRows
+    index: Array  # (b, 1 + m): each row, and its neighbours
+    varies: Array  # Whether each target varies
+    criterion = EVIDENCE
+
+    @cached_property
+    def centres(self) -> Any:
+        return np.log(self.rows.median(self.start.units * np.ones(self.rows.X.shape[1])))
+
+    def value_and_slope(self, x: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
+        _, values, slope = self.at(x[:-1], alpha)
+        return float(values @ self.varies), slope[-len(x) :]
+
+    def at(self, log_factor: Array, alpha: float) -> tuple[Array, Array, Float[Array, " 2"]]:
+        """Return a² and minus the mean log density of each target, and the slope of the loss."""
+        spec, w, alpha = self.start.spec, self.rows.w / self.rows.w.sum(), alpha * self.start.total
+        noise = alpha * self.start.representation.unit / self.start.representation.w[self.index]
+        noise[:, 0] = alpha
+        y = self.start.representation.y[self.index]
+        places = self.start.places[self.index] * np.exp(-np.sum(log_factor))
+        forms, changes = self.start.forms(places, y, noise, True)
+        errors, variance = left_out_errors(forms[:, 1:], forms[:, :1]), 1 / forms[:, :1]
+        squares, given = w @ (errors**2 / variance), spec.amplitude or (spec.noise or 0.0) / alpha
+        a2 = np.full_like(squares, given) if given else np.maximum(squares, TINY)  # if constant
+        values = -(w @ log_normal(errors, a2 * variance))
+        by_precision = -0.5 * (variance + errors**2 / a2) @ self.varies
+        by_form = np.c_[by_precision, self.varies * errors / a2]
+        slope = np.einsum("b,bi,bip->p", w, by_form, changes)
+        if spec.noise and spec.amplitude is None:  # a² falls with alpha
+            slope[1] -= 0.5 * self.varies @ (1 - squares / a2)
+        return a2 if given else np.where(self.varies, a2, 0.0), values, slope
 
 
 # --- Features, or nearest neighbours for rough processes of few columns ---------------------------

@@ -16,7 +16,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import REFINED, TINY, KernelFactor, KernelRows, RowSolution
 from bochner.solvers.ridge.eigen import deviation_of
-from bochner.solvers.ridge.problem import freedom
+from bochner.solvers.ridge.problem import freedom, left_out_errors
 from bochner.solvers.ridge.search import likeliest_alpha, minimise, settle
 from bochner.solvers.ridge.solution import (
     Alpha,
@@ -107,8 +107,8 @@ class Penalties:
         fit = self.at(best)
         if criterion != "loo" or fit is None:
             return best
-        slack = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
-        gains = (rows.deviations / slack[:, None]) ** 2 - fit.left_out()[0] ** 2
+        slack = 1 - rows.centred * rows.w[:, None] / rows.weight
+        gains = left_out_errors(rows.deviations, slack) ** 2 - fit.left_out()[0] ** 2
         gain = rows.w * (pool(gains, rows.power) if target is None else gains[:, target])
         gain = gain / max(float(np.abs(gain).max()), TINY)  # Prevents overflow of squares
         significant = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
