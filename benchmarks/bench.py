@@ -157,7 +157,7 @@ def compare(
 ) -> Iterator[Row]:
     """Yield a row for each library, with the ratio of seconds and the metrics by name.
 
-    "times faster": seconds of a library over those of "bochner"; ``minimum`` is required.
+    "times faster": seconds of a library over the seconds of "bochner"; ``minimum`` is required.
     """
     base, middle = times["bochner"], {key: median(record.seconds) for key, record in times.items()}
     for key, record in times.items():
@@ -174,7 +174,7 @@ def compare(
 
 # --- processes -----------------------------------------------------------------------------------
 
-#: Code before and after that of a process; it prints the peak memory at the end (Linux only).
+#: Code before and after the code of a process; it prints the peak memory at the end (Linux only).
 _HEAD = """
 import json, os, re, sys
 import numpy as np

@@ -233,7 +233,7 @@ def _celerite(X: Array, y: Array, new: Array) -> Predicted:
 
 
 def _gpytorch(base: Any, arguments: Callable[[Any], Any], covariance: Any, mean: float) -> Any:
-    """Return a process of GPyTorch with a constant mean; ``arguments`` are those of ``base``."""
+    """Return a process of GPyTorch with a constant mean; ``arguments`` are for ``base``."""
     gpytorch = import_module("gpytorch")
 
     class Process(base):  # type: ignore[misc]

@@ -374,7 +374,7 @@ def alt_text(rows: Sequence[Row]) -> str:
 
 
 def draw_errors(rows: Sequence[Row], path: Path) -> None:
-    """Draw the ratio of the error of each learner to that of bochner, by table.
+    """Draw the ratio of the error of each learner to the error of bochner, by table.
 
     The same rows give the same bytes: there is no date, and coordinates have one decimal.
     """

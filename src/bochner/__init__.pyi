@@ -63,8 +63,8 @@ from bochner.models.displays import SpectrumDisplay as SpectrumDisplay
 from bochner.models.functions import merge as merge
 from bochner.models.functions import tune as tune
 from bochner.models.gaussian_process.neighbours import NearestNeighbours as NearestNeighbours
-from bochner.models.gaussian_process.observed import BlockAverages as BlockAverages
-from bochner.models.gaussian_process.observed import Derivatives as Derivatives
+from bochner.models.gaussian_process.observations import BlockAverages as BlockAverages
+from bochner.models.gaussian_process.observations import Derivatives as Derivatives
 from bochner.models.gaussian_process.regressor import (
     GaussianProcessRegressor as GaussianProcessRegressor,
 )

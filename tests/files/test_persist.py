@@ -39,7 +39,7 @@ GAUSSIAN = "kernels.stationary:Gaussian"
 RIDGE = "models.ridge.estimators:KernelRidge"
 OUTCOME = "solvers.ridge.solution:Outcome"
 SCALED = "kernels.kernel:Scaled"
-LINEAR_MAP = "features.composed:LinearMap"
+LINEAR_MAP = "features.compose:LinearMap"
 
 KERNELS = [
     2.0 * bo.kernels.Matern(smoothness=1.5, lengthscale=[0.3, 1.0, 2.0])

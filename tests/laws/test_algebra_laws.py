@@ -17,7 +17,7 @@ import bochner as bo
 from bochner import draw
 from bochner.errors import InvalidType
 from bochner.features import IID, QMC, Auto, Fourier, Method
-from bochner.features.composed import Concatenate
+from bochner.features.compose import Concatenate
 from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule

@@ -22,7 +22,7 @@ from bochner.certificates.pencil import eigen, require_rows
 from bochner.certificates.risks import cost_changes
 from bochner.errors import InvalidInput, UnsupportedKernel, attempt
 from bochner.features.auto import paired_error, relative_error, width_of
-from bochner.features.composed import Compressed, Projected
+from bochner.features.compose import Compressed, Projected
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import Method, Request

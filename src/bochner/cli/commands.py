@@ -469,8 +469,8 @@ def predict(terminal: Terminal, args: Any) -> None:
 
     --interval 0.9 adds the columns low_90 and high_90, the ends of a 90 % prediction interval, and
     prints its guarantee. A Gaussian process (gp) always adds an interval, by default of 90 %, and
-    two standard deviations: deviation_of_observation is that of a new observation, with noise;
-    deviation_of_mean is that of the function without noise.
+    two standard deviations: deviation_of_observation is for a new observation, with noise;
+    deviation_of_mean is for the function without noise.
     """
     from bochner._core.sizes import block_rows
     from bochner.cli import models

@@ -75,7 +75,7 @@ class Reader:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables(Source):
-    """Rows of several readers, one after the other, encoded by one schema."""
+    """Rows of several readers in order, encoded by one schema."""
 
     readers: tuple[Reader, ...]
     schema: Schema = field(kw_only=True)

@@ -1,8 +1,8 @@
 """The names of bochner.features, each once, with the module that defines it."""
 
 from bochner.features.auto import Auto as Auto
-from bochner.features.composed import Compressed as Compressed
-from bochner.features.composed import Projected as Projected
+from bochner.features.compose import Compressed as Compressed
+from bochner.features.compose import Projected as Projected
 from bochner.features.fourier.fourier import Fourier as Fourier
 from bochner.features.fourier.fourier import HistogramSampling as HistogramSampling
 from bochner.features.fourier.fourier import LeverageFourier as LeverageFourier

@@ -23,7 +23,7 @@ from bochner._core.native import power_of_two
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel, attempt
-from bochner.features import composed, networks, sketch
+from bochner.features import compose, networks, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
@@ -61,7 +61,7 @@ class Rule(NamedTuple):
         if self.method not in type(method).__mro__:  # isinstance takes three times as long
             return False
         # A projection of the parts of a kernel is not a projection of the kernel.
-        if self.method is Method and isinstance(method, composed.Projected):
+        if self.method is Method and isinstance(method, compose.Projected):
             return False
         if isinstance(self.kernels, (type, UnionType)):
             return isinstance(kernel, self.kernels)
@@ -73,13 +73,13 @@ def _draw_derived(method: Method, kernel: Any, ask: Request) -> FeatureMap:
     d = kernel.inputs(np.ones((1, ask.n_inputs))).shape[1]
     X = None if ask.X is None else kernel.inputs(ask.X)
     inner = draw_map(method, kernel.kernel, replace(ask, n_inputs=d, X=X))
-    return composed.DerivedMap(kernel, inner, ask.n_inputs)
+    return compose.DerivedMap(kernel, inner, ask.n_inputs)
 
 
 def _draw_sum(method: Method, kernel: Kernel, ask: Request, terms: dict[str, Kernel]) -> FeatureMap:
-    sizes = composed.shares(tuple(terms.values()), kernel, method, ask)
+    sizes = compose.shares(tuple(terms.values()), kernel, method, ask)
     parts = zip(terms.items(), sizes, strict=True)
-    return composed.Concatenate(
+    return compose.Concatenate(
         kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
     )
 
@@ -89,7 +89,7 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
 
     If all factors have Z Zᵀ ⪯ K, narrower factors are tried before the sketch: then Z Zᵀ ⪯ K.
     """
-    if terms := composed.expansion(kernel, ask):
+    if terms := compose.expansion(kernel, ask):
         return _draw_sum(method, kernel, ask, terms)
     factors = kernel.parts
     if isinstance(kernel, Power):
@@ -110,10 +110,10 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
     # With one factor that is not exact, of at least 4 features, the product is up to twice as
     # accurate (measured) as a sketch, whose noise grows with all norms.
     if count == 1 and total >= 4:
-        return _tensor(kernel, draw_factors(composed.divisible_width(total, kernel, method, ask)))
+        return _tensor(kernel, draw_factors(compose.divisible_width(total, kernel, method, ask)))
     if count == 0 and total >= 1:
         return _tensor(kernel, draw_factors(0))
-    maps = draw_factors(composed.divisible_width(ask.n_features, kernel, method, ask))
+    maps = draw_factors(compose.divisible_width(ask.n_features, kernel, method, ask))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
@@ -130,7 +130,7 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
     if len(maps) == 1:
         return maps[0]
     first = _tensor(reduce(Product, (phi.kernel for phi in maps[:-1])), maps[:-1])
-    return composed.TensorProduct(kernel, first, maps[-1])
+    return compose.TensorProduct(kernel, first, maps[-1])
 
 
 def _draw_sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
@@ -149,10 +149,10 @@ def _draw_sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> 
     sizes, rng = (left.n_features, right.n_features), ask.stream("sketch")
     first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
     picks = [balanced_draws(power_of_two(n), ask.n_features, rng.spawn(1)[0]) for n in sizes]
-    return composed.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
+    return compose.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
 
 
-def _draw_compressed(method: composed.Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
+def _draw_compressed(method: compose.Compressed, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the wider map and its principal components on the rows."""
     X = ask.rows("Compressed", "its directions")
     inner = draw_map(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
@@ -162,12 +162,12 @@ def _draw_compressed(method: composed.Compressed, kernel: Kernel, ask: Request) 
     gram, step = np.zeros((D, D), order="F"), max(1, (1 << 22) // D)
     for rows in slices(X.shape[0], step):
         add_gram(gram, np.ascontiguousarray(inner(X[rows]), dtype=np.float64))
-    _, axes = composed.principal_axes(mirror(gram))
+    _, axes = compose.principal_axes(mirror(gram))
     V = np.ascontiguousarray(axes[:, : ask.n_features])
-    return composed.ProjectedMap(kernel, inner, directions=V)
+    return compose.ProjectedMap(kernel, inner, directions=V)
 
 
-def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
+def _draw_projected(method: compose.Projected, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the projection P, and the map of the projected rows."""
     base, lengths = isotropic(kernel, ask.n_inputs)
     d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths
@@ -175,11 +175,11 @@ def _draw_projected(method: composed.Projected, kernel: Kernel, ask: Request) ->
         P = ask.stream("projection").standard_normal((d, size)) / size**0.5
     else:
         rows = ask.rows('Projected(projection="pca")', "principal axes")
-        P = composed.axes_of_rows(rows, scales, base.spectral(d) is not None, size)
+        P = compose.axes_of_rows(rows, scales, base.spectral(d) is not None, size)
     P = np.ascontiguousarray(scales[:, None] * P)
     X = None if ask.X is None else ask.X @ adapt(P, like=ask.X)
     inner = draw_map(method.method, base, replace(ask, n_inputs=P.shape[1], X=X))
-    return composed.ProjectedMap(kernel, inner, P)
+    return compose.ProjectedMap(kernel, inner, P)
 
 
 def _spectral(method: Any, kernel: Kernel, d: int) -> bool:
@@ -213,10 +213,10 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 #: All rules. The first rule that applies is used.
 RULES: tuple[Rule, ...] = (
     Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
-    Rule(composed.Compressed, Kernel, _draw_compressed, "any kernel", True),
+    Rule(compose.Compressed, Kernel, _draw_compressed, "any kernel", True),
     Rule(
-        composed.Projected,
-        lambda _, kernel, d: composed.is_rotatable(kernel, d),
+        compose.Projected,
+        lambda _, kernel, d: compose.is_rotatable(kernel, d),
         _draw_projected,
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
         Fourier,
         # stationary in log(x + c): Li, Ionescu and Sminchisescu (2010), eq. 12
         lambda m, k, d: isinstance(k, SkewedChi2) and m.placement.serves(k.spectral_of_logs(d)),
-        lambda m, k, a: composed.DerivedMap(k, fourier.draw_stationary(m, k, a), a.n_inputs),
+        lambda m, k, a: compose.DerivedMap(k, fourier.draw_stationary(m, k, a), a.n_inputs),
         "{0.placement.needs}",
     ),
     Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, IID.needs),
@@ -276,13 +276,13 @@ RULES: tuple[Rule, ...] = (
         products.HermiteMercer,
         # Multiples and kernels of some columns are split, as their part may be Gaussian.
         lambda _, k, d: (
-            d <= composed.MAX_COLUMNS  # for principal axes
+            d <= compose.MAX_COLUMNS  # for principal axes
             and not isinstance(k, Scaled | Transformed)
             and bool(products.column_kernels(k, d))
         ),
         products.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy, "
-        f"of at most {composed.MAX_COLUMNS:,} columns",
+        f"of at most {compose.MAX_COLUMNS:,} columns",
     ),
     Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_modes, _DENSITY),
     Rule(
@@ -308,9 +308,9 @@ RULES: tuple[Rule, ...] = (
     Rule(Method, Scaled | Modulated | Normalised | Transformed | Windows, _draw_derived),
     Rule(Method, Sum, lambda m, k, a: _draw_sum(m, k, a, k.parts)),
     # exp(k) = Σ kⁿ/n!, truncated below the noise of D features
-    Rule(Method, Exp, lambda m, k, a: _draw_sum(m, k, a, composed.series(k, m, a))),
+    Rule(Method, Exp, lambda m, k, a: _draw_sum(m, k, a, compose.series(k, m, a))),
     Rule(Method, Product | Power, _draw_product),
-    Rule(Method, _exact, lambda _, kernel, ask: composed.LinearMap(kernel, ask.n_inputs)),
+    Rule(Method, _exact, lambda _, kernel, ask: compose.LinearMap(kernel, ask.n_inputs)),
 )
 
 

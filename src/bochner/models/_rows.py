@@ -15,7 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
-from bochner.features.composed import DerivedMap
+from bochner.features.compose import DerivedMap
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap, PrecisionMap
 from bochner.kernels.kernel import Kernel, Transformed

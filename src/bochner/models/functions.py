@@ -134,7 +134,7 @@ def merge(*models: Any) -> Any:
     Notes
     -----
     The result equals one fit to all rows up to rounding, in any order of the models. Leave-one-out
-    errors are those of the merged samples of rows.
+    errors are computed for the merged samples of rows.
 
     Examples
     --------

@@ -28,7 +28,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import OnSphere, as_sphere_kernel, is_on_sphere
-from bochner.models.gaussian_process.observed import quadrature
+from bochner.models.gaussian_process.observations import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.selection.modes import rescale
 from bochner.selection.spec import NAMED, as_kernel

@@ -371,7 +371,7 @@ def mark_default(fits: Sequence[FitForecast], n_rows: int, limit: int) -> list[F
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
-    """Return the number of rows of the fit: ``n_rows``, or that of X; refuse invalid rows."""
+    """Return the number of rows of the fit: ``n_rows``, or the rows of X; refuse invalid rows."""
     n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", minimum=1)
     if len(sample) < 16:
         raise InvalidInput(f"plan: X must have at least 16 rows; got {rows}.")

@@ -254,7 +254,7 @@ def list_fits(
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
-    """Return the methods that support the kernel; by default those of the smallest errors."""
+    """Return the methods that support the kernel; by default the methods of smallest error."""
     errors, error_ = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
@@ -321,7 +321,7 @@ def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[st
     seconds = task.cache(("features", id(phi)), act) / m
     whiten = landmarks * unit("float64")  # D² multiplications of a row
     seconds = max(seconds - whiten * width**2, MIN_PART * seconds) * D / width + whiten * D**2
-    # Multiplications of a row; 250 D stand for penalties and elementwise operations
+    # Multiplications of a row; 250 D are for penalties and elementwise operations
     gram, errors = 0.5 * unit("float64") * D**2, unit("float64") * (D**2 + 250 * D)
     ratio = unit(precision) / unit("float64")
     n_rows = min(n, cached_rows(task.sample.X.shape[1]))

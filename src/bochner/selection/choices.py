@@ -16,7 +16,7 @@ from bochner._core.sizes import SMALL, WIDE, block_rows, prefers_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
-from bochner.features.composed import DerivedMap
+from bochner.features.compose import DerivedMap
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap, Method
 from bochner.features.nystrom import COARSE, PrecisionMap
@@ -163,7 +163,7 @@ class Choices:
     def add_up(
         self, blocks: Blocks, precision: Precision, where: Executor, start: int = 0
     ) -> tuple[Moments, Any, int]:
-        """Return the moments, a sample and the number of all rows; ``start`` rows came before."""
+        """Return the moments, a sample and the number of rows; ``start`` rows were read before."""
         sums = summand_of(self, precision)
         pair = Summands((sums, sample_of(self.seed, start)))
         total, sample = where.sum(pair, blocks.with_rows(self.block_rows))

@@ -280,7 +280,7 @@ def tune_lengthscales(
     centred: bool = True,
     **fixed: Any,
 ) -> Tuning:
-    """Tune the lengthscales of a kernel by a criterion, starting at those of ``start``.
+    """Tune the lengthscales of a kernel by a criterion, from the kernel ``start``.
 
     First one factor for all columns, then one lengthscale per column. The latter are used if they
     raise the log evidence by more than one per further lengthscale (Akaike 1974); n/2 times the
@@ -429,7 +429,7 @@ class ScaleLoss(Objective):
 
     @cached_property
     def centres(self) -> Float[Array, " p"]:
-        """Logarithms of factors at which lengthscales are those of the median distance."""
+        """Logarithms of factors at which lengthscales are median distances."""
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
         if self.width == 1:
             units = np.broadcast_to(scales, rows.X.shape[1])

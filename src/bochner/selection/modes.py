@@ -17,7 +17,7 @@ from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, attempt
 from bochner.features.auto import Choice
-from bochner.features.composed import box_of_rows
+from bochner.features.compose import box_of_rows
 from bochner.features.fourier.grid import MAX_COLUMNS, FourierGrid, equispaced_map, grid_of
 from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMap, SphericalHarmonics, spherical_map

@@ -169,7 +169,7 @@ def tune(
     # Weight of the linear kernel: four times the variance it explains over the unexplained one
     linear = [c for c in tuning.candidates if c.name == LINEAR and c.error < 2 * best.error]
     linear_terms = [four_digits(4 / min(max(c.error, 1e-3), 0.8) - 4) * c.kernel for c in linear]
-    if linear_terms:  # Lengthscales are those of residuals of a linear regression
+    if linear_terms:  # Lengthscales are tuned on residuals of a linear regression
         subset = sample.lowest(2048)
         terms, root = np.insert(subset.X, 0, float(centred), axis=1), np.sqrt(subset.w)[:, None]
         slopes = np.linalg.lstsq(root * terms, root * subset.y)[0][1:]
@@ -293,7 +293,7 @@ def compare(
 
 
 def runners_up(tuning: Tuning) -> list[Kernel]:
-    """Return the two best other kernels with errors below 1.5 times that of the chosen one."""
+    """Return the two best other kernels with errors below 1.5 times the smallest error."""
     records, kernel = tuning.candidates, tuning.kernel
     limit = 1.5 * min((c.error for c in records if c.kernel == kernel), default=np.inf)
     candidates = [c for c in records if c.kernel != kernel and c.error < limit]

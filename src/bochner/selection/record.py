@@ -89,8 +89,8 @@ class Tuning(HtmlResult):
         Squared error on held-out rows, or log loss for classes, relative to the best constant; NaN
         without held-out rows. The choice is made on three quarters of these rows and tested on the
         other quarter, by fits to at most 1,024 rows (2,048 with ``effort="high"``). The error was
-        0.65 to 2 times that of the fit to all rows; leave-one-out errors in ``solution_.path`` were
-        0.9 to 1.2 times. Log losses use Platt's targets: never 0, and too large for few errors.
+        0.65 to 2 times the error of the fit to all rows; leave-one-out errors (``solution_.path``)
+        were 0.9 to 1.2 times. Log losses use Platt's targets: never 0, too large for few errors.
     criterion : {"loo", "evidence"}
     estimator : estimator or None
         From :func:`bochner.tune`: the estimator with this kernel, not fitted.
@@ -130,7 +130,7 @@ class Tuning(HtmlResult):
 
     @property
     def chosen(self) -> KernelComparison | None:
-        """The chosen candidate; None if none was compared."""
+        """The chosen candidate; None without a comparison."""
         return next((c for c in reversed(self.candidates) if c.chosen), None)
 
     @property

@@ -67,7 +67,7 @@ def _first_degree(m: int, parity: int) -> int:
 
 
 def _next_degree(l: int, current: Array, previous: Array) -> Float[Array, "m k"]:
-    """Return p_lm(k) of degree l for all m, from those of degrees l − 1 and l − 2."""
+    """Return p_lm(k) of degree l for all m, from degrees l − 1 and l − 2."""
     m = np.arange(l)
     a = np.sqrt((4 * l * l - 1) / (l * l - m * m))
     b = np.sqrt((2 * l + 1) * ((l - 1) ** 2 - m * m) / ((2 * l - 3) * (l * l - m * m)))

@@ -109,7 +109,7 @@ class Moments:
     def transform(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
         """Return the moments of the features L z, for lower triangular L; O(D³).
 
-        ``precision`` is that of the result, as rounding errors of G grow by up to ‖L‖².
+        ``precision`` is the dtype of the result, as rounding errors of G grow by up to ‖L‖².
         """
         half = triangular_product(self.gram.copy(), L)
         return replace(
@@ -421,9 +421,6 @@ class MomentSum:
     def moments(self, total: Accumulator | None) -> Moments:
         sums = (total or Accumulator()).moments()
         return sums if self.root is None else sums.transform(self.root, "float32")
-
-
-# --- Targets whose squares overflow or underflow float64 -----------------------------------------
 
 
 def require_squares(caller: str, y: np.ndarray, w: Any = None, power: Any = None) -> None:

@@ -21,7 +21,7 @@ from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.native import waves
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.composed import box_of_rows, check_box
+from bochner.features.compose import box_of_rows, check_box
 from bochner.features.map import FeatureMap, Method, Request
 from bochner.kernels import equispaced
 from bochner.kernels.basis import as_box

@@ -20,7 +20,7 @@ from bochner._core.checks import MaybePositive, bounded, finite, optional
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed
+from bochner.features import compose
 from bochner.features.map import FeatureMap, Method, Request, to_double
 from bochner.kernels import basis
 from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
@@ -258,15 +258,15 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     measure: Any = first.spectral(ask.n_inputs)
     sines = partial(_sines, kernel, measure, ask.n_features, method.conditions)
     if method.box is not None:
-        lower, upper = composed.check_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
+        lower, upper = compose.check_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
         return sines(lower, upper - lower)
     X = ask.rows("LaplacianEigenfunctions", "the box")
-    smallest, largest = composed.box_of_rows(X)
+    smallest, largest = compose.box_of_rows(X)
     middle, half = (smallest + largest) / 2, (largest - smallest) / 2
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
-    rows = composed.row_sample(X, 256, ask.stream("boundary"))
+    rows = compose.row_sample(X, 256, ask.stream("boundary"))
     # Margins in lengthscales: errors at a face are k of a row and its mirror image.
     halves = [half + margin / measure.scales for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     maps = [sines(middle - h, 2 * h) for h in halves]
@@ -395,7 +395,7 @@ def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
     nodes, weights, logs = [], [], []
     for j, k in enumerate(factors):
         q, share = _nodes(X[:, [j]], count)
-        values, functions = composed.eigenfunctions(k(q[:, None]), share)
+        values, functions = compose.eigenfunctions(k(q[:, None]), share)
         if not len(values):  # the kernel is zero on these rows
             values, functions = np.ones(1), np.zeros((len(q), 1))
         nodes.append(q)
@@ -636,10 +636,10 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")
     scales = kernel.spectral(ask.n_inputs).scales
-    composed.require_squares("HermiteMercer", X, scales)
-    mean, covariance = composed.mean_and_covariance(X, scales)
-    variances, vectors = composed.principal_axes(covariance)
-    rows, maps = composed.row_sample(X, 512, ask.stream("scale")), []
+    compose.require_squares("HermiteMercer", X, scales)
+    mean, covariance = compose.mean_and_covariance(X, scales)
+    variances, vectors = compose.principal_axes(covariance)
+    rows, maps = compose.row_sample(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         # Spreads are at least a millionth of the lengthscale: smaller ones have no effect.
         spread = np.maximum(factor * np.sqrt(variances), 1e-6)

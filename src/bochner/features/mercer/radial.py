@@ -18,7 +18,7 @@ from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import FeatureWarning, UnsupportedKernel
-from bochner.features import composed
+from bochner.features import compose
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
@@ -70,10 +70,10 @@ def polar_of(
     r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
     on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, not a distant cluster
     centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
-    if rotate and 1 < d <= composed.MAX_COLUMNS:
+    if rotate and 1 < d <= compose.MAX_COLUMNS:
         A = (sample - centre) / scales
         A = A / (np.abs(A).max() or 1.0)
-        axes = np.ascontiguousarray(composed.principal_axes(A.T @ A)[1])
+        axes = np.ascontiguousarray(compose.principal_axes(A.T @ A)[1])
     return Polar(centre, scales, axes)
 
 
@@ -145,7 +145,7 @@ def spectrum(
         # R_l has the error of √α_l roundings of the kernel.
         noise = np.where(sizes > 0, 4 * ROUNDING * total * sizes**0.5, np.inf)
         R = radial.matrices(last, q, q)
-        values, weights = zip(*map(composed.eigenfunctions, R, repeat(share), noise), strict=True)
+        values, weights = zip(*map(compose.eigenfunctions, R, repeat(share), noise), strict=True)
         degrees = np.repeat(np.arange(last + 1), [*map(len, values)])
         energies = np.concatenate(values)
         density = energies / sizes[degrees]
@@ -376,7 +376,7 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     """Draw the D harmonics times radial functions with the largest energy on the rows."""
     base, scales, radial = as_radial("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
-        composed.require_squares("MercerHarmonic", ask.X, 1 / scales)
+        compose.require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, kernel.spectral(ask.n_inputs) is not None)
     r = None
     if not radial.zonal:

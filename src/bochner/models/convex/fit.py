@@ -63,7 +63,7 @@ class ClassPairs:
         return (codes == first).astype(np.float64) - (codes == second)
 
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
-        """Return the values of the classes from those of the pairs, in any array library."""
+        """Return the values of the classes from the values of the pairs, in any array library."""
         values, xp = [], array_namespace(f)
         for columns, signs in self._pairs_of_classes:
             margins = xp.take(f, columns, 1) * signs

@@ -468,7 +468,7 @@ class ResidualVariance:
         return np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
 
     def span_features(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
-        """Return the features whose span is used: those of the landmarks, or Z."""
+        """Return the features whose span is used: the features of the landmarks, or Z."""
         return Z if self.landmarks is None else to_numpy(self.landmarks(numpy_rows(X)))
 
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:

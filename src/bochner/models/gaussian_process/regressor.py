@@ -38,7 +38,7 @@ from bochner.models.gaussian_process.law import (
     log_normal,
 )
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
-from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observe
+from bochner.models.gaussian_process.observations import BlockAverages, Derivatives, observe
 from bochner.models.representations import representation
 from bochner.models.representations.representation import AddsRows, ExactKernel, LocalKernel
 from bochner.solvers.ridge.solution import EvidenceOutcome

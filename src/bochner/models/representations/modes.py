@@ -18,7 +18,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import require_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.composed import check_box
+from bochner.features.compose import check_box
 from bochner.features.fourier.grid import FourierGrid, equispaced_map
 from bochner.features.mercer.sphere import ModeMap, ModeMethod, SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Kernel, has_free
@@ -78,7 +78,7 @@ class GridSums(Representation):
         sums, t = self.sums, len(self.sums.origin)
         if sums.gram.shape != (*shapes[0], 2) or sums.cross.shape != (t, *shapes[1], 2):
             raise InvalidInput(
-                f"GridSums: sums must be those of the map's modes, {extent} each way; got "
+                f"GridSums: sums must belong to the modes of the map, {extent} each way; got "
                 f"arrays of {sums.gram.shape} and {sums.cross.shape}."
             )
 

@@ -98,7 +98,7 @@ class RidgeFit(FitSummary):
 def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
-    """Return a fit on features; ``precision`` is that of the sums, None: chosen."""
+    """Return a fit on features; ``precision``: dtype of the sums; None: chosen."""
     chosen, _ = choose(spec.features, blocks, alpha=spec.given_alpha)
     return warn(inputs, spec, *solve_features(spec, chosen, blocks, precision=precision))
 

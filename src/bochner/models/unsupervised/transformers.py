@@ -348,8 +348,8 @@ class KernelPCA(FeatureParameters, Unsupervised, KernelTransformer):
     Notes
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and a block. With Nyström and Mercer features,
-    eigenvalues are at most those of the kernel matrix. Sources: Schölkopf, Smola and Müller (1998);
-    with random features, Lopez-Paz et al. (2014).
+    eigenvalues are at most the eigenvalues of the kernel matrix. Sources: Schölkopf, Smola and
+    Müller (1998); with random features, Lopez-Paz et al. (2014).
 
     Examples
     --------

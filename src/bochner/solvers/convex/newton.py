@@ -305,7 +305,7 @@ def _direction(
 def derivative_sums(
     problem: Problem, at: State, slopes: Array, curvatures: Array
 ) -> tuple[Float[Array, "t p"], list[Any]]:
-    """Return the gradients and the Hessians, those of the last step if curvatures are equal."""
+    """Return the gradients and the Hessians; the last Hessians if curvatures are equal."""
     last = at.hessians
     if last is not None and np.array_equal(last[0], curvatures):
         return gradients(problem.rows, slopes), last[1]
@@ -490,7 +490,7 @@ def from_rows(hessian: Hessian, separate: bool) -> list[Solve]:
 
 
 def _draw(weights: Float[Array, " m"], size: int) -> Float[Array, " m"]:
-    """Return the weights, or those of a systematic sample of ``size`` rows if more are nonzero."""
+    """Return the weights, or a systematic sample of ``size`` weights if more are nonzero."""
     if np.count_nonzero(weights) <= size:
         return weights
     sums = np.cumsum(weights)

@@ -135,7 +135,7 @@ class FeatureBlock:
 
 
 class DualRows:
-    """Rows with a kernel matrix K, of which solvers use products; functions are K c + b."""
+    """Rows with a kernel matrix K; solvers use its products, and functions are K c + b."""
 
     system: ClassVar[Any]  # (problem, curvatures) to a function from a gradient to a descent step
     is_cached: ClassVar[bool] = True  # whether a system that serves several steps saves time

@@ -98,7 +98,7 @@ class Penalties:
         return float(np.log(floor)), float(slope[target]) / floor
 
     def best_in_bounds(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the best penalty; if "loo" is unreliable, that of :meth:`likeliest`.
+        """Return the best penalty; if "loo" is unreliable, the penalty of :meth:`likeliest`.
 
         "loo" is unreliable if the prior variance exceeds ten variances of the target, or if errors
         are not below those of a constant by two standard errors.
@@ -131,7 +131,7 @@ class Penalties:
         The search starts at the smallest error, tries the largest evidence, and bisects five times
         between both if the error there is too large. The squared error may exceed the smallest by
         2 % of the error of the best 99 % of the rows: an outlier would allow more. If the evidence
-        is hardly above that of noise, return the largest penalty: the fit is nearly constant.
+        is hardly above the evidence of noise, return the largest penalty: a nearly constant fit.
         """
         low = self.best("loo", start, target)
         squares = self._squares(low, target)
