@@ -250,6 +250,9 @@ def test_a_fit_uses_the_features_that_its_penalty_requires():
     assert model.certificate_.epsilon <= 0.1
     loose = bo.KernelRidge(KERNEL, method="nystrom", n_features=0.9, random_state=0)
     assert loose.fit(X, y).map_.n_features < model.map_.n_features
+    features = bo.KernelFeatures(KERNEL, method="nystrom", n_features=0.1, random_state=0).fit(X)
+    assert features.map_.n_features < 700
+    assert true_epsilon(features.map_, X, 1e-3 * 700) <= 0.1  # the penalty without a target
 
 
 # ---- Kernels of a user that define only their values and one view

@@ -563,16 +563,11 @@ def test_a_partition_that_cannot_be_computed_is_named(dask, tmp_path, on_workers
 
 
 @pytest.mark.slow
-def test_a_ray_dataset_that_cannot_be_computed_raises(dataset):
-    with pytest.raises(DataFileError, match=r"the ray Dataset must be .*OSError: the disk is gone"):
-        fit(dataset.map_batches(broken), "fare")
-
-
-@pytest.mark.slow
-def test_a_spark_table_that_cannot_be_computed_or_is_empty_raises(spark_frame):
+def test_a_table_of_ray_or_spark_that_cannot_be_computed_or_is_empty_raises(dataset, spark_frame):
     broken_frame = spark_frame.mapInArrow(broken, spark_frame.schema)
-    with pytest.raises(DataFileError, match=r"the pyspark DataFrame must .*OSError: the disk is g"):
-        fit(broken_frame, "fare")
+    for kind, table in (("ray Dataset", dataset.map_batches(broken)), ("pyspark D", broken_frame)):
+        with pytest.raises(DataFileError, match=rf"the {kind}.* must .*OSError: the disk is gone"):
+            fit(table, "fare")
     with pytest.raises(InvalidInput, match=r"at least one row; the pyspark DataFrame has none"):
         fit(spark_frame.filter("a > 100"), "fare")
 

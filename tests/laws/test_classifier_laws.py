@@ -223,9 +223,6 @@ def test_the_penalty_has_the_least_held_out_loss(cls):
 def test_probabilities_of_an_svc_are_calibrated_on_held_out_rows():
     X, codes = codes_of_rows(600)
     model = bo.SVC(probability=True, random_state=0).fit(X, codes > 0)
-    p = model.predict_proba(X)
-    np.testing.assert_allclose(p.sum(axis=1), 1)
-    np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
     T, new = codes_of_rows(4000, 1)
     mean = model.predict_proba(T)[:, 1].mean()
     # The tolerance is five standard errors of the mean of 600 rows.

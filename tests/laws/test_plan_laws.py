@@ -135,7 +135,6 @@ def test_a_kernel_by_name_is_chosen_once_and_kept():
         assert model.search_.candidates == ()
 
 
-@pytest.mark.slow
 def test_the_default_of_many_rows_is_planned_as_a_local_fit(monkeypatch):
     """Leaves have 256 rows; error and kernel equal those of the fit."""
     for place in ("planner.plans", "planner.trials"):

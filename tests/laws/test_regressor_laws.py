@@ -206,6 +206,9 @@ def test_svr_of_given_kernel_and_C_equals_scikit_learn(C, w):
     value = fit.solution_.objective * C
     assert -1e-5 * minimum <= value - minimum <= fit.solution_.gap * C + 1e-7 * minimum
     assert fit.solution_.gap <= 1e-3 * fit.solution_.objective
+    median = np.quantile(TARGET, 0.5, weights=w, method="inverted_cdf")
+    tube = 0.05 * np.average(np.abs(TARGET - median), weights=w)
+    assert bo.SVR(KERNEL, C=C).fit(ROWS, TARGET, w).epsilon_ == pytest.approx(tube, rel=1e-3)
 
 
 def test_coefficients_of_rows_and_features_give_the_predictions():

@@ -207,6 +207,16 @@ def test_the_learned_metric_has_the_relevant_direction(learned, rotated):
     assert result < 0.3 * original
 
 
+def test_a_metric_of_many_columns_has_one_lengthscale_for_each():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 260))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.05 * rng.standard_normal(400)
+    metric = learn_metric(Gaussian(20.0), sample_of(X, y), 0)
+    assert {*np.argsort(metric.kernel.lengthscale)[:2]} == {0, 1}
+    (start,) = (c for c in metric.candidates if c.name == "start")
+    assert metric.chosen.error < 0.1 * start.error
+
+
 # ---- learners with metric="learned"
 
 TURNED_RNG = np.random.default_rng(0)
@@ -248,16 +258,28 @@ SKEWED = np.column_stack([CURVE_RNG.lognormal(0, 2, 600), CURVE_RNG.normal(size=
 FAST = {"n_features": 128, "random_state": 0}
 
 
-def test_a_function_of_the_logarithm_is_transformed():
-    y = np.sin(2 * np.log(SKEWED[:, 0])) + SKEWED[:, 1]
-    curves = choose_curves(sample_of(SKEWED, y), 0)
-    assert curves.columns == (0,)
+UNIFORM, NORMAL = 6 * CURVE_RNG.uniform(size=600), 2.5 * CURVE_RNG.normal(size=600)
+TAILS = CURVE_RNG.standard_t(1.5, 600)
+#: A column and its transformation, of which the target is a smooth function.
+SHAPES = {
+    "logarithms": (np.exp(UNIFORM), 3 * UNIFORM),
+    "quantiles": (np.sinh(NORMAL), NORMAL),
+    "clipped": (TAILS, 2 * TAILS / np.sqrt(1 + (TAILS / 3) ** 2)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_smooth_function_of_a_transformed_column_is_found(name):
+    x, u = SHAPES[name]
+    rows = np.column_stack([x, SKEWED[:, 1]])
+    curves = choose_curves(sample_of(rows, np.sin(u) + rows[:, 1]), 0)
+    assert (curves.name, curves.columns) == (name, (0,))
     assert curves.gain > 0.3
-    transformed = curves.inputs(SKEWED)
-    np.testing.assert_array_equal(transformed[:, 1], SKEWED[:, 1])
-    assert (np.diff(transformed[np.argsort(SKEWED[:, 0]), 0]) >= 0).all()
-    columns = SKEWED[:, 0], transformed[:, 0]
-    original, result = (np.clip(x, *np.quantile(x, [0.01, 0.99])) for x in columns)
+    transformed = curves.inputs(rows)
+    np.testing.assert_array_equal(transformed[:, 1], rows[:, 1])
+    assert (np.diff(transformed[np.argsort(x), 0]) >= 0).all()
+    assert np.corrcoef(transformed[:, 0], u)[0, 1] > 0.98
+    original, result = (np.clip(x, *np.quantile(x, [0.01, 0.99])) for x in (x, transformed[:, 0]))
     assert np.std(result) == pytest.approx(np.std(original), rel=1e-3)
 
 

@@ -1,32 +1,24 @@
 """docs/compare.md, docs/paper.md, the page of classifiers and the README equal the records."""
 
 import json
-from importlib import import_module
 from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+from benchmarks import ablation, accuracy, bench, maps, pages, paper, scale
 from sklearn.linear_model import Ridge
 
 import bochner as bo
 from bochner.kernels import Gaussian
 
-
-@pytest.fixture
-def pages():
-    pytest.importorskip("pandas")
-    return import_module("benchmarks.pages")
-
-
-@pytest.fixture
-def bench(pages):
-    return import_module("benchmarks.bench")
+#: Modules that register their experiments.
+REGISTERED = maps, scale
 
 
 # ---- pages and records
 
 
-def test_tables_of_pages_are_those_of_the_records(pages):
+def test_tables_of_pages_are_those_of_the_records():
     parts = pages.records()
     for page, tables in pages.PARTS.items():
         text = page.read_text(encoding="utf-8")
@@ -40,7 +32,7 @@ def test_tables_of_pages_are_those_of_the_records(pages):
     assert len({row["case"] for row in parts["raw"]}) == 79
 
 
-def test_the_picture_is_reproducible_and_on_its_page(pages, tmp_path):
+def test_the_picture_is_reproducible_and_on_its_page(tmp_path):
     pytest.importorskip("matplotlib")
     file, rows = tmp_path / "errors.svg", pages.records()["accuracy"]
     for _ in range(2):
@@ -49,7 +41,7 @@ def test_the_picture_is_reproducible_and_on_its_page(pages, tmp_path):
     assert pages.PAGE.read_text(encoding="utf-8").count(f"](pictures/{pages.PICTURE.name})") == 1
 
 
-def test_the_last_record_of_a_measurement_counts(bench, tmp_path):
+def test_the_last_record_of_a_measurement_counts(tmp_path):
     file, context = tmp_path / "results.jsonl", {"commit": "now", "load": None}
     rows = ({"case": "a", "who": "b", "core seconds": 1.0, "error": error} for error in (2, 3))
     file.write_text("".join(json.dumps(bench.record_of("few", r, context)) + "\n" for r in rows))
@@ -72,7 +64,7 @@ def fits(case, errors, **extra):
     ]
 
 
-def test_the_smallest_error_of_a_table_is_bold(pages):
+def test_the_smallest_error_of_a_table_is_bold():
     records = fits("uci_pol", {"KernelRidge": 1.0, "LightGBM": 2.0})
     records += fits("kin8nm", {"KernelRidge": 2.0, "LightGBM": 1.0})
     records += fits("protein", {"LightGBM": 1.0})  # without a fit of bochner it is not shown
@@ -88,7 +80,7 @@ def test_the_smallest_error_of_a_table_is_bold(pages):
     assert pages.alt_text(rows).endswith("bochner has the lowest error on 1 of them")
 
 
-def test_ranks_use_the_splits_that_all_learners_share(pages):
+def test_ranks_use_the_splits_that_all_learners_share():
     records = fits("uci_pol", {"KernelRidge": 1.0, "GaussianProcess": 9.0, "LightGBM": 2.0})
     records += fits("kin8nm", {"KernelRidge": 2.0, "GaussianProcess": 9.0, "LightGBM": 1.99})
     records += fits("adult", {"SVC": 2.0, "CatBoost": 1.0})
@@ -105,7 +97,7 @@ def test_ranks_use_the_splits_that_all_learners_share(pages):
     assert table[-1].startswith("| 1, classes | 2 | **SVC** | 2.00 | 0 % |")
 
 
-def test_learners_on_raw_tables_are_compared_with_the_best_other(pages):
+def test_learners_on_raw_tables_are_compared_with_the_best_other():
     errors = {
         "a/b": {"KernelRidge": 1.0, "LightGBM": 2.0, "CatBoost": 4.0},
         "a/c": {"KernelRidge": 2.0, "LightGBM": 1.0, "CatBoost": 4.0},
@@ -117,7 +109,7 @@ def test_learners_on_raw_tables_are_compared_with_the_best_other(pages):
         for case, by_learner in errors.items()
         for name, error in by_learner.items()
     ]
-    ridge, light, cat = import_module("benchmarks.accuracy").raw_summary(records)
+    ridge, light, cat = accuracy.raw_summary(records)
     assert [row["who"] for row in (ridge, light, cat)] == ["KernelRidge", "LightGBM", "CatBoost"]
     assert [row["wins"] for row in (ridge, light, cat)] == [2, 1, 0]
     assert ridge["of the best other"] == pytest.approx((0.5 * 2 * 0.25) ** (1 / 3))
@@ -129,7 +121,7 @@ def test_learners_on_raw_tables_are_compared_with_the_best_other(pages):
 # ---- the runner
 
 
-def test_an_experiment_is_recorded_and_continued(bench, monkeypatch, tmp_path, capsys):
+def test_an_experiment_is_recorded_and_continued(monkeypatch, tmp_path, capsys):
     calls = []
 
     def toy(options):
@@ -153,30 +145,23 @@ def test_an_experiment_is_recorded_and_continued(bench, monkeypatch, tmp_path, c
 
 
 @pytest.mark.slow
-def test_quick_experiments_of_the_page_have_plausible_results(bench, pages):
-    import_module("benchmarks.maps")
+def test_quick_experiments_of_the_page_have_plausible_results():
     rows = {row["who"]: row for row in bench.measure("proof", bench.Options(quick=True))}
     for name in ("fourier", "nystrom"):
         assert rows[name]["low"] <= rows[name]["true"] <= rows[name]["high"]
     required = rows["fourier, a-priori bound"]["asked"]
     assert required is None or required > 64
-    import_module("benchmarks.scale")
     (row,) = bench.measure("scale", bench.Options(quick=True))
     assert 0 < row["error"] < 1
     assert np.isfinite(row["peak MB"])
 
 
-def test_rules_that_the_ablation_removes_exist(pages):
-    rules = import_module("benchmarks.ablation").RULES
+def test_rules_that_the_ablation_removes_exist():
+    rules = ablation.RULES
     assert all(resolve_name(f"bochner.{name}") for rule in rules.values() for name in rule)
 
 
 # ==== docs/paper.md: its experiments at small sizes, compared with slower routes
-
-
-def script(name):
-    """Return a module of the folder of benchmarks."""
-    return import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture
@@ -203,7 +188,6 @@ def data(tmp_path):
 
 
 def test_two_fold_errors_equal_those_of_fits(problem):
-    paper = script("paper")
     phi, X, y = problem
     Z, halves = phi(X), (slice(0, 150), slice(150, None))
     largest = np.linalg.norm(np.cov(Z[halves[0]].T, bias=True), 2) * 150
@@ -229,14 +213,13 @@ def test_exact_objectives_equal_distances_to_centres(problem, limit):
         return K[i, i] - 2 * K[i, C].mean() + K[np.ix_(C, C)].mean()
 
     slow = [np.mean([distance(i, first) for i in range(301)]) for first in labels]
-    fast = script("paper").exact_objectives(Gaussian(1.0), X, labels, limit)
+    fast = paper.exact_objectives(Gaussian(1.0), X, labels, limit)
     assert fast == pytest.approx(slow, rel=1e-12 if limit == 301 else 0.05)
 
 
 def test_lengthscales_minimise_the_two_fold_error():
     """No lengthscale √2 times shorter or longer is better."""
-    paper = script("paper")
-    X, y = (a[::200] for a in paper.regression("Elevation", script("bench").Options()))
+    X, y = (a[::200] for a in paper.regression("Elevation", bench.Options()))
     for method in (bo.Fourier(bo.IID()), "auto"):
         scale = paper.lengthscale(method, 64, X, y)
         maps = (paper.draw(method, scale * 2**p, 64, X, y, 0) for p in (-0.5, 0.0, 0.5))
@@ -255,20 +238,19 @@ def test_lengthscales_minimise_the_two_fold_error():
 
 def test_the_figure_and_one_column_run_at_a_small_size(data):
     cases = "figure 1*", "table 2, Protein, default"
-    options = script("bench").Options(data=data, quick=True, cases=cases)
-    rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
+    options = bench.Options(data=data, quick=True, cases=cases)
+    rows = [row | {"bench": "paper"} for row in bench.measure("paper", options)]
     assert {row["case"].split(",")[0] for row in rows} == {"figure 1", "table 2"}
-    page = script("pages").PAPER.read_text(encoding="utf-8")
-    filled = script("pages").fill_paper(page, rows)
+    page = pages.PAPER.read_text(encoding="utf-8")
+    filled = pages.fill_paper(page, rows)
     assert heads(part_of(page, "figure 1")) == heads(part_of(filled, "figure 1"))
 
 
 @pytest.mark.slow
 def test_experiments_run_and_fill_the_tables_of_the_page(data, capsys):
-    pages, options = script("pages"), script("bench").Options(data=data, quick=True)
-    rows = [row | {"bench": "paper"} for row in script("bench").measure("paper", options)]
+    options = bench.Options(data=data, quick=True)
+    rows = [row | {"bench": "paper"} for row in bench.measure("paper", options)]
     assert "Left out" not in capsys.readouterr().out
-    paper = script("paper")
     expected = {*paper.PUBLISHED, *paper.BOCHNER, "LocalKernel", "KernelRidge()"}
     assert expected <= {row.get("who") for row in rows}
     page = pages.PAPER.read_text(encoding="utf-8")
@@ -295,6 +277,6 @@ def heads(lines):
 
 def test_missing_data_are_named(data):
     (data / "magic.npz").unlink()
-    options = script("bench").Options(data=data, quick=True, cases=("table 3, Magic*",))
-    (note,) = script("paper").paper(options)
+    options = bench.Options(data=data, quick=True, cases=("table 3, Magic*",))
+    (note,) = paper.paper(options)
     assert "magic.npz: it is not in" in note["note"]
