@@ -80,7 +80,7 @@ def test_predictions_equal_those_of_exact_features(weights, centred):
     coef, intercept = problem.solve(0.3, 0)[:2]
     assert_close(coef, solution.coef, factor=1e6)
     assert_close(intercept, solution.intercept, factor=1e6)
-    assert_close(solution.residuals, problem.y - expected, factor=1e6)
+    assert_close(0.3 * solution.u / solution.root[:, None], problem.y - expected, factor=1e6)
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])

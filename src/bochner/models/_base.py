@@ -339,7 +339,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
                 checked = check(X, estimator=self, **targets, **options)
         except ValueError as error:
             _tables.raise_in_one_sentence(type(self).__name__, X, error)
-        names = validation._get_feature_names(X) if fitted is None else None
+        may_have_names = fitted is None and not isinstance(X, np.ndarray)
+        names = validation._get_feature_names(X) if may_have_names else None
         X, y = (checked, None) if y is None else checked
         return X, y, fitted or Inputs(X.shape[1], names if names is None else tuple(names.tolist()))
 

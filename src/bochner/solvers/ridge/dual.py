@@ -237,11 +237,6 @@ class KernelFactor:
     def coef(self) -> Float[Array, "n t"]:
         return self.root[:, None] * self.u
 
-    @property
-    def residuals(self) -> Float[Array, "n t"]:
-        """Residuals y − f of the rows."""
-        return self.alpha * self.u / self.root[:, None]
-
     @cached_property
     def weight(self) -> float:
         return float(self.root @ self.root)
@@ -358,7 +353,7 @@ class KernelFactor:
             if self.centred:
                 diagonal = diagonal - self.p[first:] ** 2 / self.total
         slack = slack_of_inverse(self.alpha * diagonal[:, None], root**2)
-        return left_out_errors(self.residuals[first:], slack), slack
+        return left_out_errors(self.alpha * self.u[first:] / root, slack), slack
 
 
 def scale_both(

@@ -286,7 +286,7 @@ def _outcome(
         change = float(np.log(chosen[0] / start))
         falls = change if abs(change) > (MAX_STEPS - 0.5) * FINER else 0.0
     else:
-        alphas = sorted(alpha for alpha, fit in penalties.fits.items() if fit is not None)
+        alphas = sorted(filter(penalties.fits.get, penalties.fits))
         for target, alpha in best.items():
             _, slope = penalties.slope(criterion, target, alpha)
             if abs(slope) > penalties.level and alpha == alphas[-1 if slope < 0 else 0]:
