@@ -154,8 +154,9 @@ class KernelRows:
         form = np.maximum((right[:, :-1] * u).sum(axis=0), alpha * (u**2).sum(axis=0) + TINY)
         log_det = 2 * float(np.log(np.diag(pair[1]).astype(np.float64)).sum())
         log_det += (freedom(self) - len(p) + self.centred) * np.log(alpha)
-        log_det += np.log(max(float(self.root @ p), TINY) / self.weight) if self.centred else 0.0
-        of_rows = self.root, alpha, self.centred
+        total, weight = max(float(self.root @ p), TINY), float(self.root @ self.root)
+        log_det += np.log(total / self.weight) if self.centred else 0.0
+        of_rows = self.root, alpha, self.centred, weight, max(weight, len(p)), total
         return KernelFactor(pair[1], *of_rows, p, u, intercept, form, log_det)
 
     def _solve_single(
@@ -226,6 +227,9 @@ class KernelFactor:
     root: Float[Array, " n"]  # s
     alpha: float
     centred: bool
+    weight: float  # W
+    count: float  # Number of rows, or W if it is larger
+    total: float  # sᵀA⁻¹s
     p: Float[Array, " n"] = field(repr=False)  # A⁻¹s
     u: Float[Array, "n t"] = field(repr=False)
     intercept: Float[Array, " t"]
@@ -236,14 +240,6 @@ class KernelFactor:
     @property
     def coef(self) -> Float[Array, "n t"]:
         return self.root[:, None] * self.u
-
-    @cached_property
-    def weight(self) -> float:
-        return float(self.root @ self.root)
-
-    @cached_property
-    def count(self) -> float:
-        return max(self.weight, len(self.root))
 
     @property
     def rss(self) -> Float[Array, " t"]:
@@ -282,10 +278,6 @@ class KernelFactor:
             "gcv": (value, value * (by_rss / rss - 2 * float(by_diagonal.sum()) / self.free)),
             "evidence": (per_row * evidence(self, self), per_row * evidence_slope(self, self)),
         }
-
-    @cached_property
-    def total(self) -> float:
-        return max(float(self.root @ self.p), TINY)
 
     def coefficients(
         self, y: Float[Array, "n t"]
