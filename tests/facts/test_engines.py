@@ -27,7 +27,7 @@ import bochner as bo
 from bochner.cli.running import run
 from bochner.errors import BochnerError, DataFileError, DataWarning, EngineError, InvalidInput
 from bochner.kernels import Gaussian
-from bochner.sums.passes import sample_of
+from bochner.sums.passes import sample_summand
 
 rng = np.random.default_rng(0)
 N = 140_000  # three parts
@@ -233,7 +233,7 @@ def test_an_error_on_a_worker_states_its_rows(dask):
     rows = blocks().recode(fail)
     message = r"rows \d+,?\d* to .* of arrays.*OSError: the disk is gone"
     with dask.passes("", rows) as executor, pytest.raises(EngineError, match=message):
-        executor.sum(sample_of(0), rows)
+        executor.sum(sample_summand(0), rows)
 
 
 # A lambda is pickled by value: workers cannot import this module

@@ -27,7 +27,7 @@ from bochner.solvers.harmonics import from_modes, to_modes
 from bochner.solvers.modes import ModeProblem
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.problem import evidence
-from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, modes_of, nufft
+from bochner.sums.fourier import BoxAngles, GlobeAngles, as_complex, modes_of, nufft
 
 pytest.importorskip("finufft")
 
@@ -569,7 +569,7 @@ def problem_of(extent, centred, n=150):
     rng, d = np.random.default_rng(1), len(extent)
     X, w = rng.uniform(-1, 1, (n, d)), rng.uniform(0, 2, n)
     y = rng.standard_normal((n, 3)) + 2
-    places = BoxPlaces(np.zeros(d), np.full(d, 1.7), np.ones(d), np.zeros(d))
+    places = BoxAngles(np.zeros(d), np.full(d, 1.7), np.ones(d), np.zeros(d))
     sums = sums_of(places, extent, X, y, w, centred)
     v = rng.uniform(0.1, 1, tuple(2 * m + 1 for m in extent))
     v = (v + np.flip(v)) / 2
@@ -587,7 +587,7 @@ def problem_of_globe(degree, centred, X=None):
     rng, X = np.random.default_rng(1), globe(200)[0] if X is None else X
     n = len(X)
     w, y = rng.uniform(0, 2, n) if n == 200 else np.ones(n), rng.standard_normal((n, 3)) + 2
-    sums = sums_of(GlobePlaces(), (degree, degree), X, y, w, centred)
+    sums = sums_of(GlobeAngles(), (degree, degree), X, y, w, centred)
     kernel, method = OnSphere(Matern(0.8, 2.0), 5.0), bo.SphericalHarmonics(degree)
     phi = bo.draw(kernel, method, n_features=(degree + 1) ** 2, X=X)
     gram = phi.gram(as_complex(sums.gram), phi.variances, centred)
@@ -823,7 +823,7 @@ def test_modes_of_harmonics_equal_features_and_from_modes_is_the_adjoint(degree)
     np.testing.assert_allclose(phi.weights, 1.0, atol=1e-12)
     modes = full_of(to_modes(coef.T, degree))
     k = np.arange(-degree, degree + 1)
-    theta = GlobePlaces().angles(X)
+    theta = GlobeAngles().angles(X)
     tables = [np.exp(1j * np.outer(theta[:, a], k)) for a in range(2)]
     values = np.einsum("nk,skm,nm->ns", tables[0], modes, tables[1])
     np.testing.assert_allclose(values.imag, 0.0, atol=1e-11)

@@ -20,7 +20,7 @@ from bochner.models.unsupervised.cca import CorrelationSum
 from bochner.models.unsupervised.transformers import diagonal_of
 from bochner.solvers.lloyd import CentroidSum
 from bochner.sums.moments import Accumulator, MomentSum
-from bochner.sums.passes import BRANCHES, Serial, Summands, sample_of
+from bochner.sums.passes import BRANCHES, Serial, Summands, sample_summand
 
 # ---- sums are independent of blocks, parts and their order
 
@@ -52,7 +52,7 @@ SUMMANDS = {
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: join(CENTRES.clusters(total))),
     "halves": (SIDES, lambda total: np.hstack([flatten(MOMENTS.moments(half)) for half in total])),
     "moments": (MOMENTS, lambda total: flatten(MOMENTS.moments(total))),
-    "sample": (sample_of(7), lambda total: total.X.ravel()),
+    "sample": (sample_summand(7), lambda total: total.X.ravel()),
 }
 every_summand = pytest.mark.parametrize("name", SUMMANDS)
 

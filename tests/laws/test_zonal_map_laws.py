@@ -166,8 +166,9 @@ def test_defaults_of_large_remainder_warn():
     X = np.random.default_rng(0).standard_normal((100, 5))
     with pytest.warns(FeatureWarning, match=r"leave out \d+ % of k\(x, x\) in the mean"):
         phi = draw(Gaussian(), Gegenbauer(), n_features=256, X=X, random_state=0)
-    assert_close(phi.left_out(X), np.diag(Gaussian()(X) - truncated_kernel(phi, X)), factor=10)
-    assert phi.left_out(X).mean() > 0.01
+    errors = phi.truncation_error(X)
+    assert_close(errors, np.diag(Gaussian()(X) - truncated_kernel(phi, X)), factor=10)
+    assert errors.mean() > 0.01
     with warnings.catch_warnings(action="error", category=FeatureWarning):
         draw(Gaussian(), Gegenbauer(), n_features=256, X=sphere(100, 2.0), random_state=0)
         draw(Gaussian(), Gegenbauer(order=1, degree=2), n_features=256, X=X, random_state=0)
@@ -212,7 +213,7 @@ def test_rows_near_a_sphere_have_a_small_remainder(kernel):
     phi = draw(kernel, Gegenbauer(), n_features=256, X=shell, random_state=0)
     first = draw(kernel, Gegenbauer(), n_features=256, X=X, random_state=0)
     assert phi.order == 1
-    assert phi.left_out(shell).mean() < first.left_out(X).mean() + 1e-3
+    assert phi.truncation_error(shell).mean() < first.truncation_error(X).mean() + 1e-3
 
 
 def test_a_row_of_zeros_has_degree_zero_only():

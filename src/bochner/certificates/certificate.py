@@ -59,7 +59,7 @@ class Certificate(HtmlResult):
         fewer features cannot halve ε. None if ε is zero up to rounding, or more do not lower it.
     operator_norm : float
         ‖Z Zᵀ − K‖/‖K‖ of the rows measured, in the spectral norm.
-    left_out : float or None
+    truncation_error : float or None
         Share of tr K that the mean of Z Zᵀ over draws lacks for any number of features: the rest of
         a truncated series. Zero for unbiased maps; None if unknown (quadrature, projections).
     """
@@ -80,7 +80,7 @@ class Certificate(HtmlResult):
     resolved: bool
     features_to_halve: int | None
     operator_norm: float
-    left_out: float | None = 0.0
+    truncation_error: float | None = 0.0
 
     @property
     def exact(self) -> bool:
@@ -260,11 +260,12 @@ def certify(
     # k(x, x) − E|φ(x)|² of rows, None if unknown; a user's map counts as unbiased if not below K
     deficit = np.maximum(-np.diagonal(E), 0.0) if is_below else np.zeros(m)
     if not is_below and isinstance(phi, FeatureMap):
-        deficit = phi.left_out(in_float64(rows))
+        deficit = phi.truncation_error(in_float64(rows))
     distance = pencil.distance(K, E, n, alpha, confidence)
     ratio, ratio_interval = frobenius(K, E, n, confidence)
     e, penalty = distance["epsilon"], distance["alpha_measured"] * m / n
     halving = None
+    truncation = None if deficit is None else float(deficit.sum() / max(np.trace(K), 1e-300))
     if e > 0 and is_below:
         errors = eigenvalues(pencil.whiten(pencil.factor(K, penalty), E))
         halving = D + max(1, int(np.sum(errors < -e / 2)))
@@ -283,7 +284,7 @@ def certify(
         below_kernel=is_below,
         features_to_halve=halving,
         operator_norm=pencil.operator_ratio(K, E),
-        left_out=None if deficit is None else float(deficit.sum() / max(np.trace(K), 1e-300)),
+        truncation_error=truncation,
     )
 
 
@@ -326,12 +327,12 @@ def _sentences(c: Any) -> Iterator[str]:
         if c.below_kernel:
             words = "at least {:,} features: their error follows the spectrum of the kernel."
         yield f"Halving ε takes {words.format(c.features_to_halve)}"
-    elif c.left_out is None:
+    elif c.truncation_error is None:
         yield "How many features halve ε is not known: their error does not fall like 1/√D."
     else:
         yield (
-            f"More features of this kind need not lower ε: they leave out {100 * c.left_out:.2g} % "
-            "of the kernel's trace, whatever their number. Raise their degree or order."
+            "More features of this kind need not lower ε: any number of them leaves out "
+            f"{100 * c.truncation_error:.2g} % of the kernel's trace. Raise their degree or order."
         )
     prefix = "" if c.resolved else "at least "
     pairs = f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"

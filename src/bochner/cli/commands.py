@@ -234,7 +234,7 @@ def fit(terminal: Terminal, args: Any) -> None:
     """
     from bochner.cli import models
     from bochner.engines.local import MANIFEST
-    from bochner.report.quality import certificate_of, held_out_error, kind_of
+    from bochner.report.quality import certificate_of, held_out_error, task_of
 
     args = SimpleNamespace(**vars(args) | coords_options(args.coords, args.columns))
     learner, kernel, lengthscale = args.model, args.kernel, args.lengthscale
@@ -243,7 +243,7 @@ def fit(terminal: Terminal, args: Any) -> None:
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
     model = models.learner(learner, choices, args.set)
-    if args.target is None and kind_of(model) in ("regression", "classification"):
+    if args.target is None and task_of(model) in ("regression", "classification"):
         raise click.UsageError(f"{learner} learns from a target. Name its column with --target.")
     folder, engine = args.checkpoint, args.engine
     address, conflict, rule = args.scheduler, folder, "--checkpoint requires --engine local"
@@ -503,7 +503,7 @@ def check(terminal: Terminal, args: Any) -> None:
     _, model, blocks, features = _open(terminal, args, True, False)
     errors: dict[str, dict[str, float]] = {}
     with terminal.phase("predict", blocks=blocks) as monitored:
-        if quality.kind_of(model) != "features" and next(iter(monitored)).y is not None:
+        if quality.task_of(model) != "features" and next(iter(monitored)).y is not None:
             rows = quality.examine(model, quality.encode_rows(model, monitored), 0)
             errors = quality.errors_of(model, rows)
     with terminal.phase("certify", blocks=features) as monitored:

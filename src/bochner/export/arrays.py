@@ -28,7 +28,7 @@ OPSET, FORMAT = 18, 8
 LEARNERS, DOMAIN = 3, "ai.onnx.ml"
 
 
-class Unwritable(NotImplementedError):
+class NoOperator(NotImplementedError):
     """Raised for formulas without an ONNX node; its text completes "the model needs …"."""
 
 
@@ -64,16 +64,16 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _refuse_values(*_: Any, **__: Any) -> Any:
-    raise Unwritable("a decision by values of the rows")
+    raise NoOperator("a decision by values of the rows")
 
 
 def _refuse_numpy(*_: Any, **__: Any) -> Any:
-    raise Unwritable("a step that only NumPy computes")
+    raise NoOperator("a step that only NumPy computes")
 
 
 @dataclass(frozen=True, eq=False)
 class Symbol(NDArrayOperatorsMixin):
-    """Output of a node of a graph, as an array; operators are functions of the graph."""
+    """Output of a node of a graph, as an array; its operators add nodes to the graph."""
 
     graph: "Graph"
     name: str
@@ -96,11 +96,11 @@ class Symbol(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         out = options.pop("out", inputs)[0]  # for a += b this is a
         if method != "__call__" or options or out is not inputs[0]:
-            raise Unwritable(f"numpy.{ufunc.__name__}.{method}")
+            raise NoOperator(f"numpy.{ufunc.__name__}.{method}")
         return getattr(self.graph, ufunc.__name__)(*inputs)
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
-        raise Unwritable(f"numpy.{function.__name__}")
+        raise NoOperator(f"numpy.{function.__name__}")
 
     __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _refuse_values
     __array__ = __dlpack__ = __dlpack_device__ = _refuse_numpy
@@ -120,7 +120,7 @@ class Symbol(NDArrayOperatorsMixin):
                 sizes.append(size)
                 continue
             if not isinstance(k, slice | int | np.integer) or _is_free([size]):
-                raise Unwritable("to choose rows or entries by their values")
+                raise NoOperator("to choose rows or entries by their values")
             places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
             stop = places.stop if places.stop >= 0 else -(2**31)
             cuts.append((axis, places.start, stop, places.step))
@@ -164,7 +164,7 @@ def _reduction(op: str) -> Callable[..., Any]:
         numbers = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
         axes = sorted(i % a.ndim for i in numbers)
         if _is_free([a.shape[i] for i in axes]):
-            raise Unwritable("one number computed from all rows")
+            raise NoOperator("one number computed from all rows")
         full = [1 if i in axes else s for i, s in enumerate(a.shape)]
         shape = full if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
         axes_ = self.asarray(np.array(axes, np.int64))
@@ -259,7 +259,7 @@ class Graph:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise Unwritable(f"the function {name}, which it has no node for")
+        raise NoOperator(f"the function {name}, which it has no node for")
 
     # the standard's operations that depend on values are missing
     __array_namespace_info__ = lambda self: self
@@ -285,7 +285,7 @@ class Graph:
     def expand(self, a: Symbol, shape: tuple[int, ...]) -> Symbol:
         """Return ``a`` broadcast to a shape that contains the symbolic number of rows."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
-            raise Unwritable("broadcasting to several copies of the rows")
+            raise NoOperator("broadcasting to several copies of the rows")
         first = next(iter(self._inputs))
         rows = self.node("Shape", first, start=0, end=1)  # all inputs have as many rows
         sizes = [rows if _is_free([s]) else self.constant([s]) for s in shape]
@@ -298,7 +298,7 @@ class Graph:
     ones_like = lambda self, a: self.full(a.shape, 1.0)
 
     def astype(self, a: Symbol, dtype: Any, copy: Any = False) -> Symbol:
-        """Return ``a`` as numbers of this type."""
+        """Return ``a`` converted to ``dtype``."""
         dtype = np.dtype(dtype)
         if a.dtype == dtype:
             return a
@@ -336,7 +336,7 @@ class Graph:
         return self.where(is_zero, a, self.log(total) * a / self.where(is_zero, 1.0, error))
 
     def atan2(self, y: Symbol, x: Symbol) -> Symbol:
-        """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by its tangent."""
+        """Return the angle of (x, y), x ≥ 0: a float32 arctangent and a Newton step in float64."""
         rough = self.astype(y / x, np.float32)
         a = self.astype(self._op("Atan", [rough], rough.shape, rough.dtype), FLOAT)
         sin, cos = self.sin(a), self.cos(a)
@@ -376,12 +376,12 @@ class Graph:
         parts = ((*[slice(None)] * axis, i) for i in range(a.shape[axis]))
         return reduce(self.multiply, (a[part] for part in parts))
 
-    # of equal values in a row, the place of the first
+    # if values of a row are equal, the index of the first
     argmax = lambda self, a, axis: self._op("ArgMax", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
     argmin = lambda self, a, axis: self._op("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
 
     def sort(self, a: Symbol, axis: int = -1) -> Symbol:
-        """Return each row in ascending order."""
+        """Return ``a`` (n, m) with each row in ascending order."""
         count = self.asarray(np.array([a.shape[1]], np.int64))
         return self._op("TopK", [a, count], a.shape, a.dtype, n_more=1, axis=1, largest=0)
 
@@ -400,14 +400,14 @@ class Graph:
         return self._op("Reshape", [a, sizes], shape, a.dtype)
 
     def concat(self, arrays: Sequence[Any], axis: int = 0) -> Symbol:
-        """Return arrays side by side; an array without a row axis is repeated for each row."""
+        """Return arrays joined along ``axis``; those without a row axis are repeated per row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
         sizes = [part.shape[axis] for part in parts]
         shape = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
         resize = lambda size: (*shape[:axis], size, *shape[axis + 1 :])
         if _is_free(sizes):
-            raise Unwritable("concatenation by rows")
+            raise NoOperator("concatenation by rows")
         if _is_free(shape):
             pairs = zip(parts, sizes, strict=True)
             parts = [p if _is_free(p.shape) else self.expand(p, resize(size)) for p, size in pairs]
@@ -425,7 +425,7 @@ class Graph:
     def take(self, a: Any, places: Any, axis: int = 0) -> Symbol:
         a, places = self.asarray(a), self.asarray(places)
         if _is_free([a.shape[axis]]):
-            raise Unwritable("to choose rows by their number")
+            raise NoOperator("to choose rows by their number")
         shape = (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :])
         return self._op("Gather", [a, places], shape, a.dtype, axis=axis)
 

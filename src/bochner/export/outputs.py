@@ -14,7 +14,7 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import open_atomic
 from bochner.errors import InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, Rows, Symbol, Unwritable
+from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, NoOperator, Rows, Symbol
 from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
@@ -101,8 +101,8 @@ def to_onnx(
         )
     graph, dtype, caller = Graph(), np.dtype(precision), type(model).__name__
     try:
-        graph_outputs = outputs(model, rows_of(inputs, graph, dtype))
-    except Unwritable as reason:
+        graph_outputs = outputs(model, add_inputs(inputs, graph, dtype))
+    except NoOperator as reason:
         kernel = model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
         raise UnsupportedKernel(
             f"to_onnx: a graph needs formulas of ONNX's operators; {caller} needs {reason}, in "
@@ -124,8 +124,8 @@ def to_onnx(
 # --- Inputs of a graph: one matrix of numbers, or columns of numbers, text and times --------------
 
 
-def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Symbol:
-    """Add the inputs of a graph, and return the numeric columns that they become."""
+def add_inputs(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Symbol:
+    """Add the inputs to the graph, and return them encoded as numeric columns."""
     schema = inputs.schema
 
     def matrix(columns: int, text: str) -> Symbol:
@@ -144,9 +144,9 @@ def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Symbol:
 
 
 def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Symbol:
-    """Return the cells of a column: numbers, seconds, or places of texts among its levels.
+    """Return the cells of a column: numbers, seconds, or for text the index of its level.
 
-    A missing value has the place after the last level, an unseen value the place after that.
+    With L levels, the index of a missing value is L, and that of an unseen value L + 1.
     """
     if not isinstance(encoder, Levels):
         is_time = isinstance(encoder, Times)
@@ -209,7 +209,7 @@ def outputs(model: Any, X: Symbol) -> Outputs:
 
 
 def _leaves(rows: LeafRows, X: Symbol) -> Iterator[tuple[int, Any]]:
-    """Yield the number of each leaf of a tree, with an indicator column of its rows."""
+    """Yield the index of each leaf of a tree, and a column: 1 for rows in the leaf, else 0."""
     xp, tree = X.graph, rows.tree
     kernel, X = rows.chosen.kernel.unwrap(X)
 
@@ -251,7 +251,7 @@ def _process_outputs(fit: ProcessFit, X: Symbol) -> Outputs:
                 parts.append(a2 * xp.maximum(posterior, 0.0))
             mean, variance = k @ law.coef + law.intercept, xp.concat(parts, axis=1)
         case law:
-            raise Unwritable(f"predictions of a {type(law).__name__}")
+            raise NoOperator(f"predictions of a {type(law).__name__}")
     pair = mean, xp.sqrt(variance)
     pair = pair if fit.target_shape else tuple(values[:, 0] for values in pair)
     return dict(zip(("prediction", "deviation"), pair, strict=True))

@@ -122,7 +122,7 @@ class Auto(Method):
     candidates : tuple of Method, optional
         Default: methods of :func:`bochner.features.rules.contenders` that support the kernel.
     budget : float, default 4
-        Largest cost of a candidate (features and moments), relative to the cheapest.
+        Largest cost of a candidate, features and moments, as a multiple of that of the cheapest.
     sample : int, default 1000
         Number of rows, at most n/4, for the error of the kernel matrix; not used as landmarks.
 
@@ -136,14 +136,14 @@ class Auto(Method):
     The error ‖ZZᵀ − K‖_F / ‖K‖_F is predicted from a thousand pairs of rows. Candidates with at
     most three times the smallest prediction are measured on the sample. The cheapest candidate
     within 10 % of the smallest error is chosen. If D is at least the number of distinct rows,
-    Nyström with all of them is exact and is chosen. Without rows, ``Fourier(Orthogonal())`` is.
+    Nyström with all of them is exact and is chosen; without rows, ``Fourier(Orthogonal())``.
 
-    With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
-    and by k-means, the most accurate other map, and the cheapest. The leave-one-out errors of half
-    of the rows, at most 2048 or 1.5 D, which are not used as landmarks, are extrapolated. The
-    cheapest candidate within 2 % of the smallest error is chosen. With fewer than four of these
-    rows per feature, maps of 3/8 of the width are compared. With fewer than 1.5, or fewer than 512
-    rows, the error of the kernel matrix decides.
+    With targets, up to four candidates are compared by the error of the fit: Nyström with landmarks
+    by pivots and by k-means, the most accurate other map, and the cheapest. Half of the rows, at
+    most max(2048, 1.5 D), are not used as landmarks: the leave-one-out errors of fits to them are
+    extrapolated to all rows. The cheapest candidate within 2 % of the smallest error is chosen.
+    With fewer than four of these rows per feature, maps of 3/8 of the width are compared. With
+    fewer than 1.5 per feature, or than 512, the error of the kernel matrix decides.
 
     Examples
     --------

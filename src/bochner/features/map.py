@@ -181,11 +181,11 @@ class FeatureMap(ABC):
         """Return the map with another jitter; maps without landmarks are unchanged."""
         return self
 
-    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
+    def truncation_error(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         """Return the truncation error e(x) = k(x, x) − E|φ(x)|² per row; None if unknown.
 
-        More features do not lower this bias. If the mean K̃ of Z Zᵀ over draws is below K, then
-        ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. It is zero for unbiased maps.
+        e is zero for unbiased maps; more random features do not lower it. If the mean K̃ of Z Zᵀ
+        over draws satisfies K̃ ⪯ K, then ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e(x_i)) I.
         """
         return np.zeros(X.shape[0]) if self.unbiased else None
 

@@ -98,7 +98,7 @@ def _draw_product(method: Method, kernel: Product | Power, ask: Request) -> Feat
     count, total = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
 
     def draw_factors(n_features: int) -> tuple[FeatureMap, ...]:
-        """Draw the factors: exact ones in their exact width, others in width ``n_features``."""
+        """Draw a map of each factor: the exact map if it has one, else one of ``n_features``."""
         sizes = (n_features if width is None else width for width in exact)
         parts = zip(factors.items(), sizes, strict=True)
         maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)

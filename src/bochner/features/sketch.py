@@ -318,7 +318,7 @@ class Maclaurin(Method):
 
 @dataclass(frozen=True, eq=False)
 class MaclaurinMap(FeatureMap):
-    """φ(x) = [exact constant, exact linear term, weighted products of projections on signs]."""
+    """φ(x) = [exact constant, exact linear term, weighted products of projections ⟨ω, x⟩]."""
 
     kernel: Kernel
     terms: Terms
@@ -447,7 +447,7 @@ class Pairs:
 
     @property
     def width(self) -> int:
-        """Number m of entries."""
+        """Number m of products."""
         return len(self.partners)
 
     def fill(self, Z: Array, U: Array, values: list[Array], weight: Array) -> None:

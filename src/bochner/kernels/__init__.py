@@ -1,4 +1,4 @@
-"""Kernels as frozen values, their algebra, and their spectral measures.
+"""Kernels as immutable objects, their algebra, and their spectral measures.
 
 >>> from bochner.kernels import Gaussian, Matern
 >>> k = 2.0 * Matern(smoothness=1.5, lengthscale=[0.3, 1.0]) + Gaussian(lengthscale=0.5)

@@ -436,7 +436,7 @@ class Normalised(Kernel):
     spectral, exact = inner_spectral, inner_exact
 
     def inputs(self, X: Rows) -> Rows:
-        """Return unit rows if the norms cancel in k, else the rows in float64."""
+        """Return the rows divided by their norms if these cancel in k, else X, in float64."""
         return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Rows) -> Float[Array, " n"]:

@@ -270,9 +270,9 @@ class Brownian(Kernel):
 class GreenFunction(Kernel):
     """k(x, y) = Σ_j (κ² + λ_j)^(−s) u_j(x) u_j(y): the Green's function of (κ² − Δ)^s.
 
-    It is the covariance of the solution f of (κ² − Δ)^(s/2) f = white noise on the box, with the
-    boundary conditions: a Matérn kernel on the box, of smoothness s − d/2 and lengthscale
-    √(2s − d)/κ; for κ = 0 a thin-plate kernel.
+    λ_j and u_j are the eigenvalues and eigenfunctions of −Δ on the box with boundary conditions. k
+    is the covariance of the solution f of (κ² − Δ)^(s/2) f = white noise: a Matérn kernel on the
+    box, of smoothness s − d/2 and lengthscale √(2s − d)/κ; for κ = 0 a thin-plate kernel.
 
     Parameters
     ----------
@@ -286,12 +286,12 @@ class GreenFunction(Kernel):
         s > d/2, so that k(x, x) is finite. Default: the smallest integer above d/2.
     terms : int, default 1024
         Number of eigenfunctions in the sum, by increasing eigenvalue. For one column and s = 1 the
-        infinite sum is used instead, in closed form. For "dirichlet" it is sinh κa sinh κb/(κ sinh
-        κL), a = min(x, y) − lower, b = upper − max(x, y), L = upper − lower.
+        infinite sum is used instead, in closed form: for "dirichlet", sinh κa sinh κb/(κ sinh κL)
+        with a = min(x, y) − lower, b = upper − max(x, y), L = upper − lower.
 
     Notes
     -----
-    Rows outside the box are moved to the nearest point of the boundary, or by whole periods.
+    A row outside the box is replaced by the nearest point of it, or shifted by whole periods.
     :class:`LaplacianEigenfunctions` has the eigenfunctions as features: exact at D = terms.
     k(X, Y) takes O(n m terms) time.
     Sources: Courant and Hilbert (1953), chapter V, section 14; Lindgren, Rue and Lindström (2011),

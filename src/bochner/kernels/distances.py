@@ -67,8 +67,8 @@ def inner(X: Rows, Y: Others) -> Pairs:
 def squared_distances(X: Rows, Y: Others) -> Pairs:
     """Return |x − y|² of all pairs of rows; exactly zero for equal rows."""
     xp = array_namespace(X, Y)
-    # With few columns, differences take less time than a matrix product and the near pairs. The
-    # limit is higher in float32, because differences are more accurate.
+    # With few columns, differences of coordinates take less time than a matrix product and a second
+    # computation of near pairs. The limit is higher in float32, as differences are more accurate.
     small = X.shape[1] <= (2 if X.dtype == xp.float64 else 8) and not (is_sparse(X) or is_sparse(Y))
     # The array standard lets a library omit nonzero(), which near pairs need.
     if small or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:

@@ -260,8 +260,8 @@ def common_period(
     return common * steps, float(errors[indices[0]])
 
 
-def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
-    """Return the angle h_a t after which periodic terms repeat, per axis; 0 without them."""
+def repeat_angles(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
+    """Return the angle after which periodic terms repeat, per axis; 0 if there are none."""
     frequencies = np.zeros(len(spacing))
     for a, h in enumerate(spacing):
         terms = seasons(kernel, a, len(spacing))
@@ -271,7 +271,7 @@ def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
 
 
 def snap_periods(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
-    """Return the kernel with its periods rounded so that their frequencies are multiples of h."""
+    """Return the kernel with periods rounded to frequencies that are multiples of ``spacing``."""
 
     def change(part: Kernel, axes: list[int]) -> Kernel:
         if not isinstance(part, Periodic):

@@ -163,7 +163,7 @@ WithInputs = Transformed | SkewedChi2
 
 
 def require_above(kernel: Kernel, bound: float, *matrices: Array, strictly: bool = False) -> None:
-    """Refuse sparse rows, and numbers below ``bound`` (``strictly``: or equal to it)."""
+    """Raise an error for sparse rows, and numbers below ``bound`` (``strictly``: or equal)."""
     refuse_sparse(kernel, *matrices)
     for X in matrices:
         xp = array_namespace(X)

@@ -146,7 +146,7 @@ class Kernel(Value, abc.ABC):
         return self, X
 
     def to_text(self, word: Callable[[Any], str] = repr, times: str = "*") -> str:
-        """Return the kernel as text; ``word`` formats leaves and numbers, ``times`` is the sign."""
+        """Return the kernel as text; ``word`` formats leaves and numbers, ``times`` multiplies."""
         return word(self)
 
     @property

@@ -93,9 +93,9 @@ class Matern(stationary.Radial):
 
 
 def _half_integer(smoothness: float, s: Array) -> Array:
-    """Return e^(−u) Σ_i p!/(2p)! (2p − i)!/((p − i)! i!) (2u)^i [Rasmussen & Williams, 4.16]."""
-    xp = array_namespace(s)
-    p = int(smoothness)
+    """Return k(s) for smoothness p + ½: e^(−u) Σ_i p!/(2p)! (2p − i)!/((p − i)! i!) (2u)^i."""
+    xp, p = array_namespace(s), int(smoothness)
+    # u = √((2p + 1) s) [Rasmussen & Williams, eq. 4.16].
     # Beyond u = 1000 values are zero in every dtype, and the polynomial must not overflow.
     u = xp.clip(xp.sqrt(s) * math.sqrt(2.0 * smoothness), max=1000.0)
     ratios = (2**i * math.comb(p, i) / math.perm(2 * p, i) for i in range(p + 1))

@@ -119,7 +119,7 @@ class Windows(Kernel):
         """Return Σ_i f(x_i)/s(x) over the windows x_i of each row x; f is ``function``."""
         if not isinstance(X, np.ndarray):
             return sum(share[:, None] * function(U) for _, U, share in self.positions(X))
-        parts = (self._flat(X[rows]) for rows in self._pieces(X))
+        parts = (self._stack(X[rows]) for rows in self._pieces(X))
         sums = [np.add.reduceat(s[:, None] * function(U), first, axis=0) for U, s, first in parts]
         return np.concatenate(sums)
 
@@ -137,8 +137,8 @@ class Windows(Kernel):
         """Return slices of the rows, each with at most 2,048 windows or one row."""
         return list(slices(max(1, X.shape[0]), max(1, 2048 // self.count(X.shape[1]))))
 
-    def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all windows (one of zeros for a row without), 1/s(x), the first of each row."""
+    def _stack(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (all windows, 1/s(x) of each, index of each row's first); zeros if x has none."""
         shares, n_windows = self._shares(X)
         counts = np.maximum(n_windows + 0 * shares, 1).astype(int)
         starts = np.cumsum(counts) - counts
@@ -150,7 +150,7 @@ class Windows(Kernel):
 
     def inputs(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m e"]:
         """Return every j-th window as a row, at most 4,096 in total."""
-        windows, shares, _ = self._flat(dense(X))
+        windows, shares, _ = self._stack(dense(X))
         U = windows[shares > 0]
         return U[:: max(1, -(-len(U) // 4096))]
 
@@ -259,7 +259,7 @@ def sequences_of(kernel: object) -> Windows | None:
 
 
 def windows_of(kernel: object, n_columns: int) -> int:
-    """Return the number of windows per row of ``n_columns`` columns; 1 without `Windows`."""
+    """Return the windows per row of ``n_columns`` columns; 1 if the kernel has no `Windows`."""
     windows = sequences_of(kernel)
     return 1 if windows is None else windows.count(n_columns)
 

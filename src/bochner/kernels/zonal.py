@@ -323,9 +323,10 @@ RadialFunction = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Zonal(Kernel):
-    """k(x, y) = |x|^p |y|^p Σ_l c_l P_l(cos θ), P_l the Gegenbauer polynomial for d columns.
+    """k(x, y) = |x|^p |y|^p Σ_l c_l P_l(cos θ), θ the angle between x and y.
 
-    Every continuous kernel of ⟨x, y⟩ on the sphere is the limit of such sums [Schoenberg (1942)].
+    P_l is the Gegenbauer polynomial of degree l for d columns, P_l(1) = 1. Every continuous kernel
+    of ⟨x, y⟩ on the sphere is the limit of such sums [Schoenberg (1942)].
 
     Parameters
     ----------

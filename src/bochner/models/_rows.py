@@ -141,7 +141,7 @@ class KernelSum:
         return total
 
     def slopes(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:
-        """Return the gradients of f at rows in float64, by tiles."""
+        """Return the gradients of f at the rows of X in float64, computed in tiles."""
         total = np.zeros((*X.shape, self.coef.shape[1]))
         for part in slices(len(self.coef), TILE):
             S = to_numpy(self.X[part])

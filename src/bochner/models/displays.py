@@ -314,7 +314,7 @@ class CalibrationDisplay(Display):
 
     @staticmethod
     def of_probabilities(events: Array, p: Array, n_bins: int = 10) -> "CalibrationDisplay":
-        """Return the calibration of probabilities, in nonempty bins of equal width."""
+        """Return the calibration of probabilities, in as_sample bins of equal width."""
         index = np.minimum((p * n_bins).astype(int), n_bins - 1)
         count = np.bincount(index, minlength=n_bins)
         full = count > 0

@@ -103,7 +103,7 @@ class Distribution:
     high_tail: Float[Array, " a"]
 
     def sort_values(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
-        """Return F sorted along the knots and within (0, 1) (Chernozhukov et al. 2010)."""
+        """Return F sorted along the knots (Chernozhukov et al. 2010), with 2 % of the pooled F."""
         share = 0.02  # of the pooled distribution in each conditional distribution
         return (1 - share) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + share * self.pooled
 
@@ -136,11 +136,11 @@ def _shares(values: Float[Array, " b"]) -> Float[Array, " b"]:
 
 @dataclass(frozen=True, eq=False)
 class TargetLaw:
-    """The law of the errors of one target."""
+    """Distribution of the errors of one target."""
 
     scores: Float[Array, " m"]  # Sorted
     shares: Float[Array, " m"]  # Cumulative weights of the scores, in a unit in which the last is m
-    inputs: ErrorInputs | None = None  # z; None: the law does not depend on the row
+    inputs: ErrorInputs | None = None  # z; None: the distribution does not depend on the row
     scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the deviation of a process
     shape: Distribution | None = None  # Of e/s; None: that of the scores, for all z
     # Range of log s on the training rows, to which s is clipped: far from them the regression may
@@ -150,7 +150,7 @@ class TargetLaw:
 
     @staticmethod
     def of(scores: Float[Array, " m"], w: Float[Array, " m"], **law: Any) -> "TargetLaw":
-        """Return the law with these scores of rows with weights ``w``."""
+        """Return the law with the distribution of these scores, of rows with weights ``w``."""
         order = np.argsort(scores, kind="stable")
         shares = np.cumsum(w[order])
         unit = len(w) / shares[-1] if len(w) else 1.0
@@ -206,7 +206,7 @@ class ErrorLaw(HtmlResult):
     source: str
 
     def __str__(self) -> str:
-        """Return the guarantee."""
+        """Return the guarantee of the intervals, a sentence."""
         return self.guarantee
 
     @property
@@ -236,7 +236,7 @@ class ErrorLaw(HtmlResult):
         source: str,
         w: Float[Array, " m"] | None = None,
     ) -> "ErrorLaw":
-        """Return the law of a process; scores are |error|/deviation, infinite if deviation is 0."""
+        """Return the law of a process, from scores |error|/deviation, infinite if this is x/0."""
         w = np.ones(len(errors)) if w is None else w
         scores = np.where(errors == 0, 0.0, np.inf)
         np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)

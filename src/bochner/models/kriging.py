@@ -794,14 +794,14 @@ def variogram(
         lag = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
         for i, values in enumerate((None, h, change**2, np.sqrt(change))):
             sums[i] += np.bincount(lag, values, n_lags)
-    nonempty = sums[0] > 0
-    if not nonempty.any():
+    as_sample = sums[0] > 0
+    if not as_sample.any():
         raise InvalidInput(
             "variogram: at least one pair of rows must be within max_lag, and along the direction; "
             f"no pair of {len(places):,} rows is within {longest:.4g}. Pass a larger max_lag or "
             "tolerance."
         )
-    pairs, distance, squares, roots = (values[nonempty] for values in sums)
+    pairs, distance, squares, roots = (values[as_sample] for values in sums)
     gamma = squares / (2 * pairs)
     if estimator == "cressie-hawkins":
         bias = 0.457 + 0.494 / pairs + 0.045 / pairs**2

@@ -48,7 +48,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     model : estimator, FeatureMap, Kernel, Method or Moments
         Any object of bochner's classes, fitted or not. Kernel classes of your own must be frozen
         dataclasses, and are passed to :func:`load`. The model's ``random_state`` must be an
-        integer or None. Pipelines of scikit-learn are for skops: see ``bochner.export.TRUSTED``.
+        integer or None. Save scikit-learn pipelines with skops: see ``bochner.export.TRUSTED``.
     path : path
         Usually named ``*.bochner``. An existing file is replaced.
 
@@ -65,8 +65,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
     Notes
     -----
-    The file is JSON and arrays (safetensors); the same model gives the same bytes, and a loaded
-    model predicts the same bits. Memory: twice the model's arrays.
+    The file is JSON and arrays (safetensors); the same model gives the same bytes, and predictions
+    of a loaded model are identical, bit for bit. Saving takes twice the memory of the arrays.
     **It holds rows of the training data**: the landmarks of Nyström features, and the random
     sample of rows that the certificate is measured on. Treat it as you treat the data.
 
@@ -132,7 +132,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     path = Path(path).expanduser()
     with raise_as(partial(_read_error, path), OSError), path.open("rb") as file:
         beginning, size = file.read(64), file.seek(0, os.SEEK_END)
-        with raise_as(lambda _: _refusal(path, _kind_of(beginning)), *_MISREAD):
+        with raise_as(lambda _: _refusal(path, _describe(beginning)), *_MISREAD):
             header = _header(path, file, size)
             file.seek(0)
             # not a memory map: it would end the process if the file were truncated meanwhile
@@ -147,7 +147,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
         class_name = header["class"]
         if type(model) is not (user_kernels.get(class_name) or class_of(class_name)):
             raise TypeError("the file says that it holds another class")
-        require_working(model, size)
+        require_evaluable(model, size)
     except Exception as error:
         reason = _clip(error, 120) or type(error).__name__
         kind = f"a {_clip(header.get('class'), 80).rpartition(':')[2]} as of bochner"
@@ -194,11 +194,11 @@ def _clip(value: Any, limit: int = 40) -> str:
     return " ".join(str(value).split())[:limit]
 
 
-def _kind_of(beginning: bytes) -> str:
-    """Return the kind of a file that is not a model file."""
-    if not beginning:
+def _describe(first_bytes: bytes) -> str:
+    """Return what a file that begins with these bytes is, if it is not a model file."""
+    if not first_bytes:
         return "it is empty. Copy it again, or save the model again"
-    if beginning[8:9] == b"{":
+    if first_bytes[8:9] == b"{":
         return _DAMAGED
     return "it is something else, such as a pickle or a table, or its beginning is damaged"
 
@@ -210,12 +210,12 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     if length > min(size, 100_000_000):  # the limit of safetensors
         raise ValueError("the header is longer than safetensors allows")
     outer = file.read(length).decode()
-    require_text(outer, size)
+    require_bounded(outer, size)
     metadata = json.loads(outer).get("__metadata__")
     if metadata is None or "bochner" not in metadata:
         raise _refusal(path, "it is a safetensors file of another program, or altered")
     text = metadata["bochner"]
-    require_text(text, size)
+    require_bounded(text, size)
     header = json.loads(text)
     version = header.get("format")
     if type(version) is int and version != FORMAT:  # checksums of other formats are unknown
@@ -233,7 +233,7 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
 # --- Limits of the memory that a file may need, proportional to its size: checked before decoding -
 
 
-def require_text(text: str, size: int) -> None:
+def require_bounded(text: str, size: int) -> None:
     """Raise an error if JSON would need far more memory than its file of ``size`` bytes."""
     lists, objects, commas = map(text.count, "[{,")  # 200 bytes each, and 64 for each item
     _require_small(4 * len(text) + 200 * (lists + objects) + 64 * commas, size)
@@ -277,7 +277,7 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 # --- A model must be consistent and evaluate rows ------------------------------------------------
 
 
-def require_working(model: Any, size: int) -> None:
+def require_evaluable(model: Any, size: int) -> None:
     """Raise an error if a map or learner cannot evaluate rows; ``size`` is its size as a file."""
     if isinstance(model, FeatureMap):
         phi: FeatureMap | None = model

@@ -1,7 +1,7 @@
 """Python values as JSON and named arrays, and back.
 
 JSON types are stored as they are. Every other value is an object with one key, its kind:
-``{"tuple": [1, 2]}``, ``{"float": "inf"}``, ``{"array": ["7", "C"]}``.
+``{"tuple": [1, 2]}``, ``{"float": "inf"}``, ``{"array": ["7", "C"]}`` (array "7" in C order).
 Classes are named by module and name, ``{"class": ["models.ridge.fit:RidgeFit", {...}]}``, and
 only frozen dataclasses, enumerations and estimators of bochner (`_MODULES`) are built.
 A value raises an error if its fields do not have the declared types or could crash compiled code.
@@ -293,7 +293,7 @@ _MAX_DEGREES = 10_000
 def require_fields(value: Any) -> None:
     """Check the fields of a dataclass against their annotations.
 
-    A letter of a shape must be the same size in all fields.
+    A letter of a shape, such as n, must stand for the same size in all fields.
     """
     kind: Any = type(value)
     is_map = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
@@ -302,12 +302,12 @@ def require_fields(value: Any) -> None:
     free = value.tunable if isinstance(value, Kernel) else ()
     # a free parameter is checked as 1.0
     fixed = lambda number: 1.0 if isinstance(number, Free) else number
-    for name, hint in _hints(kind):
+    for name, annotation in _annotations(kind):
         field = getattr(value, name)
         if name in free:
             field = tuple(map(fixed, field)) if isinstance(field, tuple) else fixed(field)
-        if not fits(field, hint, sizes):
-            raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
+        if not matches(field, annotation, sizes):
+            raise TypeError(f"{name} of {kind.__name__} must be of type {annotation}")
         if is_sum and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):
             raise ValueError(f"{name} of {kind.__name__} must be finite")
         if is_map and _holds(np.isnan, field):
@@ -322,31 +322,31 @@ def require_fields(value: Any) -> None:
 
 
 @lru_cache(None)
-def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
-    hints = typing.get_type_hints(cls, include_extras=True)
-    return tuple((f.name, hints[f.name]) for f in dataclasses.fields(cls) if f.init)
+def _annotations(cls: Any) -> tuple[tuple[str, Any], ...]:
+    annotations = typing.get_type_hints(cls, include_extras=True)
+    return tuple((f.name, annotations[f.name]) for f in dataclasses.fields(cls) if f.init)
 
 
-def fits(value: Any, hint: Any, sizes: Sizes) -> bool:  # noqa: PLR0911  one per kind
+def matches(value: Any, annotation: Any, sizes: Sizes) -> bool:  # noqa: PLR0911  one per kind
     """Return whether a value fits the annotation; record sizes of shape letters in ``sizes``."""
-    if (shape := shape_of(hint)) is not None:
+    if (shape := shape_of(annotation)) is not None:
         return _is_shaped(value, shape.split(), sizes)
-    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    origin, parts = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     if origin is typing.Annotated:  # with a check of the field
-        return fits(value, parts[0], sizes)
+        return matches(value, parts[0], sizes)
     if origin is Any:
         return True
     if origin in (typing.Union, types.UnionType):
-        return any(fits(value, part, sizes) for part in parts)
+        return any(matches(value, part, sizes) for part in parts)
     if origin is typing.Literal:
         return isinstance(value, str) and value in parts
     if origin is tuple and type(value) is tuple:
         if len(parts) == 2 and parts[1] is Ellipsis:  # items may differ in shape
-            return all(fits(item, parts[0], {}) for item in value)
-        return len(value) == len(parts) and all(map(fits, value, parts, [sizes] * len(parts)))
+            return all(matches(item, parts[0], {}) for item in value)
+        return len(value) == len(parts) and all(map(matches, value, parts, [sizes] * len(parts)))
     if origin is dict and type(value) is dict:
         pairs = [pair for item in value.items() for pair in zip(item, parts, strict=True)]
-        return all(fits(*pair, {}) for pair in pairs)
+        return all(matches(*pair, {}) for pair in pairs)
     if origin in (int, float) and isinstance(value, bool):
         return False
     return isinstance(value, _KINDS.get(origin, origin))
@@ -356,20 +356,20 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:  # noqa: PLR0911  one per
 _KINDS: dict[Any, Any] = {bool: bool | np.bool_, int: Integral, float: Real, Callable: Monomials}
 
 
-def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
-    """Return whether ``value`` is a numeric array whose shape is given by ``words``."""
+def _is_shaped(value: Any, dimensions: list[str], sizes: Sizes) -> bool:
+    """Return whether ``value`` is a numeric array of this shape: sizes, letters, or _ for any."""
     if not isinstance(value, np.ndarray | np.generic) and not scipy.sparse.issparse(value):
         return False
-    if value.dtype.kind not in "biuf" or len(words) != len(value.shape):
+    if value.dtype.kind not in "biuf" or len(dimensions) != len(value.shape):
         return False
     return all(
         word == "_" or (int(word) if word.isdecimal() else sizes.setdefault(word, length)) == length
-        for word, length in zip(words, value.shape, strict=True)
+        for word, length in zip(dimensions, value.shape, strict=True)
     )
 
 
 def _holds(test: Callable[[Any], Any], value: Any) -> bool:
-    """Whether ``test`` is true of any number in an array, number or tuple; False for others."""
+    """Whether ``test`` is true of any number in an array or tuple; False for other types."""
     if isinstance(value, tuple):
         return any(_holds(test, part) for part in value)
     numbers = value.data if scipy.sparse.issparse(value) else value

@@ -37,7 +37,7 @@ HEAD = ("", "method", "features", "solver", "kernel error", "error", "time", "me
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the time and memory of a fit; memory excludes the rows and the program.
+    """Limits of a fit: seconds, and bytes of memory without the rows and the program.
 
     Attributes
     ----------
@@ -135,14 +135,13 @@ class Plan(HtmlResult):
     n_rows, n_columns : int
         Number of rows and encoded columns of the planned fit.
     fits : tuple of FitForecast
-        By method, then width.
-    choice : FitForecast
-    reason : str
-        Reason of the choice, in a sentence.
+        All planned fits, sorted by method, then width.
+    choice, reason : FitForecast, str
+        The chosen fit, one of ``fits``, and the reason in a sentence.
     budget : Budget
-    seed : int
-    n_sample : int
-        Number of rows of the trials.
+        Limits of time and memory.
+    seed, n_sample : int
+        Seed of the sample and the trials, and number of rows of the trials.
     seconds : float
         Duration of the planning.
     threads : int
@@ -360,7 +359,7 @@ def _chosen_kernel(
 
 
 def mark_default(fits: Sequence[FitForecast], n_rows: int, limit: int) -> list[FitForecast]:
-    """Return the fits; the fit of :class:`bochner.KernelRidge` with this kernel has ``default``."""
+    """Return the fits; that which :class:`bochner.KernelRidge` runs by default has ``default``."""
     find = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
     exact = [] if n_rows > limit and find("local") else find("exact")

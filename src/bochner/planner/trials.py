@@ -128,11 +128,11 @@ class Task:
         return self.results[key]
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """Largest width of a trial: the power of two nearest to half of its rows, at most 256."""
         return int(min(WIDEST, max(16, 2 ** round(math.log2(len(self.sample) / 2)))))
 
-    def map(self, method: Method, width: int) -> tuple[FeatureMap, float]:
+    def draw_map(self, method: Method, width: int) -> tuple[FeatureMap, float]:
         """Return a map, and the seconds of its draw."""
         X = self.sample.X
         ask = Request(X.shape[1], width_of(method, width), self.seed, X=X)
@@ -145,7 +145,7 @@ class Task:
         return self.cache((method, width), draw)
 
     def kernel_error(self, method: Method, width: int, phi: FeatureMap | None = None) -> float:
-        act = lambda: paired_error(phi or self.map(method, width)[0], self.sample.X)
+        act = lambda: paired_error(phi or self.draw_map(method, width)[0], self.sample.X)
         return float(self.cache(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:
@@ -186,18 +186,18 @@ class Task:
         return max((total - first) / (m - m // 4), MIN_PART * total / m)
 
     def decomposition_seconds(self, D: int, rows: int | None = None) -> float:
-        """Return the seconds of the eigendecomposition of D features, or of the SVD of rows."""
+        """Return the seconds of eigh of a D × D matrix, or of the SVD of a ``rows`` × D matrix."""
 
         def eigh_seconds(n: int) -> float:
             Z = stream(self.seed, "planned eigenvalues").standard_normal((n, n))
             gram = product(Z, Z.T)
             return self.seconds(lambda: eigh(gram, driver="evd"), repeats=2)
 
-        sizes = (192, 384) if self.widest == WIDEST else (self.widest, 2 * self.widest)
+        sizes = (192, 384) if self.max_width == WIDEST else (self.max_width, 2 * self.max_width)
         a, b = self.cache("eigen", lambda: powers({n: eigh_seconds(n) for n in sizes}))
         if rows is None:
             return float(a * D**2 + b * D**3)
-        # Two eigendecompositions and 7 n D² multiplications, to 15 % for 128 to 512 features
+        # Two eigendecompositions and 7 n D² multiplications: within 15 % for 128 to 512 features
         small, large = sorted((rows, D))
         products = 7 * self.multiplication_seconds("float64") * large * small**2
         return float(2 * (a * small**2 + b * small**3) + products)
@@ -227,7 +227,7 @@ def _extrapolate(path: Path, m: int, n: int) -> Float[Array, " a"]:
 
 
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
-    """Return nonnegative a and b for which an² + bn³ are the seconds at two sizes n."""
+    """Return nonnegative a and b for which an² + bn³ is the time at two sizes n, if possible."""
     (m, t_m), (n, t_n) = sorted(seconds.items())
     b = min(max((t_n / n**2 - t_m / m**2) / (n - m), 0.0), t_n / n**3)
     return t_n / n**2 - b * n, b
@@ -246,7 +246,7 @@ def list_fits(
     for method in _methods(task, USUAL if direct else features) if features or not methods else ():
         counts: dict[int, FitForecast] = {}
         for width in sorted(set(widths)):
-            fit = predict_moments(task, method, width, min(max(widths), task.widest))
+            fit = predict_moments(task, method, width, min(max(widths), task.max_width))
             counts.setdefault(fit.n_features, fit)
         fits += counts.values()
     fits += [direct_fit(task)] if direct else []
@@ -258,7 +258,7 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     errors, error_ = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
-            errors[method] = task.kernel_error(method, task.widest // 2)
+            errors[method] = task.kernel_error(method, task.max_width // 2)
         except UnsupportedKernel as error:
             error_ = error
     if not errors:
@@ -315,7 +315,7 @@ def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[st
     """Return the seconds of each step with D features, by numbers of timed operations."""
     method: Any = trial.model.method
     n, m, phi, unit = task.n_rows, trial.n_rows, trial.model.map_, task.multiplication_seconds
-    width, half, landmarks = phi.n_features, task.widest // 2, isinstance(method, Nystrom)
+    width, half, landmarks = phi.n_features, task.max_width // 2, isinstance(method, Nystrom)
     features = PrecisionMap(phi.kernel, phi, trial.model.feature_dtype_).features
     act = lambda: task.seconds(lambda: to_numpy(features(task.rows(m)[0])))
     seconds = task.cache(("features", id(phi)), act) / m
@@ -326,8 +326,8 @@ def _steps(task: Task, trial: FitTrial, D: int, precision: Precision) -> dict[st
     ratio = unit(precision) / unit("float64")
     n_rows = min(n, cached_rows(task.sample.X.shape[1]))
     by_rows = n_rows == n and prefers_rows(n, D)  # without sums
-    draw = task.map(method, half)[1]
-    slope = max(task.map(method, 2 * half)[1] - draw, 0.0) if landmarks else draw
+    draw = task.draw_map(method, half)[1]
+    slope = max(task.draw_map(method, 2 * half)[1] - draw, 0.0) if landmarks else draw
     draw += slope * ((n_rows / m if landmarks else 1) * D / half - 1)
     return {
         "read": (1 + (not isinstance(method, Fourier))) * task.read_seconds,

@@ -169,7 +169,7 @@ def _numbers(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one
         "alpha": alpha,  # of the certificates in the table
         "certificate_words": certify_fit(model, fit, alpha)["certificate"],
         "methods": methods,  # all at the same width
-        # the fit of the maps: the least leave-one-out error of all fits of the curves
+        # the fit in the maps: that with the least leave-one-out error of all fits in the curves
         "best": certify_fit(model, fit, fit["alpha"]),
         "curves": curves,
         # harmonics of the globe, the nearest cells, and corrections learned from the relief around

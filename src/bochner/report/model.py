@@ -23,7 +23,7 @@ from bochner.models._tables import is_table
 from bochner.models.inspection import Inspection
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
-from bochner.report.quality import EvalRows, kind_of
+from bochner.report.quality import EvalRows, task_of
 from bochner.report.render import imports
 from bochner.sums.passes import indicators
 
@@ -53,7 +53,7 @@ def partial_dependence(inspection: Inspection, j: int) -> Bunch:
     """Return the partial dependence on column j (Friedman 2001, equation 53).
 
     ``grid_values`` (g,) are levels of the ``column``, or 25 of its values; ``average`` (t, g) are
-    mean predictions at these values, and ``error`` are standard errors about their overall mean.
+    mean predictions at these values, and ``error`` the standard errors of ``average − its mean``.
     """
     encoder, places = inspection.columns[j]
     if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
@@ -245,7 +245,7 @@ def report_model(
         missing["importance"] = str(error)
     facts: dict[str, Any] = {
         "learner": type(model).__name__,
-        "kind": kind_of(model),
+        "kind": task_of(model),
         "rows": getattr(model, "rows_seen_", None),
         **model.fit_.facts(),
     }
@@ -275,7 +275,7 @@ def _are_training_rows(model: KernelEstimator, data: EvalRows) -> bool | None:
     if fitted is None or not comparable or not data.w.sum() > 0:
         return None
     y = data.y.astype(np.float64)
-    if kind_of(model) == "classification":
+    if task_of(model) == "classification":
         y = indicators(y, len(model.classes_))
     y, m = y.reshape(len(y), -1), len(y)
     if data.n_rows != fitted.rows or y.shape[1] != len(fitted.target_mean):

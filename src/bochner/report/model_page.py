@@ -33,7 +33,7 @@ def model_page(r: Any) -> str:
         title=f"{f['learner']} of {targets}" if targets else f["learner"],
         facts=[pair for pair in facts_in_words(f) if pair[0] not in ("kind", "code")],
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
-        figures=list(_figures(r)),
+        figures=list(_main_numbers(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counts),
         certificate=None if r.certificate is None else errors_table(r.certificate),
         path=None if r.path is None else _path(r.path),
@@ -51,7 +51,7 @@ def model_page(r: Any) -> str:
     )
 
 
-def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
+def _main_numbers(r: Any) -> Iterator[tuple[str, str, str]]:
     """Yield the main numbers: value, unit and name."""
     if r.quality.errors:
         name, errors = next(iter(r.quality.errors.items()))
@@ -90,7 +90,7 @@ def _path(display: bo.PathDisplay) -> dict[str, Any]:
 
 
 def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
-    """Return a plot of the eigenvalues of G, and a table of eigenvalues at a few ranks."""
+    """Return a plot of the eigenvalues of the features' Gram matrix, and a table of a few ranks."""
     values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
     total, ranks = values.sum(), [k * 10**p for p in range(4) for k in (1, 2, 5)]
@@ -111,7 +111,7 @@ def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
 
 
 def _dependence(display: Any) -> dict[str, Any]:
-    """Return the partial dependence on a column; of the last class if there are several."""
+    """Return a plot of the partial dependence on a column, for several classes that of the last."""
     grid, multiple = display.grid_values, len(display.outputs) > 1
     y = f"{display.unit} of {display.outputs[-1]}" if multiple else display.unit
     f, spread = display.average[-1], 2 * display.error[-1]

@@ -1,4 +1,4 @@
-"""Measures of a report: predictions of random rows, their errors, and the rows to inspect."""
+"""Measures of a report: predictions for a random sample, their errors, and rows to inspect."""
 
 import math
 import warnings
@@ -33,7 +33,7 @@ FEWEST_ROWS = 1024  # for any number of columns
 # --- The kind of a learner, its features and its rows --------------------------------------------
 
 
-def kind_of(model: KernelEstimator) -> str:
+def task_of(model: KernelEstimator) -> str:
     """Return the task of a learner: "regression", "classification", "clusters", …."""
     kinds = {"classifier": "classification", "regressor": "regression", "clusterer": "clusters"}
     kinds["outlier_detector"] = "outliers"
@@ -101,7 +101,7 @@ def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> EvalRows:
     """Return up to 2²⁰ random rows and their predictions; fewer if there are many columns."""
     limit = max(FEWEST_ROWS, min(MAX_ROWS, MAX_NUMBERS // blocks.n_columns))
     rows = random_rows(blocks, limit, seed)
-    if kind_of(model) == "features":
+    if task_of(model) == "features":
         return rows
     return rows._replace(outputs=model.outputs(bo.Blocks.from_arrays(rows.X)))
 
@@ -114,7 +114,7 @@ def rows_to_inspect(model: KernelEstimator, rows: EvalRows, table: bo.Blocks) ->
     largest first, each with number, value, known (the target, if there is one, and the prediction;
     labels are text) and x, its cells in the ``columns`` of a table, None where missing.
     """
-    kind, n_rows = kind_of(model), len(rows.index)
+    kind, n_rows = task_of(model), len(rows.index)
     result = Bunch(n_rows=rows.n_rows, n_evaluated=n_rows, counts={}, worst=(), columns=())
     result.measure, values = _rank(model, rows)
     if result.measure:
@@ -137,7 +137,7 @@ def rows_to_inspect(model: KernelEstimator, rows: EvalRows, table: bo.Blocks) ->
 
 def _rank(model: KernelEstimator, rows: EvalRows) -> tuple[str, Array]:
     """Return the measure by which rows are ranked ("" if none), and its value for each row."""
-    kind, out, y = kind_of(model), rows.outputs, rows.y
+    kind, out, y = task_of(model), rows.outputs, rows.y
     if kind == "outliers":
         return "outlier score", -(out["decision"] + float(model.offset_[0]))
     predicted = rows.predicted
@@ -192,7 +192,7 @@ def _class_scores(f: Array) -> Float[Array, "m K"]:
 
 def errors_of(model: KernelEstimator, rows: EvalRows) -> dict[str, dict[str, float]]:
     """Return the errors of each target; the AUC is the mean over the classes that occur."""
-    kind, y, predicted, w = kind_of(model), rows.y, rows.predicted, rows.w
+    kind, y, predicted, w = task_of(model), rows.y, rows.predicted, rows.w
     if y is None or predicted is None or not w.sum() > 0:
         return {}
     if kind == "regression" and predicted.size == y.size:
@@ -230,7 +230,7 @@ def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
 def certificate_of(
     model: KernelEstimator, blocks: bo.Blocks, new_rows: bool = False
 ) -> tuple[bo.Certificate | None, str]:
-    """Return the certificate on the rows of the fit, or on new rows; if none, the reason."""
+    """Return the certificate on training rows, or on new rows, and its text or why it is None."""
     if not model.choice_.method.has_features:
         return None, "none: the fit has no features."
     try:
@@ -253,7 +253,7 @@ def loo_predictions(model: KernelEstimator) -> EvalRows | None:
     rows = rows.take(np.isfinite(rows.errors).all(axis=1))  # infinite by rounding
     m, f, y = len(rows.w), rows.predicted, rows.predicted + rows.errors
     outputs = {"prediction": f}
-    if kind_of(model) == "classification":
+    if task_of(model) == "classification":
         y, outputs = decide(y), {"label": model.classes_[decide(f)], "decision": f}
     return EvalRows(m, None, y, rows.w, np.arange(m), outputs) if m else None
 
@@ -268,7 +268,7 @@ def quality_of(
     ``residuals`` are of the first target. ``confusion`` (K, K) is the weight of rows by true class
     (down) and predicted class (across).
     """
-    kind, errors = kind_of(model), errors_of(model, data)
+    kind, errors = task_of(model), errors_of(model, data)
     quality = Bunch(errors=errors, left_out=0, residuals=None, calibration=None, confusion=None)
     if sample.y is None or kind not in ("regression", "classification"):
         return quality
@@ -310,9 +310,9 @@ ROWS, FOLDS = 8192, 5
 def held_out_error(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
     """Return the errors of a clone, fitted without some rows, on these rows; and a description.
 
-    Every fifth random row is held out; for classes, every fifth row of each class.
+    A random fifth of the rows is held out; for classifiers, a fifth of each class.
     """
-    kind, loss = kind_of(model), getattr(model, "loss", "squared")
+    kind, loss = task_of(model), getattr(model, "loss", "squared")
     if kind in ("features", "clusters"):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
     rows = random_rows(encode_rows(model, blocks, first=True), ROWS, model.seed_)
@@ -350,7 +350,7 @@ def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
 
 
 def _refit(model: KernelEstimator, rows: EvalRows) -> Any:
-    """Return a clone fitted to the rows; numeric alpha and C are scaled to their number."""
+    """Return a clone fitted to the rows; if alpha or C is a number, it is scaled to theirs."""
     learner, share, values = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
     if not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
         for name, factor in (("alpha", share), ("C", 1 / share)):
@@ -358,7 +358,7 @@ def _refit(model: KernelEstimator, rows: EvalRows) -> Any:
                 learner.set_params(**{name: values[name] * factor})
     learner.set_params(random_state=model.seed_)
     y, w = rows.y, None if np.all(rows.w == 1) else rows.w
-    if kind_of(model) == "classification":
+    if task_of(model) == "classification":
         y = model.classes_[y.astype(np.intp)]
     with warnings.catch_warnings(action="ignore", category=BochnerWarning):
         return learner.fit(rows.X, y, sample_weight=w)

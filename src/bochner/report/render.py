@@ -73,7 +73,7 @@ def versions() -> str:
 
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
-    """Return a plot, made by ``draw(axes)``, as SVG; equal numbers give equal text."""
+    """Return a plot, made by ``draw(axes)``, as SVG; equal numbers give identical text."""
     from markupsafe import Markup  # noqa: PLC0415
     from matplotlib import style
     from matplotlib.figure import Figure

@@ -24,7 +24,7 @@ from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import EFFORTS, SEARCHED, WIDTH, as_kernel
 from bochner.sums.moments import Moments, MomentSum, Precision
-from bochner.sums.passes import Executor, Summands, sample_of
+from bochner.sums.passes import Executor, Summands, sample_summand
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Choices:
     ) -> tuple[Moments, Any, int]:
         """Return the moments, a sample and the number of rows; ``start`` rows were read before."""
         sums = summand_of(self, precision)
-        pair = Summands((sums, sample_of(self.seed, start)))
+        pair = Summands((sums, sample_summand(self.seed, start)))
         total, sample = where.sum(pair, blocks.with_rows(self.block_rows))
         return sums.moments(total), sample, count_rows(blocks)
 

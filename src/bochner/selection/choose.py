@@ -40,7 +40,7 @@ from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import NEAR, Penalties
 from bochner.solvers.ridge.solution import NO_ERROR, best_index, pool
 from bochner.sums.moments import require_squares
-from bochner.sums.passes import LOCAL, Executor, draw_rows, nonempty, total_weight
+from bochner.sums.passes import LOCAL, Executor, as_sample, draw_rows, total_weight
 
 #: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -102,7 +102,7 @@ def search_kernel(
     search: Search | None = None,
     **options: Any,
 ) -> Tuning:
-    """Find the kernel of a fit; ``options`` has the options of fits with the exact kernel."""
+    """Return the Tuning of a fit's kernel; ``options`` are for fits with the exact kernel."""
     kernel = spec.kernel
     if spec.learns_metric:
         return choose_metric(spec, rows, share)
@@ -262,7 +262,7 @@ def choose_map(
     """Draw the map, after the choice of method and width if they are open."""
     n = len(rows or ()) if n_rows is None else n_rows
     if isinstance(spec.width, float):
-        return _choose_width(spec, spec.width, kernel, nonempty(rows), n, share)
+        return _choose_width(spec, spec.width, kernel, as_sample(rows), n, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
     if not isinstance(spec.method, Auto):
         phi = draw_map(spec.method, kernel, ask)
@@ -329,7 +329,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
 
 
 def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
-    """Return a function of kind and step that gives the leave-one-out error of features.
+    """Return the function (kind, step) ↦ leave-one-out error of features with these lengthscales.
 
     Kind 0 has one lengthscale, kind 1 one per column: the median distance times 2^(step/2).
     """
@@ -353,7 +353,7 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 def _skewed_columns(
     X: Float[Array, "n d"],
 ) -> list[tuple[int, Float[Array, " n"], Float[Array, " p"], float]]:
-    """Return number, values, quantiles and deviation of skewed or heavy-tailed columns.
+    """Return (index, values, quantiles, deviation) of skewed or heavy-tailed columns.
 
     Columns with fewer than three values or quantiles are omitted.
     """
@@ -375,10 +375,10 @@ def _skewed_columns(
 
 
 def _candidate(name: str, columns: list[tuple[int, Array, Array, float]]) -> Curves:
-    """Return curves of one shape at the quantiles of each column, scaled to its deviation."""
+    """Return curves of shape ``name``, with knots at the quantiles and the column's deviation."""
     points, values = [], []
     for _, x, quantiles, deviation in columns:
-        # Even points keep curves smooth where rows are few
+        # Evenly spaced points keep curves smooth where rows are few
         grid = np.linspace(quantiles[0], quantiles[-1], POINTS * (name != "quantiles"))
         knots = np.unique(np.concatenate([quantiles, grid]))
         curve = _SHAPES[name](x, knots)

@@ -293,7 +293,7 @@ def _suggest(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> SearchR
 
 
 def _range_of(first: float, last: float, low: float, high: float, **options: Any) -> SearchRange:
-    """Return the range with starts from near to far and bounds low and high, as logarithms."""
+    """Return the range of a logarithm, with starts from ``first`` to ``last``, and bounds."""
     first, last, low, high = (float(np.log(x)) for x in (first, last, low, high))
     return SearchRange((first, last), (low, high), **options)
 

@@ -132,7 +132,7 @@ class ProcessRows:
 class Objective:
     """A criterion per row minus a log prior, as a function of the logarithms of parameters.
 
-    A point is a vector of logarithms: of hyperparameters in their units, and of alpha per row.
+    A point is a vector of logarithms: of hyperparameters in their units, and of alpha/Σw.
     """
 
     start: Any  # The kernel at zero, or with free hyperparameters
@@ -379,15 +379,15 @@ class MatrixSearch:
         is_large = len(self.rows.w) > FIRST_ROWS and self.rows.X.shape[1] <= 64
         return self.rows.first(128 if is_large else FIRST_ROWS)
 
-    def finish(self, end: Evaluation, evaluations: int, last: int) -> Evaluation:
-        """Descend from ``end``: ``evaluations`` on few rows, then ``last`` on all rows."""
-        first = self.rows.first(FIRST_ROWS)
-        if evaluations and len(first.w) == len(end.fun.rows.w):
-            end = best_of([end, descend(end.fun, end.x, evaluations)])
-        for rows, count in ((first, evaluations), (self.rows, last)):
-            if count and len(rows.w) > len(end.fun.rows.w):
-                end = descend(*end.on_rows(rows), count)
-        return end
+    def finish(self, start: Evaluation, brief: int, full: int) -> Evaluation:
+        """Descend from ``start``, by ``brief`` evaluations on few rows, then ``full`` on all."""
+        first, best = self.rows.first(FIRST_ROWS), start
+        if brief and len(first.w) == len(best.fun.rows.w):
+            best = best_of([best, descend(best.fun, best.x, brief)])
+        for rows, count in ((first, brief), (self.rows, full)):
+            if count and len(rows.w) > len(best.fun.rows.w):
+                best = descend(*best.on_rows(rows), count)
+        return best
 
 
 def as_tuning(

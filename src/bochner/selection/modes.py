@@ -110,7 +110,7 @@ def lengthscales_on_modes(
     start, free, fixed = np.append(np.zeros(q), np.log(alpha)), limits > 0, (noise, amplitude)
 
     def objective(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
-        """Return minus the log evidence, its gradient and the Fisher information."""
+        """Return minus the log evidence, its gradient and Fisher information, at logarithms x."""
         weights = phi.variances_of(rescale(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])

@@ -430,7 +430,7 @@ class Race:
         return self._trial(replace(candidate, alpha=alpha), K_test, fit, deviance)
 
     def _lower_penalty(self, problem: KernelRows, K_test: Array, candidate: TunedKernel) -> Trial:
-        """Evaluate at the penalty; for classes at smaller ones too, while the error falls."""
+        """Return the trial at the penalty; for classes at smaller ones too, if errors are lower."""
         trial = self._evaluate_at(problem, K_test, candidate)
         while self.of_classes and self.share is None:
             smaller = replace(trial.candidate, alpha=trial.candidate.alpha / 4)

@@ -148,8 +148,8 @@ def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, see
 #
 # A frequency ω explains the share |Σ w y e^{iω·x}|² of the targets' variance (Sinha and Duchi 2016,
 # *Learning kernels with random features*, score frequencies by the same sum). Drawn in one, two or
-# three columns at a time, the frequencies with more than chance show in which directions the target
-# varies and how fast:
+# three columns at a time, frequencies with more power than chance show in which directions the
+# target varies and how fast:
 #
 #     E|∂_k f|² ≈ Σ_ω ω_k² |f̂(ω)|².
 #
@@ -163,7 +163,7 @@ TRIED, COLUMNS, SIZES = 2048, (1, 2, 3), (0.5, 1.0, 2.0)
 def screened_lengthscales(
     X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], units: Float[Array, " d"]
 ) -> Float[Array, " d"] | None:
-    """Return starting lengthscales 2/√E|∂f/∂x_k|²; None if y has no significant frequency."""
+    """Return starting lengthscales 2/√E|∂f/∂x_k|², f the significant frequencies of y, or None."""
     X = np.ascontiguousarray((X - w @ X / w.sum()) / units)
     W = _sparse_frequencies(X.shape[1])
     # For pure noise n/2 times a score is exponential: the largest is above this in 5 % of cases.

@@ -224,12 +224,12 @@ class _Search:
         return Request(self.X.shape[1], width, self.seed, X=self.X)
 
     def _is_truncated(self, previous: int, width: int) -> bool:
-        """Whether ε stops falling because a series is truncated."""
+        """Whether ε hardly fell from ``previous`` to ``width``, because a series is truncated."""
         if not previous or self.trials[width].epsilon < 0.9 * self.trials[previous].epsilon:
             return False
         alpha, phi = self.alpha * self._rows.shape[0] / self.n, self.maps[width]
         tolerance = SMALL_BIAS * self.trials[width].epsilon * alpha
-        bias = None if phi.below_kernel else phi.left_out(in_float64(self._rows))
+        bias = None if phi.below_kernel else phi.truncation_error(in_float64(self._rows))
         return bias is not None and float(bias.sum()) > tolerance
 
     def _suffices(self, method: Method, width: int) -> bool:

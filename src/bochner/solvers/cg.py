@@ -117,7 +117,7 @@ class KernelOperator:
     tile: int = TILE
     # Whether K depends on differences of rows only: float32 rows are then centred, for accuracy
     stationary: bool = False
-    # Name and parameter of a compiled loop that also multiplies, if there is one
+    # Name and parameter of a compiled loop that computes K V, if there is one
     loop: tuple[str, float] | None = None
 
     @property

@@ -343,9 +343,9 @@ class ToeplitzGram(ModeGram):
             G -= np.outer(self.sums[block], self.sums[block]) / self.weight
         return ModePreconditioner(self, alpha, [block[None]], [factor_shifted(G, alpha)])
 
-    def wave_numbers(self, at: Array) -> Int[Array, "b d"]:
+    def wave_numbers(self, positions: Array) -> Int[Array, "b d"]:
         """Return the integer vectors k of the modes at these positions, (b, d)."""
-        k = np.unravel_index(at + self.dimension // 2, self.variances.shape)
+        k = np.unravel_index(positions + self.dimension // 2, self.variances.shape)
         return np.stack(k, axis=1) - np.array(self.extent)
 
 

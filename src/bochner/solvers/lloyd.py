@@ -84,7 +84,7 @@ def step(
 
 
 def assign(features: Any, centres: Float[Array, "k D"], power: float | None = None) -> Clusters:
-    """Return the clusters of all rows assigned to ``centres``, by one pass.
+    """Return the clusters after a pass that assigns each row to its nearest centre.
 
     ``features.sum(summand)`` is a pass over blocks of (Z, w). ``power``: Σ w |z|², if known.
     """

@@ -110,17 +110,17 @@ class ModeState:
         return self.low.alpha
 
     @property
-    def c(self) -> Array:
-        """Coefficients of targets."""
+    def coef(self) -> Array:
+        """Coefficients of the modes for each target."""
         return self.krylov.solution[: len(self.problem.power)]
 
     @cached_property
     def overlap(self) -> Float[Array, " t"]:
-        return inner(self.problem.b, self.c)
+        return inner(self.problem.b, self.coef)
 
     @cached_property
     def squared_norm(self) -> Float[Array, " t"]:
-        return inner(self.c, self.c)
+        return inner(self.coef, self.coef)
 
     @cached_property
     def inverse_diagonal(self) -> Float[Array, " D"]:
@@ -173,7 +173,7 @@ class ModeState:
         self, log_rates: Array, noise: float | None, amplitude: float | None
     ) -> Float[Array, " t"]:
         """Return ∂log p/∂θ from ``log_rates``, ∂log v/∂θ of each feature, (D,)."""
-        squares = self.c**2 @ log_rates
+        squares = self.coef**2 @ log_rates
         a2 = amplitude_at(self.problem, self, noise, amplitude)
         volume = float((1 - self.alpha * self.inverse_diagonal) @ log_rates)
         return 0.5 * (squares / a2 - volume)

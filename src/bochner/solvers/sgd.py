@@ -70,11 +70,11 @@ class Schedule:
 
     @cached_property
     def eta0(self) -> float:
-        return self._safe if self.eta is None else self.eta
+        return self._safe_rate if self.eta is None else self.eta
 
     @property
-    def _safe(self) -> float:
-        """The rate 1/(L (size + 1)), L = 1 without a curvature: typical steps do not overshoot."""
+    def _safe_rate(self) -> float:
+        """1/(L (size + 1)), which seldom overshoots; L: largest curvature of the loss, else 1."""
         return 1 / (CURVATURE.get(self.loss, 1.0) * (self.size + 1))
 
     @cached_property
@@ -89,7 +89,7 @@ class Schedule:
         slope = float(as_loss(self.loss).slope(y, f)[0, 0])
         rate = typical / max(1.0, slope) / max(self.size, 1e-300)
         if self.loss in CURVATURE:
-            rate = min(rate, self._safe)
+            rate = min(rate, self._safe_rate)
         return 1 / (rate * self.alpha)
 
     def rate(self, step: int, current: float) -> float:

@@ -88,8 +88,8 @@ class ModeSums:
 
 
 @dataclass(frozen=True, eq=False)
-class BoxPlaces:
-    """Rows in a box: θ = spacing (x − centre), shifted or clipped into ±π."""
+class BoxAngles:
+    """Rows in a box as angles θ = spacing (x − centre), shifted or clipped into [−π, π]."""
 
     centre: Float[Array, " d"]
     spacing: Float[Array, " d"]
@@ -124,8 +124,8 @@ class BoxPlaces:
 
 
 @dataclass(frozen=True, eq=False)
-class GlobePlaces:
-    """Rows (latitude, longitude) in degrees: θ = (colatitude, longitude) in radians."""
+class GlobeAngles:
+    """Rows (latitude, longitude) in degrees as angles θ = (colatitude, longitude) in radians."""
 
     def angles(self, X: Float[Array, "n 2"]) -> Float[Array, "n 2"]:
         self.require_inside(X)
@@ -143,7 +143,7 @@ class GlobePlaces:
 
 
 #: Maps from rows to angles θ, whose modes e^{−i k·θ} are summed.
-Places = BoxPlaces | GlobePlaces
+Angles = BoxAngles | GlobeAngles
 
 
 def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array, "n d"]:
@@ -161,7 +161,7 @@ def wrap(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Array,
 
 
 def modes_of(
-    places: Places, extent: tuple[int, ...], origin: Float[Array, " t"], error: float, block: Block
+    places: Angles, extent: tuple[int, ...], origin: Float[Array, " t"], error: float, block: Block
 ) -> ModeSums:
     """Return the sums of a block, by non-uniform FFTs of type 1.
 

@@ -183,7 +183,7 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
 
 
 class Accumulator:
-    """Add blocks to :class:`Moments`: centred at the mean of the first block, corrected at the end.
+    """Sum blocks to :class:`Moments`, centred at the first block's mean, at the end at the mean.
 
     Blocks are NumPy arrays, and products are computed in ``precision``. float32 takes half the
     time; its sums are added to float64 sums every 8192 rows. Memory: 8 D² bytes, and 4 D² more
@@ -233,7 +233,7 @@ class Accumulator:
             return self if self.rows else other
         W, dy = other._weight, other._y0 - self._y0
         y = other._y + W * dy
-        self._take(other, np.concatenate([[W], y]), np.concatenate([[0.0], dy]))
+        self._merge(other, np.concatenate([[W], y]), np.concatenate([[0.0], dy]))
         self._power += other._power + dy * (other._y + y)
         self._y += y
         self.rows, self._weight = self.rows + other.rows, self._weight + W
@@ -289,10 +289,10 @@ class Accumulator:
             self._pending[...] = 0
         self._pending_rows = 0
 
-    def _take(self, other: Any, right: Array, shift: Array) -> None:
+    def _merge(self, other: Any, right: Array, shift: Array) -> None:
         """Add the sums of another accumulator, shifted from its z0 to this z0.
 
-        ``right``: its sums of w and w y, about the y0 of self; ``shift``: (0, δ of y0).
+        ``right``: its sums of w and w y, about the y0 of self; ``shift``: (0, other.y0 − self.y0).
         """
         dz, first = np.subtract(other._z0, self._z0, dtype=np.float64), other._first
         self._flush()
@@ -351,7 +351,7 @@ class DeviceAccumulator(Accumulator):
             self._products, self._waiting = self._all_products(), []
 
     def _all_products(self) -> list[Any]:
-        """Return the Gram products of all rows, by panels, and the products with w and w y."""
+        """Return Zᵀ W Z of all rows, panel by panel, and the products of Z with w and w y."""
         if not self._waiting:
             return self._products
         xp = array_namespace(self._z0)
@@ -367,7 +367,7 @@ class DeviceAccumulator(Accumulator):
         old = self._products
         return [a + b for a, b in zip(old, new, strict=True)] if old else new
 
-    def _take(self, other: Any, right: Array, shift: Array) -> None:
+    def _merge(self, other: Any, right: Array, shift: Array) -> None:
         self._products, self._waiting = self._all_products(), []
         xp, device_ = array_namespace(self._z0), device(self._z0)
         z0, *grams, first = (to_device(A, device_) for A in (other._z0, *other._all_products()))

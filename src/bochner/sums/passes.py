@@ -129,7 +129,7 @@ def sum_blocks(
 
 
 class Executor(Protocol):
-    """A place that computes sums, such as this process or a cluster."""
+    """An object that computes sums over rows, for example in this process or on a cluster."""
 
     @property
     def memory(self) -> int | None:
@@ -234,7 +234,7 @@ def with_count(summand: Any) -> Summands:
 NO_ROWS = None, (0, False)  # Result of `with_count` for no rows
 
 
-def sample_of(seed: int, start: int = 0) -> BlockSum:
+def sample_summand(seed: int, start: int = 0) -> BlockSum:
     """Return the summand of a :class:`RowSample`; row numbers count from ``start``."""
     return BlockSum(partial(RowSample.of, seed=seed, start=start))
 
@@ -244,7 +244,7 @@ def draw_rows(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = L
 
     With ``n_classes`` y has class codes, and y of the sample has indicators.
     """
-    sample = nonempty(where.sum(sample_of(seed), blocks))
+    sample = as_sample(where.sum(sample_summand(seed), blocks))
     if not (n_classes and sample.y.shape[1]):
         return sample
     return replace(sample, y=indicators(sample.y[:, 0], n_classes))
@@ -258,7 +258,7 @@ def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
     return where.sum(BlockSum(weight), blocks) or 1.0
 
 
-def nonempty(rows: RowSample | None) -> RowSample:
+def as_sample(rows: RowSample | None) -> RowSample:
     """Return the sample; raise InvalidInput if it is None."""
     if rows is None:
         raise InvalidInput("A kernel by name requires rows, for its lengthscale; got none.")

@@ -41,15 +41,15 @@ class Fourier(Method):
         How frequencies are drawn: ``IID()``, ``Orthogonal()``, ``QMC()``, ``Structured()`` (fast
         transforms, for d in the hundreds), ``Fastfood()``, or ``Grid()`` (weighted nodes).
     form : {"pair", "phase"}, default "pair"
-        "pair": cosine and sine of D/2 frequencies; |φ(x)|² = k(x, x) exactly, and the variance is
-        (1 + k(2δ) − 2k(δ)²)/D. ``phi.complex(X)`` then returns D/2 complex exponentials.
-        "phase": cosines of D frequencies with random phases; the variance is
-        (1 + ½k(2δ) − k(δ)²)/D, which is mostly larger.
+        "pair": cosine and sine of D/2 frequencies; |φ(x)|² = k(x, x) exactly. With independent
+        frequencies, δ = x − y and k(0) = 1, φ(x)·φ(y) has variance (1 + k(2δ) − 2k(δ)²)/D.
+        "phase": cosines of D frequencies with random phases; its variance (1 + ½k(2δ) − k(δ)²)/D is
+        usually larger. ``phi.complex(X)`` of pairs returns D/2 complex exponentials.
 
     Notes
     -----
-    Supports stationary kernels, their sums and products. Unbiased for any data; errors fall like
-    1/√D. Use it if the data can be read only once, for speed with D in the thousands, or if the
+    Supports stationary kernels, their sums and products. Unbiased except with ``Grid()``; errors
+    fall like 1/√D. Use it to read data only once, for speed with D in the thousands, or if the
     spectrum of K does not decay. Otherwise :class:`Nystrom` is more accurate at equal D. Cost of
     φ(X): O(n d D), and D/2 sine-cosine pairs per row.
 
@@ -124,16 +124,16 @@ class FourierMap(FeatureMap):
         return W.matrix if isinstance(W, Transforms) else W
 
     @cached_property
-    def _turns(self) -> tuple[tuple[Array | native.Chains, Array], ...]:
-        """(W/2π, b/2π) in float32, and in float64: range reduction of turns is exact."""
+    def _cycles(self) -> tuple[tuple[Array | native.Chains, Array], ...]:
+        """(W/2π, b/2π) in float32, and in float64: range reduction of cycles is exact."""
         pairs: list[Any] = []
         for angles in (self.frequencies, self.phases):
             if isinstance(angles, Transforms):
                 pairs.append(angles.chains)
                 continue
-            turns = np.ascontiguousarray(angles / (2 * np.pi))
+            cycles = np.ascontiguousarray(angles / (2 * np.pi))
             with np.errstate(over="ignore"):  # lengthscales may be too small for float32
-                pairs.append((turns.astype(np.float32), turns))
+                pairs.append((cycles.astype(np.float32), cycles))
         return tuple(zip(*pairs, strict=True))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
@@ -150,9 +150,9 @@ class FourierMap(FeatureMap):
         double, has_phases = arrays.precision(X) == np.float64, len(self.phases) > 0
         m = self.frequencies.shape[1]
         scale = (self.amplitude / m * (2 if has_phases else 1)) ** 0.5
-        turns, phases = self._turns[double]
-        if isinstance(X, np.ndarray) or isinstance(turns, native.Chains):
-            Z = native.waves(X, turns, scale, phases if has_phases else None)
+        cycles, phases = self._cycles[double]
+        if isinstance(X, np.ndarray) or isinstance(cycles, native.Chains):
+            Z = native.waves(X, cycles, scale, phases if has_phases else None)
         else:
             angles = X @ arrays.adapt(self.matrix, like=X)
             angles = angles + arrays.adapt(self.phases, like=angles) if has_phases else angles
@@ -355,7 +355,7 @@ class HistogramMap(FeatureMap):
 
 
 def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n"]:
-    """Return Lκ(0), 2Lκ(L), …, 2Lκ(nL)."""
+    """Return the trapezoidal weights hκ(0), 2hκ(h), …, 2hκ(nh), h = ``step``, n = ``terms``."""
     weights = 2 * step * kernel.spectrum(step * np.arange(terms + 1.0))
     weights[0] *= 0.5
     return weights
@@ -373,7 +373,7 @@ def sampling_error(kernel: Additive, terms: int, step: float) -> float:
 
 @cache
 def best_step(kernel: Additive, terms: int) -> float:
-    """Return the step L that minimises the largest error, to about 0.1 %."""
+    """Return the step that minimises `sampling_error`, to about 0.1 %."""
     low, high = 0.02 / (1 + terms) ** 0.5, 4.0
     for _ in range(3):
         steps = np.geomspace(low, high, 40)

@@ -27,7 +27,7 @@ from bochner.kernels import equispaced
 from bochner.kernels.basis import as_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.gram import ToeplitzGram
-from bochner.sums.fourier import BoxPlaces, nufft
+from bochner.sums.fourier import BoxAngles, nufft
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,13 @@ class EquispacedMap(FeatureMap):
         return flat.reshape([2 * m + 1 for m in self.shape])
 
     @cached_property
-    def places(self) -> BoxPlaces:
+    def places(self) -> BoxAngles:
         """Map from rows to angles θ."""
         d = self.n_inputs
         cyclic = np.array([equispaced.is_cyclic(self.kernel, a, d) for a in range(d)])
         half = np.where(cyclic, math.inf, self.half)
-        return BoxPlaces(
-            self.centre, self.spacing, half, equispaced.turns(self.kernel, self.spacing)
+        return BoxAngles(
+            self.centre, self.spacing, half, equispaced.repeat_angles(self.kernel, self.spacing)
         )
 
     def variances_of(self, kernel: Kernel) -> Array:

@@ -337,14 +337,14 @@ class Transforms:
 
 @dataclass(frozen=True)
 class Structured(Isotropic):
-    """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
+    """Blocks H D₁ H D₂ H D₃ with the kernel's distribution of |ω|, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, the normalised
-    Hadamard matrix H and random signs D. Lengths are independent χ_p times the kernel's factor s,
-    not √p as in the paper, which is biased; the remaining bias is at most 2e-3 k(0). Below 32
-    columns :class:`Orthogonal` is used. If transforms are slower than a product, the frequencies
-    are stored as a matrix. Errors are as with :class:`Orthogonal`. Use it for d in the hundreds
-    or more: φ(X) takes O(n D log d).
+    Hadamard matrix H and diagonal matrices D_i of random signs. |ω| is an independent χ_p variable
+    times the radial factor s of the kernel (1 for a Gaussian). With √p, as in the paper, the bias
+    is larger; it is at most 2e-3 k(0) here. Below 32 columns :class:`Orthogonal` is used. Errors
+    are as with :class:`Orthogonal`. Use it for d in the hundreds or more: φ(X) takes O(n D log d).
+    Where a matrix product is faster than the transforms, the frequencies are stored as a matrix.
 
     Examples
     --------

@@ -32,19 +32,18 @@ from bochner.kernels.stationary import CoordinateWise, Gaussian
 Halves = Any
 
 
-def split_products(rows: Array) -> Halves:
-    """Return the halves of the products of rows[:, 0], rows[:, 1], … of a table."""
-    if rows.shape[1] == 1:
-        return rows[:, 0]
-    half = (rows.shape[1] + 1) // 2
-    left, right = (
-        np.unique(part, axis=0, return_inverse=True) for part in (rows[:, :half], rows[:, half:])
-    )
+def split_products(factors: Int[Array, "D J"]) -> Halves:
+    """Return a plan of the D products Π_j table[factors[i, j]]; equal halves are computed once."""
+    if factors.shape[1] == 1:
+        return factors[:, 0]
+    half = (factors.shape[1] + 1) // 2
+    parts = factors[:, :half], factors[:, half:]
+    left, right = (np.unique(part, axis=0, return_inverse=True) for part in parts)
     return split_products(left[0]), split_products(right[0]), left[1].ravel(), right[1].ravel()
 
 
 def multiply(halves: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
-    """Return the products of rows of the table."""
+    """Return the products of rows of the table that `split_products` has planned."""
     if not isinstance(halves, tuple):
         return take(table, halves, axis=0)
     left, right, i, j = halves
@@ -267,7 +266,7 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
     rows = compose.row_sample(X, 256, ask.stream("boundary"))
-    # Margins in lengthscales: errors at a face are k of a row and its mirror image.
+    # Margins in lengthscales: at a face of the box, the error is k(x, mirror image of x).
     halves = [half + margin / measure.scales for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     maps = [sines(middle - h, 2 * h) for h in halves]
     K = kernel(rows)
@@ -503,7 +502,7 @@ class HermiteMap(Products):
         return super().features(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return gradients of φ(x)·C, by the rule g_k' = step √k g_{k−1}."""
+        """Return gradients of φ(x_i)·C_i: along one axis, g_k' = step √k g_{k−1} for degree k."""
         xp, Z, U, J = (array_namespace(X), self.features(X), self._coordinates(X), len(self._steps))
         _, decay, _, _ = mehler(self.spread)
         G = adapt(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]

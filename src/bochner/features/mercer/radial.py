@@ -231,7 +231,7 @@ class RadialFunctions:
         return G
 
     def with_interpolant(self, r: Float[np.ndarray, " n"], tolerance: float) -> Self:
-        """Return the functions with an interpolant up to REACH times the largest radius."""
+        """Return the functions, interpolated to ``tolerance`` up to REACH times the largest r."""
         limit = REACH * float(r.max())
         # limit·(1 + cos(πj/q))/2, j = 0..q: every second radius belongs to degree q/2
         radii = lambda q: limit * np.cos(np.arange(q + 1) * (np.pi / (2 * q))) ** 2
@@ -473,7 +473,7 @@ class GegenbauerMap(FeatureMap):
 
     unbiased = False  # A truncated series
 
-    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def truncation_error(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         functions = to_numpy(self.radial(self.polar(X)[1]))
         variance = to_numpy(self.kernel.diag(X))
         remainder = variance - (functions**2).sum(axis=1)  # P_l(1) = 1
@@ -571,7 +571,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     if ask.X is None or not (method.degree is None or method.order is None):
         return phi
     rows = ask.X[:: -(-ask.X.shape[0] // ROWS)].astype(np.float64)
-    remainder, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
+    remainder, variance = phi.truncation_error(rows), to_numpy(phi.kernel.diag(rows))
     share = float(remainder.sum() / variance.sum()) if variance.any() else 0.0
     if share > 0.01:  # relevant for a fit
         warnings.warn(

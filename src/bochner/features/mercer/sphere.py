@@ -35,7 +35,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.series import alpha, recurrence
 from bochner.kernels.sphere import OnSphere, degree_variances, of_degrees
 from bochner.solvers.harmonics import HarmonicGram
-from bochner.sums.fourier import GlobePlaces, Places
+from bochner.sums.fourier import Angles, GlobeAngles
 
 
 def harmonic_blocks(
@@ -186,13 +186,13 @@ class SphericalHarmonics(Method):
 
     Notes
     -----
-    Supports isotropic :class:`~bochner.kernels.OnSphere`, their sums, products and multiples.
+    Supports isotropic :class:`~bochner.kernels.OnSphere` kernels, their sums, products, multiples.
 
-    :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not compute these features. They
-    sum rows once, as Fourier modes of colatitude and longitude, by non-uniform FFT (finufft,
-    ``pip install "bochner[grid]"``). A step of conjugate gradients takes two FFTs and O(L³)
-    operations, memory 250 L² + 2 L³ bytes; ``n_features`` is not used. All other learners use the
-    largest degree whose harmonics fit into ``n_features``.
+    :class:`KernelRidge` and :class:`GaussianProcessRegressor` ignore ``n_features`` and do not
+    compute these features. They sum rows once, as Fourier modes of colatitude and longitude, by
+    non-uniform FFT (finufft, ``pip install "bochner[grid]"``). A step of conjugate gradients takes
+    two FFTs and O(L³) operations; memory is 250 L² + 2 L³ bytes. All other learners use the largest
+    degree whose harmonics fit into ``n_features``.
 
     Sources: Schoenberg (1942), the expansion; Merilees (1973) and Townsend, Wilber and Wright
     (2016), the sphere doubled to a torus; Reinecke, Belkner and Carron (2023), section 2.
@@ -255,7 +255,7 @@ class SphericalMap(FeatureMap):
 
     # --- Fourier modes ---------------------------------------------------------------------------
 
-    places: ClassVar[Places] = GlobePlaces()
+    places: ClassVar[Angles] = GlobeAngles()
 
     @property
     def shape(self) -> tuple[int, ...]:

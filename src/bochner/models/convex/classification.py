@@ -465,7 +465,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         return self._convex_spec(loss, self._penalty(), **of_classes)
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
-        """Return the pairs of classes for one problem per pair, else None."""
+        """Return the pairs of classes if one problem is solved for each pair, else None."""
         return None
 
     def _penalty(self) -> float | None:

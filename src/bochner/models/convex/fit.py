@@ -63,7 +63,7 @@ class ClassPairs:
         return (codes == first).astype(np.float64) - (codes == second)
 
     def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
-        """Return the values of the classes from the values of the pairs, in any array library."""
+        """Return the decision values of classes from the values of pairs, in any array library."""
         values, xp = [], array_namespace(f)
         for columns, signs in self._pairs_of_classes:
             margins = xp.take(f, columns, 1) * signs
@@ -304,7 +304,7 @@ class ConvexEstimator(KernelEstimator):
         return are_few and (is_exact or is_open)
 
     def _row_fit(self, name: str) -> ConvexFit:
-        """Return the fit; raise AttributeError if it has no coefficients of rows."""
+        """Return the fit; if it has no coefficients of rows, raise AttributeError for ``name``."""
         if self._fitted.X is None:
             raise AttributeError(
                 f"{name}: only a fit with the exact kernel has them, and a KernelRegressor of at "

@@ -212,7 +212,7 @@ class ModeProcess(law.ProcessLaw):
         parts = []
         for i, state in enumerate(states):
             target = replace(problem.target(i), probes=problem.probes[:0])
-            parts.append(target.at(state.alpha, error).c.T)
+            parts.append(target.at(state.alpha, error).coef.T)
         return ModeProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
     def left_out(self, sample: RowSample) -> Both:

@@ -706,7 +706,7 @@ class FeatureProcess(ProcessLaw):
     def leave_one_out(
         self, sample: RowSample
     ) -> tuple[Float[Array, "b t"], tuple[Float[Array, "b t"], Float[Array, " b"], Array]]:
-        """Return leave-one-out errors, and leverages, e(x) and k(x, x) of these fits: O(b D²)."""
+        """Return (errors, (leverages, e(x), k(x, x))) of rows in fits without the row: O(b D²)."""
         # If rounding dominates (y − f̂)/(1 − h), the row is treated as isolated: its prediction is
         # the mean of other rows, and 1 − h = λ/(λ + k) is the smallest value for rows with φ·φ = k.
         # Errors ε√k of coordinates change h by up to 2ε √(kD/λ); float32 products change it by

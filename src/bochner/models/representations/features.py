@@ -230,7 +230,7 @@ def sum_features(
 
 
 def sum_again(sums_: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
-    """Return the float64 sums of another pass, with exactly whitened features of each row."""
+    """Return sums of another pass, in float64 and with the features of each row whitened."""
     chosen = _add_jitter(sums_.chosen, None)
     moments, _, rows = chosen.add_up(blocks, "float64", where)
     return replace(sums_, chosen=chosen, sums=moments, rows=rows)

@@ -38,7 +38,7 @@ from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.search import settle
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, choose_alpha, pool
 from bochner.sums.fourier import ModeSums, as_complex, corners_of, modes_of, nufft
-from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, nonempty, sample_of
+from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, as_sample, sample_summand
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
@@ -180,10 +180,10 @@ class GridSums(Representation):
 
     def add_rows(self, blocks: Blocks) -> "GridSums":
         representation.require_alike(self.caller, blocks, self.target_shape)
-        sampler = sample_of(self.chosen.seed, self.rows)
+        sampler = sample_summand(self.chosen.seed, self.rows)
         summands = Summands((summand_of(self.chosen, self.sums.origin), sampler))
         sums, rows = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
-        return self.merge(replace(self, sums=sums, sample=nonempty(rows), rows=count_rows(blocks)))
+        return self.merge(replace(self, sums=sums, sample=as_sample(rows), rows=count_rows(blocks)))
 
     def merge(self, other: "GridSums") -> "GridSums":
         sample, rows = self.sample + other.sample, self.rows + other.rows
@@ -242,9 +242,9 @@ class Survey:
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Survey:
     """Read all rows once; return a sample and the bounding box."""
     caller, shape = features.caller, require_targets(features.caller, blocks.target_shape)
-    summand = Summands((sample_of(features.seed), BlockSum(corners_of)))
+    summand = Summands((sample_summand(features.seed), BlockSum(corners_of)))
     rows, boxes = where.sum(summand, blocks.with_rows(BLOCK_ROWS))
-    sample = nonempty(rows)
+    sample = as_sample(rows)
     lowest, largest = np.stack(boxes, axis=1)
     lower, upper, method = lowest.min(axis=0), largest.max(axis=0), features.method
     if not np.isfinite([lower, upper]).all():
@@ -358,7 +358,7 @@ def solve_modes(spec: RidgeSpec, sums: GridSums) -> Solution:
         pairs = [(problem.target(i), float(a)) for i, a in enumerate(chosen)]
     error = SOLVED * sums.tolerance
     states = [replace(s, probes=s.probes[:0]).at(a, error) for s, a in pairs]
-    coef = np.concatenate([state.c.T for state in states], axis=1)
+    coef = np.concatenate([state.coef.T for state in states], axis=1)
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.products for state in states)
     if worst > error:

@@ -43,7 +43,7 @@ from bochner.selection.hyperparameters import tune_loo
 from bochner.selection.record import Tuning
 from bochner.solvers import sgd
 from bochner.solvers.cg import TILE
-from bochner.sums.passes import LOCAL, Executor, draw_rows, indicators, nonempty, require_order
+from bochner.sums.passes import LOCAL, Executor, as_sample, draw_rows, indicators, require_order
 
 STRATEGIES = (
     "exact_on_the_fly",
@@ -558,7 +558,7 @@ def _search(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     params = spec.features
     if isinstance(params.kernel, Kernel):
         return tune_loo(params.kernel, sample, params.seed, share=spec.alpha)
-    rows = nonempty(sample)
+    rows = as_sample(sample)
     distinct = len(np.unique(row_marks(rows.X, params.seed)))  # copies do not count
     share = max(spec.alpha, 2 / max(1.0, USUAL_EPOCHS * distinct / spec.batch_size))
     return choose_kernel(params.kernel, rows, params.seed, share, None, params.effort or "medium")
@@ -676,7 +676,7 @@ class SgdEstimator(Differentiable):
 
     @property
     def dual_coef_(self) -> Any:
-        """Coefficients of ``support_vectors_``, (t, m) or (K, m); (m,) for a single target."""
+        """Coefficients of ``support_vectors_``: (m,) for one target, else (t, m) or (K, m)."""
         return self._squeeze(self._fit_on(rows=True).walk.result[0].T)
 
     @property

@@ -30,7 +30,7 @@ from bochner.models.unsupervised.transformers import KernelTransformer, choose_b
 from bochner.selection.choices import Choices
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidSum, Clusters, assign, distances, run_lloyd, step
-from bochner.sums.passes import LOCAL, Executor, Summands, draw_rows, nonempty, sample_of
+from bochner.sums.passes import LOCAL, Executor, Summands, as_sample, draw_rows, sample_summand
 
 
 @dataclass(frozen=True)
@@ -150,27 +150,27 @@ def with_rows(
 ) -> Clustering:
     """Return the clustering after a step of the centres per block, with the rows assigned anew."""
     features = Features(chosen.map, blocks, chosen.precision)
-    sums: Any = Summands((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
+    sums: Any = Summands((diagonal_of(chosen.kernel), sample_summand(chosen.seed)))
     total: Any = None
     for block in features:
         centres, weights = step(centres, weights, block)
         total = sums.add(total, block)
     (diagonal, rows), clusters = total, assign(features, centres)
-    return Clustering(inputs, chosen, weights, clusters, diagonal, nonempty(rows))
+    return Clustering(inputs, chosen, weights, clusters, diagonal, as_sample(rows))
 
 
 @estimator
 class KernelKMeans(FeatureParameters, ClusterMixin, Unsupervised, KernelTransformer):
     """k-means in the feature space of a kernel.
 
-    Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres, where c(i) is the nearest centre of row i and
-    φ(x)·φ(y) ≈ k(x, y). This is kernel k-means without a kernel matrix, for any number of rows.
+    Minimises Σᵢ wᵢ |φ(xᵢ) − c(i)|² over the centres; row i has weight wᵢ and nearest centre c(i),
+    and φ(x)·φ(y) ≈ k(x, y). This is kernel k-means without a kernel matrix, for any number of rows.
     ``transform`` returns the distances |φ(x) − c| to all centres c.
 
     Parameters
     ----------
     n_clusters : int, default 8
-        Number k of clusters.
+        Number of clusters.
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
@@ -180,7 +180,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, Unsupervised, KernelTransfor
     max_iter : int, default 300
         Largest number of passes over all rows.
     tol : float, default 1e-5
-        Stop when a pass reduces the cost by less than this share of it.
+        Stop when a pass reduces the cost by less than ``tol`` times the cost.
 
     See Also
     --------
@@ -189,10 +189,10 @@ class KernelKMeans(FeatureParameters, ClusterMixin, Unsupervised, KernelTransfor
 
     Notes
     -----
-    Lloyd's algorithm takes O(n c(φ) + p n D k) for p passes, and memory O(D k) and a block, or n D
-    if features are cached. Starting centres are chosen on ``max(2048, 20 k)`` random rows and
-    improved on at most 8192 rows, so very small clusters can be missed. Sources: Dhillon, Guan and
-    Kulis (2004); with random features, Chitta, Jin and Jain (2012).
+    p passes of Lloyd's algorithm for m clusters compute the features p times and take O(p n D m)
+    more; memory is O(D m) and a block, or n D if features are cached. Starting centres are chosen
+    on ``max(2048, 20 m)`` random rows and improved on at most 8192, so very small clusters can be
+    missed. Sources: Dhillon, Guan and Kulis (2004); Chitta, Jin and Jain (2012), random features.
 
     Examples
     --------

@@ -40,7 +40,7 @@ from bochner.selection.choices import Choices, FeatureSpec
 from bochner.selection.choose import choose, choose_from, draw_given
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentSum
-from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, draw_rows, sample_of
+from bochner.sums.passes import LOCAL, BlockSum, Executor, Summands, draw_rows, sample_summand
 
 
 def choose_by_rows(
@@ -256,7 +256,7 @@ def add_up(
 ) -> PcaSums:
     """Return the sums of all rows; row numbers start at ``start``."""
     moments_of = MomentSum(chosen.precision_map.features, chosen.precision)
-    samples = () if spec.inverse is None else (sample_of(chosen.seed, start),)
+    samples = () if spec.inverse is None else (sample_summand(chosen.seed, start),)
     sums = (moments_of, diagonal_of(chosen.kernel), *samples)
     totals = where.sum(Summands(sums), blocks.with_rows(chosen.block_rows))
     moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]

@@ -256,7 +256,7 @@ def run_libsvm(problem: Problem, tol: float, moves: int) -> State:
             slopes, tolerance = 0.01 * tol, tol
             moves *= max(1, FEW_ROWS // len(y))
     fit_machines = _fit_pairs if _of_pairs(problem) else _fit_columns
-    coef, b, machines = fit_machines(problem, partial(_fit_machine, slopes=slopes, moves=moves))
+    coef, b, machines = fit_machines(problem, partial(_fit_machine, tol=slopes, moves=moves))
     at = State(coef, b, problem.rows.K @ coef + b, algorithm="libsvm", steps=1)
     at, outcome = with_gap(problem, at), Convergence.MOST_STEPS
     ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
@@ -311,12 +311,12 @@ def _fit_pairs(problem: Problem, fit: Callable[..., Any]) -> Machines:
     return coef, intercept, [machine]
 
 
-def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
-    """Return the machine of scikit-learn, fitted to ``rows`` with the kernel matrix ``K``."""
+def _fit_machine(problem: Problem, rows: Array, K: Any, y: Array, tol: float, moves: int) -> Any:
+    """Return scikit-learn's SVM of ``rows`` with kernel matrix K; at most ``moves`` per row."""
     from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
 
     w, loss, C = problem.w[rows, 0], problem.loss, 1 / problem.alpha
-    options: dict[str, Any] = {"tol": slopes, "max_iter": moves * len(y), "kernel": "precomputed"}
+    options: dict[str, Any] = {"tol": tol, "max_iter": moves * len(y), "kernel": "precomputed"}
     if isinstance(K, GaussianRows):
         options |= {"kernel": "rbf", "gamma": 0.5, "cache_size": LARGE_CACHE}
         K, _ = K.kernel.scale_inputs(K.X, K.X)  # rows, as LIBSVM computes the matrix

@@ -47,7 +47,7 @@ class Loss(ABC):
 
     @property
     def has_inactive_rows(self) -> bool:
-        """Whether every row without curvature has zero slope: true for squared margins."""
+        """Whether the slope is zero wherever the curvature is, as for the squared hinge loss."""
         return self.width is None and isinstance(self, MarginLoss)
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Loss(ABC):
         return state
 
     def smooth(self, width: float) -> "Loss":
-        """Return the loss with its jumps of the slope smoothed over ``width``."""
+        """Return the loss with the jumps of its slope smoothed over ``width``."""
         return replace(self, width=width)  # type: ignore[type-var]
 
     def in_units(self, units: Float[Array, " t"]) -> "Loss":

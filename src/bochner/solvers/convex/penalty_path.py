@@ -46,7 +46,7 @@ class HeldOutPath:
 
     @property
     def best(self) -> int:
-        """Index of the largest alpha whose error is the least, to one part in 10⁴ or ``tie``."""
+        """Index of the largest alpha with error at most 1.0001 times the least, plus ``tie``."""
         return int(np.flatnonzero(self.errors <= 1.0001 * self.errors.min() + self.tie)[0])
 
     @property
@@ -85,7 +85,7 @@ Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 
 @dataclass(frozen=True, eq=False)
 class HeldOutLoss:
-    """Held-out loss as a function of the step of the penalty; each value is computed once."""
+    """Held-out loss as a function of the index (step) of a penalty; values are computed once."""
 
     problem: Problem  # its penalty is not used
     folds: Sequence[Bool[Array, " n"]]

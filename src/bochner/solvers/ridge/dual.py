@@ -5,8 +5,8 @@ M = A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s, the inverse on all directions but
 
     u = M √w y,   f(x) = Σ √w_i u_i k(x, x_i) + b,   residuals r = α u/√w,
 
-    leave-one-out:  e_i = r_i/s_i,  s_i = (W_i − 1 + α M_ii)/W_i,  W_i = max(w_i, 1),
-    freedom:        tr(I − H) = α tr M,
+    leave-one-out:  e_i = r_i/q_i,  q_i = (W_i − 1 + α M_ii)/W_i,  W_i = max(w_i, 1),
+    residual degrees of freedom:  tr(I − H) = α tr M, H the hat matrix,
 
 so the slope of each criterion in log α takes n² more operations: ∂u/∂α = −Mu, ∂M/∂α = −M².
 """

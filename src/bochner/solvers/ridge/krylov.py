@@ -230,10 +230,10 @@ def solve_kernel_systems(
 ) -> KrylovSolution:
     """Return the solutions for all targets; each product with the kernel matrix serves them all.
 
-    ``exact(V)`` returns the product in float64, ``rough(V)`` in float32, which is used while its
-    rounding error is far below the residual. ``precondition(r, alphas)`` returns P⁻¹ r, for the
-    penalty of each column. ``peak`` is the largest √k(x, x). ``tol`` bounds the error of
-    predictions, in units of ``systems.scale``. ``ordered``: whether P ⪯ G + α.
+    ``exact(V)`` returns K V in float64, ``rough(V)`` in float32, which is used while its rounding
+    error is far below the residual. ``precondition(r, alphas)`` returns P⁻¹ r, for the penalty of
+    each column. ``peak`` is the largest √k(x, x). ``tol`` bounds the error of predictions, in units
+    of ``systems.scale``. ``ordered``: whether P ⪯ K + αI.
     """
     n, t = systems.right.shape
     drop = float(np.finfo(np.float32).eps * peak**2 * np.sqrt(n) / systems.alphas.min())
