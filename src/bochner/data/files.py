@@ -31,8 +31,8 @@ PARQUET = (".parquet", ".pq")
 FEATHER = (".feather", ".arrow")
 TEXT = (".csv", ".tsv", ".txt", ".tab")
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
-_KNOWN = (*PARQUET, *FEATHER, *TEXT)
-WHO = "Blocks.from_files"
+_SUFFIXES = (*PARQUET, *FEATHER, *TEXT)
+CALLER = "Blocks.from_files"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class File:
     @property
     def arrow(self) -> Any:
         """The file system of the file, for pyarrow."""
-        systems = package("pyarrow.fs", WHO)
+        systems = package("pyarrow.fs", CALLER)
         if self.system.protocol[0] == "file":
             return systems.LocalFileSystem()
         return systems.PyFileSystem(systems.FSSpecHandler(self.system))
@@ -125,7 +125,7 @@ def find_files(paths: Any) -> list[File]:
     is_list = isinstance(names, Sequence) and all(isinstance(p, _PATH_TYPES) for p in names)
     if not is_list or not names:
         raise InvalidType(
-            f"{WHO}: paths must be a path, a glob or a list of these; got {paths!r:.60}."
+            f"{CALLER}: paths must be a path, a glob or a list of these; got {paths!r:.60}."
         )
     return [file for name in names for file in _expand(name)]
 
@@ -136,14 +136,14 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
         return [name]
     is_url = isinstance(name, str) and "://" in name
     place: Any = name if is_url else Path(name).expanduser()
-    fsspec = package("fsspec", f"{WHO}: reading '{place}'")
+    fsspec = package("fsspec", f"{CALLER}: reading '{place}'")
 
     def translate(error: Exception) -> BochnerError:
         if isinstance(error, ImportError):
-            return MissingDependency(f"{WHO}: '{place}' cannot be read: {error}.")
+            return MissingDependency(f"{CALLER}: '{place}' cannot be read: {error}.")
         return InvalidInput(
-            f"{WHO}: '{place}' must have a protocol of fsspec, such as s3://, gs:// or https://; "
-            f"{str(error).splitlines()[0]}."
+            f"{CALLER}: '{place}' must have a protocol of fsspec, such as s3://, gs:// or "
+            f"https://; {str(error).splitlines()[0]}."
         )
 
     with raise_as(translate, ImportError, ValueError), file_errors(place):
@@ -171,17 +171,17 @@ def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
         file
         for file in files
         if not any(part.startswith((".", "_")) for part in file.parts)
-        and table_suffix(file.name) in _KNOWN
+        and table_suffix(file.name) in _SUFFIXES
     )
     if not tables:
         raise DataFileError(
-            f"{WHO}: the folder '{folder}' must hold files named "
-            f"{', '.join('*' + s for s in _KNOWN)}; got none."
+            f"{CALLER}: the folder '{folder}' must hold files named "
+            f"{', '.join('*' + s for s in _SUFFIXES)}; got none."
         )
     part = next((part for file in tables for part in file.parts[:-1] if "=" in part), None)
     if part is not None:
         raise InvalidInput(
-            f"{WHO}: folders named like columns ('{part}') are not read as columns. Pass "
+            f"{CALLER}: folders named like columns ('{part}') are not read as columns. Pass "
             "pyarrow.dataset.dataset(folder, partitioning='hive') to Blocks.from_table, or list "
             "the files, e.g. with a glob, to read them without that column."
         )
@@ -212,7 +212,7 @@ def _raise_no_file(name: Any, system: Any, path: str) -> Any:
     reason = f"there is no file or folder '{name}'{hint}"
     if any(c in str(name) for c in "*?["):
         reason = f"the glob '{name}' must match at least one file; got none"
-    raise DataFileError(f"{WHO}: {reason}. {advice}")
+    raise DataFileError(f"{CALLER}: {reason}. {advice}")
 
 
 # --- Parquet and Feather --------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def open_file(file: File, separator: str | None) -> Reader:
     with file_errors(file), file.arrow.open_input_stream(file.path, compression=None) as stream:
         head = stream.read(6)
     if not head:
-        raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
+        raise DataFileError(f"{CALLER}: '{file}' is empty; it must hold a table.")
     if head.startswith(b"PAR1") or suffix in PARQUET:
         with _open(file, "Parquet") as source:
             schema, metadata = source.schema_arrow, source.metadata
@@ -239,7 +239,7 @@ def open_file(file: File, separator: str | None) -> Reader:
         return _open_text(file, separator)
     else:
         raise DataFileError(
-            f"{WHO}: '{file}' must be Parquet ({quote(PARQUET)}), Feather ({quote(FEATHER)}) or "
+            f"{CALLER}: '{file}' must be Parquet ({quote(PARQUET)}), Feather ({quote(FEATHER)}) or "
             f"text ({quote(TEXT)}, perhaps compressed: {quote(COMPRESSED)}); got the "
             f"suffix {suffix!r}. Convert or rename it."
         )
@@ -317,13 +317,13 @@ def _open(
     content = partial(_incomplete_file, file, kind)
     with file_errors(file, content), file.arrow.open_input_file(file.path) as source:
         if kind == "Feather":
-            ipc = package("pyarrow.ipc", WHO)
+            ipc = package("pyarrow.ipc", CALLER)
             places = [*map(ipc.open_file(source).schema.names.index, names)] if names else []
             options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
             yield ipc.open_file(source, options=options)
             return
         # read ahead 1 MB for all columns together: by default a whole row group is read at once
-        yield package("pyarrow.parquet", WHO).ParquetFile(
+        yield package("pyarrow.parquet", CALLER).ParquetFile(
             source,
             pre_buffer=False,
             buffer_size=max(1 << 14, (1 << 20) // max(1, len(names))),
@@ -348,7 +348,7 @@ class TextFile:
     ) -> Iterator[Any]:
         """Yield Arrow tables, each of one or several blocks of the file."""
         booleans = {c.name for c in reader.columns if c.type_text == "bool"}
-        pa = package("pyarrow", WHO)
+        pa = package("pyarrow", CALLER)
         kinds = {
             name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
@@ -368,7 +368,7 @@ class TextFile:
 
     def batches(self, kinds: Mapping[str, Any]) -> Any:
         """Open the file for pyarrow; types not in ``kinds`` are inferred from the first block."""
-        pc = package("pyarrow.csv", WHO)
+        pc = package("pyarrow.csv", CALLER)
         convert = pc.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),
@@ -406,7 +406,7 @@ def _open_text(path: File, separator: str | None) -> Reader:
     with file_errors(path, partial(_sentence, file, ())), file.stream() as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
-        raise DataFileError(f"{WHO}: {label} is empty; it must hold a table.")
+        raise DataFileError(f"{CALLER}: {label} is empty; it must hold a table.")
     if b"\0" in first_lines:
         raise _not_utf8(label)
     head = first_lines.decode("utf-8-sig", errors="replace")
@@ -414,12 +414,12 @@ def _open_text(path: File, separator: str | None) -> Reader:
         separator = sniff(head, is_complete=len(first_lines) < 1 << 16)
     elif not isinstance(separator, str) or len(separator) != 1:
         raise InvalidInput(
-            rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
+            rf"{CALLER}: separator must be one character; got {separator!r}. A tab is '\t'."
         )
     names = next(csv.reader(head.splitlines(), delimiter=separator), [])
     if names and all(map(is_number, names)):
         raise DataFileError(
-            f"{WHO}: the first line of {label} must hold the names of the columns; "
+            f"{CALLER}: the first line of {label} must hold the names of the columns; "
             f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
             "Add a line of names."
         )

@@ -15,7 +15,7 @@ from bochner.data.sources import Partition
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import InvalidInput, InvalidType
 
-WHO = "Blocks.from_table"
+CALLER = "Blocks.from_table"
 
 
 # --- The kinds of tables -------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def label_of(table: Any) -> str:
 @lru_cache(maxsize=256)
 def _kind_of(dtype: Any) -> Column:
     """Return a nameless column of this Arrow type; cached, because most types occur often."""
-    types, text = package("pyarrow", WHO).types, str(dtype)
+    types, text = package("pyarrow", CALLER).types, str(dtype)
     if text.startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
     numbers = ("is_boolean", "is_integer", "is_floating", "is_decimal", "is_duration")
@@ -104,7 +104,7 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
 def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = None) -> Any:
     """Return rows ``start`` to ``stop`` of columns as an Arrow table."""
     rows = {name: arrow_rows(column, start, stop) for name, column in columns.items()}
-    return package("pyarrow", WHO).table(rows)
+    return package("pyarrow", CALLER).table(rows)
 
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
@@ -142,7 +142,7 @@ def names_in(table: Any) -> list[Any]:
 
 def _column(column: Any) -> Any:
     """Return a column of a table in memory as an Arrow or NumPy array, else its type as text."""
-    pa, dtype = package("pyarrow", WHO), str(getattr(column, "dtype", ""))
+    pa, dtype = package("pyarrow", CALLER), str(getattr(column, "dtype", ""))
     if _package(type(column)) == "pandas":
         column = _convert_pandas(pa, column)
     elif dtype == "Object":  # of polars
@@ -192,7 +192,7 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
     column = _kind_of(dtype)._replace(name=name)
     if len(array) and column.kind not in ("lists or records", "text"):
-        is_all = package("pyarrow.compute", WHO).all
+        is_all = package("pyarrow.compute", CALLER).all
         rows = (arrow_rows(array, start, start + 4096) for start in range(0, len(array), 4096))
         if all(is_all(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
             return Column(name, "nothing", "all values missing")
@@ -247,7 +247,7 @@ def _open_stream(table: Any, label: str) -> Reader:
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
     """Start a stream of these columns, by default all; ``first``: only the first row is needed."""
-    readers, library = package("pyarrow", WHO).RecordBatchReader, library_of(table, "lazy")
+    readers, library = package("pyarrow", CALLER).RecordBatchReader, library_of(table, "lazy")
     if library == "pyarrow":
         return table.scanner(columns=[*names] or None).to_reader()
     if library == "duckdb":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import package, raise_as
-from bochner.data.frames import WHO, arrow_columns, label_of, open_table, rows_of
+from bochner.data.frames import CALLER, arrow_columns, label_of, open_table, rows_of
 from bochner.data.sources import CELLS_READ, Arrays, Partition, as_piece, zeros_view
 from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
@@ -148,7 +148,7 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, empty: Any)
 
 def _ray_readers(table: Any) -> list[Reader]:
     """Return a reader of each block of the dataset, which is executed now."""
-    ray, label = package("ray", WHO), label_of(table)
+    ray, label = package("ray", CALLER), label_of(table)
     with naming_errors(label):
         references = table.materialize().to_arrow_refs()
         form = ray.remote(lambda table: (table.num_rows, table.schema))
@@ -179,8 +179,8 @@ def _spark_rows(content: tuple[Any, int]) -> Any:
 
 def _spark_readers(table: Any) -> list[Reader]:
     """Compute and persist the partitions, and return a reader of each."""
-    storage = package("pyspark", WHO).StorageLevel
-    to_arrow_schema = package("pyspark.sql.pandas.types", WHO).to_arrow_schema
+    storage = package("pyspark", CALLER).StorageLevel
+    to_arrow_schema = package("pyspark.sql.pandas.types", CALLER).to_arrow_schema
     label = label_of(table)
     with naming_errors(label):
         streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
@@ -246,10 +246,10 @@ def map_partitions(partitions: Sequence[Partition], call: Callable[[Any], Any]) 
     handles = [partition.content for partition in partitions]
     match partitions[0].library:
         case "dask":
-            dask = package("dask", WHO)
+            dask = package("dask", CALLER)
             return list(dask.compute(*[dask.delayed(call)(task) for task in handles]))
         case "ray":
-            ray = package("ray", WHO)
+            ray = package("ray", CALLER)
             task = ray.remote(lambda call, table: call(table))
             return list(ray.get([task.remote(call, reference) for reference in handles]))
     streams, call_rows = handles[0][0], lambda rows: [call(table_of([*rows]))]

@@ -7,7 +7,7 @@ Squared distances by |x|² + |y|² − 2⟨x, y⟩ lose half the digits for near
 equal rows then has an error of 1.4e-3 in float32, and of 8.5e-2 if the data have mean 100.
 Therefore the caller centres the data (`centred`), and near pairs are computed again from their
 differences. Equal rows then have distance zero exactly, and the relative error of every squared
-distance is of the order eps / NEAR.
+distance is of the order eps / CLOSENESS.
 """
 
 import operator
@@ -23,8 +23,8 @@ from bochner._core.shapes import Array, Others, Pairs, Rows
 BLOCK_BYTES, CACHED_BYTES = 8 * 2**20, 2**20
 """Bytes of a block of a kernel matrix; the smaller, for NumPy, keeps temporaries in the cache."""
 
-NEAR = 2.0**-8
-"""Pairs with |x − y|² below NEAR (|x|² + |y|²) are computed from their differences."""
+CLOSENESS = 2.0**-8
+"""Pairs with |x − y|² below CLOSENESS (|x|² + |y|²) are computed from their differences."""
 
 Block = Callable[[Array, Array], Array]
 
@@ -77,7 +77,7 @@ def squared_distances(X: Rows, Y: Others) -> Pairs:
     distances, size = inner(X, Y), squared_norms(X)[:, None] + squared_norms(Y)[None, :]
     distances *= -2.0  # in place: a third less time
     distances += size
-    size *= NEAR
+    size *= CLOSENESS
     # ~(a > b) also selects NaN, which is infinity minus infinity.
     rows, columns = xp.nonzero(~(distances > size))
     # Near pairs in batches of BLOCK_BYTES; a sparse row counts with the mean number of nonzeros.

@@ -127,10 +127,10 @@ shuffle : bool, default True
 warm_start : bool, default False
     Whether ``fit`` continues from the last fit, with its kernel, map and strategy."""
 
-Made = TypeVar("Made")
+Estimator = TypeVar("Estimator")
 
 
-def spec_of(kind: type[Made], caller: str, params: Mapping[str, Any]) -> Made:
+def spec_of(kind: type[Estimator], caller: str, params: Mapping[str, Any]) -> Estimator:
     """Return a spec whose parameters are checked as the annotations of its fields declare."""
     checks: Any = checks_of(kind)  # type: ignore[arg-type]
     names = [f.name for f in fields(kind) if f.name in params]  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def spec_of(kind: type[Made], caller: str, params: Mapping[str, Any]) -> Made:
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
-def parameters(cls: type[Made]) -> type[Made]:
+def parameters(cls: type[Estimator]) -> type[Estimator]:
     """Make the annotated names of a class parameters of all estimators that inherit from it."""
     cls.__shared__ = tuple(cls.__annotations__)  # type: ignore[attr-defined]
     return cls
@@ -171,7 +171,7 @@ class FeatureParameters:
 
 
 @dataclass_transform(eq_default=False)
-def estimator(cls: type[Made]) -> type[Made]:
+def estimator(cls: type[Estimator]) -> type[Estimator]:
     """Return the class as an estimator of scikit-learn: with a constructor and a full docstring.
 
     Its annotated names, and those of its base classes with `parameters`, are parameters, which the

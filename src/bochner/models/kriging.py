@@ -297,7 +297,7 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
 # e(x) = b(x) − f_B(x). Since P B = (B − f_B(X))/σ², one fit with the targets y and B is sufficient
 # (Cressie 1993, section 3.4).
 
-WHO = "universal_kriging"
+CALLER = "universal_kriging"
 
 Trend = Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
 
@@ -322,7 +322,7 @@ class TrendColumns:
         B = columns(X)
         if eigvalsh(B.T @ B / len(B))[0] < 1e-8:
             raise InvalidInput(
-                f"{WHO}: columns of the trend must vary and be linearly independent; these "
+                f"{CALLER}: columns of the trend must vary and be linearly independent; these "
                 f"{B.shape[1]} columns do not. The constant is included already: leave it out."
             )
         return columns
@@ -333,8 +333,8 @@ class TrendColumns:
             B = np.asarray(self.trend(X), dtype=np.float64)
             if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
                 raise InvalidInput(
-                    f"{WHO}: trend must return a finite array of {len(X):,} rows and at least one "
-                    f"column; got shape {B.shape}."
+                    f"{CALLER}: trend must return a finite array of {len(X):,} rows and at least "
+                    f"one column; got shape {B.shape}."
                 )
         else:
             x = (X - self.centre).T
@@ -449,17 +449,17 @@ def universal_kriging(
     """
     if not isinstance(process, GaussianProcessRegressor) or not process.fit_intercept:
         raise InvalidInput(
-            f"{WHO}: process must be a GaussianProcessRegressor with fit_intercept=True; got "
+            f"{CALLER}: process must be a GaussianProcessRegressor with fit_intercept=True; got "
             f"{process!r}."
         )
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if X.ndim != 2 or y.shape != (len(X),) or not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise InvalidInput(
-            f"{WHO}: X and y must be finite numbers of shapes (n, d) and (n,); got shapes "
+            f"{CALLER}: X and y must be finite numbers of shapes (n, d) and (n,); got shapes "
             f"{X.shape} and {y.shape}."
         )
     if not callable(trend):
-        one_of(trend, WHO, "trend", ("linear", "quadratic"))
+        one_of(trend, CALLER, "trend", ("linear", "quadratic"))
     columns = TrendColumns.of(trend, X)
     B = columns(X)
     residuals = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]

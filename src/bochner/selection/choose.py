@@ -37,7 +37,7 @@ from bochner.selection.rows import median_scales, times
 from bochner.selection.spec import DEFAULT_PENALTY, accepts_sparse, as_effort
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.kernel_path import NEAR, Penalties
+from bochner.solvers.ridge.kernel_path import START_LEVEL, Penalties
 from bochner.solvers.ridge.solution import NO_ERROR, best_index, pool
 from bochner.sums.moments import require_squares
 from bochner.sums.passes import LOCAL, Executor, as_sample, draw_rows, total_weight
@@ -167,7 +167,7 @@ def _shorten(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
         problem = KernelRows(kernel_matrix(shorter, rows.X), rows.y, rows.w, centred)
         if not step and isinstance(kernel, Exponential):
             rough &= problem.spread > SHARE * problem.trace
-        penalties = Penalties(problem, level=NEAR)
+        penalties = Penalties(problem, level=START_LEVEL)
         alpha = penalties.likeliest(alpha)
         fit = penalties.at(alpha)
         if fit is None:

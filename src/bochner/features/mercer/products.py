@@ -334,7 +334,7 @@ def draw_modes(
 # theorem the same holds for products of kernels.
 
 
-ONE = Constant(1.0)
+UNIT = Constant(1.0)
 
 
 def column_kernels(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
@@ -346,14 +346,14 @@ def column_kernels(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
             scales = part.spectral(len(axes)).scales
             single = [part.replace(lengthscale=1.0 / s) for s in scales.tolist()]
         by_axis = dict(zip(axes, single, strict=False))
-        return tuple(by_axis.get(j, ONE) for j in range(d)) if single else None
+        return tuple(by_axis.get(j, UNIT) for j in range(d)) if single else None
 
     def add(left: tuple[Kernel, ...], right: tuple[Kernel, ...]) -> tuple[Kernel, ...] | None:
-        columns = [j for j in range(d) if (left[j], right[j]) != (ONE, ONE)]
-        sums = (left[j] + right[j] if j in columns else ONE for j in range(d))
+        columns = [j for j in range(d) if (left[j], right[j]) != (UNIT, UNIT)]
+        sums = (left[j] + right[j] if j in columns else UNIT for j in range(d))
         return tuple(sums) if len(columns) == 1 else None
 
-    times = lambda a, b: b if a == ONE else a if b == ONE else a * b
+    times = lambda a, b: b if a == UNIT else a if b == UNIT else a * b
     multiply = lambda left, right: tuple(map(times, left, right))
     scale = lambda size, single: (times(Constant(size), single[0]), *single[1:])
     return kernel.reduce(leaf, add, multiply, scale, tuple(range(d)))

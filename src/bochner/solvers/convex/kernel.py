@@ -205,7 +205,7 @@ SQUARED_HINGE_ROWS = 2048  # Up to this number of rows squared hinges use factor
 #: relative error of a classifier's objective is then 1e-6 to 2e-4 on tables of 3,000 rows.
 SLOPES = 10.0
 
-NEAR = 0.01  # Relative gap up to which a final fit may use all its moves without a warning
+MAX_GAP = 0.01  # Relative gap up to which a final fit may use all its moves without a warning
 UNBOUNDED = 1e4  # Factor of weights, so that multipliers of a squared hinge reach no bound
 LARGE_CACHE = 1000  # Megabytes of LIBSVM's cache for rows of K that it computes
 TILE = 1024  # Least number of rows whose kernel values are computed at a time
@@ -260,7 +260,7 @@ def run_libsvm(problem: Problem, tol: float, moves: int) -> State:
     at = State(coef, b, problem.rows.K @ coef + b, algorithm="libsvm", steps=1)
     at, outcome = with_gap(problem, at), Convergence.MOST_STEPS
     ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
-    if ended or (tolerance < 1.0 and np.all(at.gap <= NEAR * at.value)):
+    if ended or (tolerance < 1.0 and np.all(at.gap <= MAX_GAP * at.value)):
         is_close = bool(np.all(at.gap <= tolerance * at.value))
         outcome = Convergence.CONVERGED if is_close else Convergence.ROUNDED
     return replace(at, intercept=b + middle, fitted=at.fitted + middle, outcome=outcome)

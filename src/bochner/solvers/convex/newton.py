@@ -64,7 +64,7 @@ from bochner.solvers.convex.problem import (
 from bochner.solvers.factorisations import FLOAT32_PENALTY, jittered_cholesky
 
 NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
-EVERY = 4  # A start uses every fourth row, if enough rows remain
+STRIDE = 4  # A start uses every fourth row, if enough rows remain
 FEWEST, FEWEST_DUAL = 500, 256  # Fewest rows of such a start, on features and on a kernel matrix
 FLOOR = 1e-7  # Least curvature of an intercept, as a share of its curvature if all rows were active
 
@@ -235,12 +235,12 @@ def smooth_loss(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
 def _minimise_few(problem: Problem, size: int, tol: float, max_iter: int) -> State | None:
     """Return the minimum for every fourth row of positive weight; None for fewer than ``size``."""
     rows, mask = problem.rows, np.zeros(len(problem.w), bool)
-    mask[np.flatnonzero(np.any(problem.w > 0, axis=1))[::EVERY]] = True
+    mask[np.flatnonzero(np.any(problem.w > 0, axis=1))[::STRIDE]] = True
     if np.count_nonzero(mask) < size:
         return None
     dual = isinstance(rows, DualRows)
     part: Any = rows.part(mask) if dual else FeatureBlock(select_rows(rows, mask))
-    subset = replace(problem, rows=part, y=problem.y[mask], w=EVERY * problem.w[mask])
+    subset = replace(problem, rows=part, y=problem.y[mask], w=STRIDE * problem.w[mask])
     at = minimise(subset, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
     if not dual:
         return replace(at, multipliers=None, steps=0)

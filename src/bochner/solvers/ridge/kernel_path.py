@@ -30,7 +30,7 @@ from bochner.solvers.ridge.solution import (
 
 LOWEST, HIGHEST = 1e-12, 10.0  # Range of penalties, relative to the trace of √w K √w
 FIRST = 0.03  # Start of the search, relative to the mean of w k(x, x)
-LEVEL, NEAR = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α that count as zero; NEAR with a start
+LEVEL, START_LEVEL = 3e-3, 1e-2  # Slopes ∂log(criterion)/∂log α taken as zero; 2nd with a start
 PENALTY_ROWS = 1024  # Largest number of rows by which a penalty is first chosen
 
 #: Rows of a second choice, by squared errors and by a loss: denser rows may need a smaller penalty.
@@ -180,7 +180,7 @@ def solve_kernel(
     dense = rows.first(DENSE_FOR_LOSS if loss else DENSE_ROWS)
     refines = alpha == "loo" and not per_target and loss is None and len(dense.w) < len(rows.w)
     subset = dense.first(SETTLED_ROWS if refines else PENALTY_ROWS)
-    level = LEVEL if start is None else NEAR
+    level = LEVEL if start is None else START_LEVEL
     penalties = Penalties(subset, level=level, noise_is_constant=loss is None)
     fits, start_ = dict[float, RowSolution](), None
     first = FIRST * subset.trace / len(subset.w) if start is None else start
