@@ -221,9 +221,9 @@ def descend(fun: Objective, start: Array, evaluations: int, gain: float = MIN_GA
             value, gradient = fun(x)
         except LinAlgError:
             return 1e3, np.zeros_like(vector)  # worse than all others
-        point = Evaluation(fun, x, float(round_to(value, 1e-6)))
-        best = point if point.value < best.value else best
-        return float(round_to(value - fun.level, 1e-6)), round_to(gradient, 1e-5)
+        relative = float(round_to(value - fun.level, 1e-6))
+        best = best_of([best, Evaluation(fun, x, relative + fun.level)])
+        return relative, round_to(gradient, 1e-5)
 
     if evaluations <= 1:
         value_and_gradient(start)
