@@ -245,6 +245,14 @@ def test_the_kernel_is_chosen_among_candidates(options):
     assert sum(c.chosen for c in auto.search_.candidates) == 1 < len(auto.search_.candidates)
 
 
+def test_a_penalty_in_the_unit_of_the_targets_chooses_the_same_kernel():
+    (X, y), unit = table(N, noise=0.3), 2.0**20
+    options = OPTIONS | {"loss": "absolute", "kernel": "gaussian"}
+    one, other = (regressor(**options | {"alpha": 0.3 / u}).fit(X, u * y) for u in (1.0, unit))
+    assert other.kernel_ == one.kernel_
+    assert_close(other.predict(X) / unit, one.predict(X), factor=1e3)
+
+
 # ---- one-class machines with the exact kernel, compared with scikit-learn
 
 NORMAL = np.random.default_rng(0).standard_normal((150, 2))
