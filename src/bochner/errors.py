@@ -74,7 +74,7 @@ __all__ = [k for k, v in globals().items() if isinstance(v, type) and v.__module
 
 
 def attempt(make: Callable[..., T], *args: Any, **kwargs: Any) -> T | InvalidInput:
-    """Return a result, or the reason why the arguments are refused: for callers with a choice."""
+    """Return ``make(*args, **kwargs)``, or the InvalidInput that it raises."""
     try:
         return make(*args, **kwargs)
     except InvalidInput as reason:

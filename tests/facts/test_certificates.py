@@ -49,8 +49,8 @@ def test_no_number_of_features_is_stated_for_biased_features(method):
 def test_the_omitted_part_is_positive_for_a_cut_series_and_zero_for_unbiased_maps():
     X, methods = points(60), (bo.Gegenbauer("monomial", order=1, degree=2), "iid")
     cut, unbiased = (bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in methods)
-    assert (cut.left_out(X) > 0).all()
-    assert (unbiased.left_out(X) == 0).all()
+    assert (cut.truncation_error(X) > 0).all()
+    assert (unbiased.truncation_error(X) == 0).all()
 
 
 @pytest.mark.parametrize("kind", ["kernel", "features"])

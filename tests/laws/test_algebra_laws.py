@@ -93,7 +93,7 @@ def test_composite_maps_state_their_bias_and_cost(monkeypatch):
     """Compressed and deep features are biased; multiples, products, sums, gradients are cheap."""
     X, draws = rows(60), dict(n_features=1024, random_state=0)
     compressed = draw(Gaussian(), bo.Compressed(PAIRS), **draws, X=X)
-    assert (compressed.unbiased, compressed.left_out(X)) == (False, None)
+    assert (compressed.unbiased, compressed.truncation_error(X)) == (False, None)
     deep = [bo.NeuralTangentFeatures(), bo.kernels.NeuralTangent(1), bo.kernels.NeuralTangent(3)]
     assert [draw(kernel, deep[0], **draws, X=X).unbiased for kernel in deep[1:]] == [True, False]
     kernels = Gaussian(11.0), 2.0 * Gaussian(11.0)

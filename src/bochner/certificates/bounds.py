@@ -556,7 +556,7 @@ def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | 
 
 
 def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
-    """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7."""
+    """Return an upper bound of the leverage of each direction: Han et al. (2022), lemma 7."""
     # Σ_{l,i} α_l min{π²(l+1)²/(6λ) squares_{l,i}, 1}, squares Σ_j h_{l,i}(|x_j|)² of the rows. The
     # published lemma has one bound for all functions of a degree; its proof allows one for each.
     sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])

@@ -1,4 +1,4 @@
-"""compare and compare_bounds: methods for a kernel, and bounds of their errors, side by side."""
+"""compare and compare_bounds: tables of the methods for a kernel, and of bounds of their errors."""
 
 import math
 import time
@@ -109,7 +109,7 @@ def compare(
     n_sample: int = 2000,
     random_state: Seed = None,
 ) -> Comparison:
-    """Draw every method for a kernel, and return predicted and measured errors side by side.
+    """Draw every method for a kernel, and return a table of predicted and measured errors.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def compare(
 
     See Also
     --------
-    compare_bounds : Bounds and the errors of draws, side by side.
+    compare_bounds : Table of bounds and of the errors of draws.
     certify : The error of one map at the penalty of a fit.
 
     Examples
@@ -180,7 +180,7 @@ def _row(method: Method, kernel: Kernel, ask: Request, X: Array, K: Array) -> Bu
         numbers = dict.fromkeys(NUMBERS, np.nan)
         return Bunch(method=method, n_features=0, **numbers, refusal=str(phi))
     draw_seconds = time.perf_counter() - start
-    times: list[float] = []  # the least of up to three: other processes only add time
+    times: list[float] = []  # the shortest of up to three: other processes only add time
     while len(times) < 3 and sum(times) < 1:
         start = time.perf_counter()
         phi(X)

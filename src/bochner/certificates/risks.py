@@ -132,7 +132,7 @@ def risk(
     ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², except that negative
     estimates of regularisation are set to zero.
     Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which contains an upper
-    limit of R(K) instead of R(K): ε does not bound R(K̂)/R(K).
+    bound of R(K) instead of R(K): ε does not bound R(K̂)/R(K).
 
     Examples
     --------

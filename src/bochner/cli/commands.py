@@ -229,8 +229,8 @@ def demo(terminal: Terminal, args: Any) -> None:
 def fit(terminal: Terminal, args: Any) -> None:
     """Fit a model to the rows of FILES and write it.
 
-    With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
-    given. --method grid uses a Fourier grid, for millions of rows.
+    With --coords the model is a Gaussian process with kernel matern32, unless --model or --kernel
+    are given. --method grid uses a Fourier grid, for millions of rows.
     """
     from bochner.cli import models
     from bochner.engines.local import MANIFEST
@@ -530,7 +530,7 @@ def report(terminal: Terminal, args: Any) -> None:
     """Write one HTML page about MODEL on the rows of FILES.
 
     The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
-    reproduce the page. If FILES are the rows of the fit, the errors of a ridge regression are
+    reproduce the page. If FILES are the training rows, the errors of a ridge regression are
     leave-one-out errors.
     """
     from bochner.report.quality import errors_in_words

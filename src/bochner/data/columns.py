@@ -86,7 +86,7 @@ def cells_in(
 
 
 def _level_sums(cells: Array, levels: int, y: Any, block: Block) -> Float[Array, "k l p"]:
-    """Return a block's rows and sums of weights and targets by fold and level."""
+    """Return, per fold and level, counts of a block's rows and sums of w, w y and w y²."""
     w = weights_of(block)
     places = np.where(np.isnan(cells), levels, cells).astype(np.intp)
     shape = (FOLDS, levels + 1)

@@ -19,7 +19,7 @@ from bochner._core.random import mix_bits
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 
-#: Function that returns the place of a row, counted from 0, as part of a sentence.
+#: Function that describes the location of a row (counted from 0) in an error message.
 Location = Callable[[int], str]
 
 #: Codes of a text that is not a level, and of one that is only a category of the column's type.
@@ -186,7 +186,7 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray,
 
 
 def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
-    """Return names of `PARTS`: "day" for clock times; "trend" and covered cycles for dates."""
+    """Return names of `PARTS`: "day" for clock times; "trend" and full cycles for dates."""
     if clock:
         return ("day",)
     finite = seconds[np.isfinite(seconds)]

@@ -54,7 +54,7 @@ def _package(cls: type) -> str:
 
 
 def label_of(table: Any) -> str:
-    """Return the name of a table in messages, as "the pandas DataFrame"."""
+    """Return the name of a table in messages, for example "the pandas DataFrame"."""
     return f"the {_package(type(table))} {type(table).__name__}"
 
 

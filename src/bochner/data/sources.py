@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
     @property
     def has_weight(self) -> bool:
-        """Whether some row has a weight above zero."""
+        """Whether at least one row has a weight above zero."""
         return self.w is None or bool(arrays.array_namespace(self.w).any(self.w > 0))
 
 

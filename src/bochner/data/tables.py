@@ -26,7 +26,7 @@ Unseen = tuple[str, str, Location, int]
 
 
 class Column(NamedTuple):
-    """A raw column: ``kind`` is "numbers", "text", "nothing" (all missing) or another word."""
+    """A raw column: ``kind`` names its content, such as "numbers", "text" or "nothing"."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ class Tables(Source):
             _warn_unseen(unseen)
 
     def raw_rows(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return the names of the used columns, and their cells in these rows, missing: None."""
+        """Return the names of the used columns, and their cells in these rows (None: missing)."""
         names = self.schema.used_columns
         by_row: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(4096):

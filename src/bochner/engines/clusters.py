@@ -93,7 +93,7 @@ class Dask(NamedArguments):
     Parameters
     ----------
     client : distributed.Client or str, optional
-        A client of the cluster, or the address of its scheduler, as "tcp://127.0.0.1:8786".
+        A client, or the address of the scheduler, for example "tcp://127.0.0.1:8786".
         Default: a process for each processor of this machine, started for each fit.
     timeout : float, default 30
         Seconds to wait for the scheduler, and for a first worker.

@@ -347,7 +347,7 @@ def same_arrays(a: Any, b: Any) -> bool:
 
 
 def reach_of(W: Float[Array, "d m"]) -> float:
-    """Return the median |ω| of the nonzero frequencies; heavy-tailed laws have no bound."""
+    """Return the median |ω| of the nonzero frequencies; the largest |ω| may have no bound."""
     lengths = norms(W, axis=0)
     nonzero = lengths[lengths > 0]
     return float(np.median(nonzero)) if nonzero.size else 0.0

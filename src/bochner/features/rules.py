@@ -134,7 +134,7 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
 
 
 def _draw_sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
-    """Return a sketch of the product of the maps, as a balanced tree, which has the least noise.
+    """Return a sketch of the product of the maps, by a balanced tree, which adds the least noise.
 
     The first columns of a wider sketch are a multiple of the narrower sketch.
     """

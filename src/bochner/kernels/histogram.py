@@ -131,7 +131,7 @@ class SkewedChi2(Kernel):
     skew: TunedPositive = 1.0
 
     def spectral_of_logs(self, d: int) -> Measure:
-        """Return the law of the frequencies of the kernel of log(x + c)."""
+        """Return the distribution of the frequencies of the kernel of log(x + c)."""
         return Measure(SECH, np.ones(d))
 
     def inputs(self, X: Rows) -> Rows:

@@ -106,7 +106,7 @@ class Kernel(Value, abc.ABC):
     # Views of the kernel for d columns; None if the kernel does not have the form.
 
     def spectral(self, d: int) -> Frequencies | None:
-        """Return the law of the frequencies ω, where k(x, y) = k(0, 0) E cos ω·(x − y)."""
+        """Return the distribution of the frequencies ω, where k(x, y) = k(0, 0) E cos ω·(x − y)."""
         return None
 
     def series(self, d: int) -> PowerSeries | None:

@@ -1,4 +1,4 @@
-"""Spectral measures: the law of ω with k(x − y) = E cos ω·(x − y) (Bochner).
+"""Spectral measures: the distribution of ω with k(x − y) = E cos ω·(x − y) (Bochner).
 
 Every measure is exact in any dimension. Nearly all kernels of this package have one of two forms:
 
@@ -34,7 +34,7 @@ def unknown(*_: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """Law of a coordinate c, symmetric about zero, or of the factor s² of a Gaussian vector."""
+    """Distribution of a coordinate c, symmetric about 0, or of a Gaussian vector's factor s²."""
 
     second_moment: float | Numbers  # E c² or E s², possibly infinite; an array if columns differ
     sample: Sample  # (rng, size): independent values of c or s²
@@ -46,7 +46,7 @@ class Law:
 
 
 def constant_law(value: float = 1.0) -> Law:
-    """Return the law of a constant s² = value: ω is Gaussian of this variance."""
+    """Return the distribution of a constant s² = value: ω is Gaussian of this variance."""
     return Law(
         value,
         lambda _, m: np.full(m, value),
@@ -57,7 +57,7 @@ def constant_law(value: float = 1.0) -> Law:
 
 
 def inverse_chi2(dof: float) -> Law:
-    """Return the law s² = f / χ²_f of the multivariate Student t; f = 2ν for Matérn(ν)."""
+    """Return the distribution of s² = f/χ²_f of the multivariate Student t; f = 2ν for Matérn."""
 
     def log_density(q: Numbers, d: int) -> Numbers:
         constant = gammaln((dof + d) / 2) - gammaln(dof / 2) - 0.5 * d * math.log(dof * math.pi)
@@ -72,7 +72,7 @@ def inverse_chi2(dof: float) -> Law:
 
 
 def gamma_mixing(a: float) -> Law:
-    """Return the law s² ~ Gamma(shape a, rate a) of the rational quadratic kernel; mean 1."""
+    """Return the distribution Gamma(shape a, rate a), of mean 1, of the rational quadratic's s²."""
 
     def log_density(q: Numbers, d: int) -> Numbers:
         order, u = a - 0.5 * d, np.sqrt(2 * a * q)
@@ -113,7 +113,7 @@ SECH: Law = Law(
 
 
 def components(weights: Numbers, means: Numbers, deviations: Numbers) -> Law:
-    """Return the law of c = ±μ_q + σ_q ∘ z, z ~ N(0, I): q has probability weights[q]."""
+    """Return the distribution of c = ±μ_q + σ_q ∘ z, z ~ N(0, I): q has probability weights[q]."""
 
     def sample(rng: np.random.Generator, size: tuple[int, int]) -> Numbers:
         q = rng.choice(len(weights), size[0], p=weights)
@@ -136,11 +136,11 @@ def components(weights: Numbers, means: Numbers, deviations: Numbers) -> Law:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Law of frequencies ω = c ∘ scales in R^d, symmetric about zero; scales are 1/ℓ, (d,)."""
+    """Distribution of ω = c ∘ scales in R^d, symmetric about zero; scales are 1/ℓ, (d,)."""
 
     law: Law
     scales: np.ndarray
-    #: The variable with this law: independent "coordinates" c_j; the "factor" s² of c = s · z,
+    #: The variable of `law`: independent "coordinates" c_j; the "factor" s² of c = s · z,
     #: z ~ N(0, I); or "vectors" c, whose quantile takes d + 1 uniform numbers.
     role: str = "coordinates"
 
@@ -151,7 +151,7 @@ class Measure:
 
     @property
     def isotropic(self) -> bool:
-        """Whether the law of c is rotation invariant."""
+        """Whether the distribution of c is rotation invariant."""
         return self.role == "factor"
 
     @property
@@ -187,7 +187,7 @@ Place = Callable[[Measure, int, np.random.Generator], Numbers]
 
 @dataclass(frozen=True, eq=False)
 class Composite:
-    """Law of frequencies that are computed from the frequencies of other kernels."""
+    """Distribution of frequencies that are computed from the frequencies of other kernels."""
 
     parts: tuple["Frequencies", ...]
     draw: Callable[..., Numbers]  # from m, a generator and one sampler per part, to (d, m)
@@ -200,7 +200,7 @@ class Composite:
 
     @property
     def isotropic(self) -> bool:
-        """Whether the law of every part is rotation invariant."""
+        """Whether the distribution of every part is rotation invariant."""
         return all(part.isotropic for part in self.parts)
 
     def place(self, place: Place, m: int, rng: np.random.Generator) -> Numbers:
@@ -214,6 +214,6 @@ Frequencies = Measure | Composite
 def composite(
     draw: Callable[..., Numbers], moment: Callable[..., float], *parts: Frequencies | None
 ) -> Composite | None:
-    """Return the composite law of the parts; None if a part is None."""
+    """Return the composite distribution of the parts; None if a part is None."""
     measures = tuple(part for part in parts if part is not None)
     return Composite(measures, draw, moment) if len(measures) == len(parts) else None

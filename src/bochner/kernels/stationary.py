@@ -37,7 +37,7 @@ class Stationary(Kernel):
 
     @abc.abstractmethod
     def spectral(self, d: int) -> spectral.Measure:
-        """Return the law of the frequencies ω in R^d."""
+        """Return the distribution of the frequencies ω in R^d."""
 
     def at_zero(self, d: int) -> float:
         return 1.0
@@ -57,7 +57,7 @@ class Compilable(Stationary):
     lengthscale: TunedNumbers
     #: Whether k is differentiable at distance zero, as gradients in rows require.
     smooth: ClassVar[Any] = False
-    #: Name and parameter of the compiled loop for NumPy arrays; None without a loop.
+    #: Name and parameter of the compiled loop for NumPy arrays; None if there is none.
     compiled: ClassVar[Any] = None
 
     @property
@@ -77,7 +77,7 @@ class Compilable(Stationary):
         return self.unit_values(*self.scale_inputs(X, Y))
 
     def unit_values(self, X: Rows, Y: Others) -> Pairs:
-        """Return `block`, by the compiled loop if there is one."""
+        """Return the kernel values of `block`, by the compiled loop if there is one."""
         loop, is_numpy = self.compiled, isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
         if loop is None or not is_numpy or native.loops() is None or distances.overflow(X, Y):
             return distances.map_blocks(self.block, X, Y)
@@ -136,7 +136,7 @@ class Radial(Compilable):
     @property
     @abc.abstractmethod
     def mixing(self) -> spectral.Law:
-        """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
+        """Distribution of f in k = E exp(−f r²/2), the kernel as a mixture of Gaussians."""
 
     def spectral(self, d: int) -> spectral.Measure:
         return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), role="factor")
@@ -172,7 +172,7 @@ class CoordinateWise(Compilable):
     @property
     @abc.abstractmethod
     def law(self) -> spectral.Law:
-        """Law of each coordinate of ω, in units of 1/ℓ."""
+        """Distribution of each coordinate of ω, in units of 1/ℓ."""
 
     def spectral(self, d: int) -> spectral.Measure:
         return spectral.Measure(self.law, 1.0 / np.array(self.per_axis(d)))

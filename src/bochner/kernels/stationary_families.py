@@ -173,7 +173,7 @@ class ExponentialPower(stationary.Radial):
 
 
 def stable(power: float) -> spectral.Law:
-    """Return the law s² = 2A, A positive γ/2-stable: E exp(−s² r²/2) = exp(−r^γ), 0 < γ < 2."""
+    """Return the distribution of s² = 2A, A γ/2-stable: E exp(−s² r²/2) = exp(−r^γ), 0 < γ < 2."""
     # With b = γ/2, A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E ~ Exp(1), and
     # a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ)/sin(θ)^(1/(1−b)) [Kanter (1975)].
     b = 0.5 * power
@@ -190,7 +190,7 @@ def stable(power: float) -> spectral.Law:
 
 
 def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
-    """Return Skellam's law P(c) = e^(−κ) I_|c|(κ) of each column, κ its ``concentration``."""
+    """Return Skellam's distribution P(c) = e^(−κ) I_|c|(κ) of each column; κ: concentration."""
     kappa = np.array(concentration)
 
     def quantile(u: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Prediction intervals: scale and distribution of the errors of new rows, from held-out errors.
 
 The errors e = y − f̂(x) are those of rows that were not used for f̂. With z = x or z = f̂(x),
-standardised, their law has two parts, fitted on landmarks (`fit_smoother`):
+standardised, their distribution has two parts, fitted on landmarks (`fit_smoother`):
 
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, for up to 39 thresholds a.
@@ -71,7 +71,7 @@ class HeldOutRows:
 
 @dataclass(frozen=True, eq=False)
 class ErrorInputs:
-    """Inputs z of the error law: the columns of x, or f̂, standardised."""
+    """Inputs z of the error distribution: the columns of x, or f̂, standardised."""
 
     centre: Float[Array, " k"]
     unit: Float[Array, " k"]
@@ -150,7 +150,7 @@ class TargetLaw:
 
     @staticmethod
     def of(scores: Float[Array, " m"], w: Float[Array, " m"], **law: Any) -> "TargetLaw":
-        """Return the law with the distribution of these scores, of rows with weights ``w``."""
+        """Return the distribution of these scores, of rows with weights ``w``."""
         order = np.argsort(scores, kind="stable")
         shares = np.cumsum(w[order])
         unit = len(w) / shares[-1] if len(w) else 1.0
@@ -236,7 +236,7 @@ class ErrorLaw(HtmlResult):
         source: str,
         w: Float[Array, " m"] | None = None,
     ) -> "ErrorLaw":
-        """Return the law of a process, from scores |error|/deviation, infinite if this is x/0."""
+        """Return the distribution for a process; scores are |error|/deviation, infinite for x/0."""
         w = np.ones(len(errors)) if w is None else w
         scores = np.where(errors == 0, 0.0, np.inf)
         np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
@@ -250,7 +250,7 @@ class ErrorLaw(HtmlResult):
 
     @property
     def varies(self) -> tuple[str, ...]:
-        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
+        """Per target: "nothing", "scale" or "distribution" of the errors depends on the row."""
         return tuple(
             "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
             for law in self.targets
@@ -297,7 +297,7 @@ def interval_score(
 
 
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:
-    """Return the error law of a process by cross-validation; equal rows count as one row."""
+    """Return a process's error distribution by cross-validation; equal rows count as one row."""
     marks = row_marks(sample.X, 0) + row_marks(sample.y, 1)
     _, firsts, groups = np.unique(marks, return_index=True, return_inverse=True)
     m = len(firsts)
@@ -316,14 +316,14 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
     return ErrorLaw.of_process(errors, deviations, "cross-validation")
 
 
-# --- Learning the law of errors from held-out rows ------------------------------------------------
+# --- The distribution of errors, from held-out rows ----------------------------------------------
 
-FEWEST_ROWS = 128  # With fewer rows the law does not depend on z
-MIN_GAIN = 0.01  # Relative reduction of the interval score that a finer law must reach
+FEWEST_ROWS = 128  # With fewer rows the distribution does not depend on z
+MIN_GAIN = 0.01  # Relative reduction of the interval score that a finer distribution must reach
 
 
 def learn_errors(rows: HeldOutRows, seed: int) -> ErrorLaw:
-    """Return the simplest law of errors with interval scores within 1 % of the best."""
+    """Return the simplest distribution of errors with interval scores within 1 % of the best."""
     if rows.deviation is not None:  # a process has its own scale
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
     unit = max(float(rows.w.max(initial=0)), 1.0)
@@ -343,7 +343,7 @@ def learn_errors(rows: HeldOutRows, seed: int) -> ErrorLaw:
 def _learn(
     learning: HeldOutRows, scored: HeldOutRows, j: int, seed: int, shared: bool
 ) -> TargetLaw:
-    """Return the law of target j; ``shared``: rows of ``learning`` have scores too."""
+    """Return the distribution of target j; ``shared``: rows of ``learning`` have scores too."""
     base = TargetLaw.of(scored.errors[:, j], scored.w)
     finite = np.flatnonzero(np.isfinite(learning.errors[:, j]))
     if len(finite) < FEWEST_ROWS or not np.median(np.abs(learning.errors[finite, j])) > 0:
@@ -377,11 +377,11 @@ def _learn(
         for coverage in (0.5, 0.8, 0.9, 0.95):
             ends = law.errors(1.0 if law.scale is None else s, F, coverage)
             costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, rows.w)
-    lowest = min(costs)  # the simplest law near the least cost
+    lowest = min(costs)  # the simplest distribution near the least cost
     return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - MIN_GAIN) <= lowest)
 
 
-#: Inputs z of the rows from which the law is learned, and of the other rows with scores.
+#: Inputs z of the rows from which the distribution is learned, and of the other rows with scores.
 Inputs = tuple[Float[Array, "m k"], Float[Array, "s k"]]
 
 

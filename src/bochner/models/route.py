@@ -109,7 +109,7 @@ def process(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_features: bool,
 ) -> law.ProcessLaw:
-    """Return the law of f given the rows, after all open choices."""
+    """Return the posterior of f given the rows, after all open choices."""
     # ``precision`` is None, or the precision of all sums if rows cannot be read again.
     # ``any_features``: width and precision are open, so that "auto" may use Fourier modes.
     features, n, is_small = spec.features, blocks.n_rows, False

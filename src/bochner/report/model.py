@@ -187,7 +187,7 @@ def report_model(
     ----------
     model : fitted learner
     X : (n, d), table or Blocks
-        The rows of the fit, or better rows that it has not seen.
+        The training rows, or better, new rows.
     y : (n,) or (n, t), optional
         Targets of the rows; Blocks hold their own targets. Without targets the page has no errors.
     sample_weight : (n,), optional

@@ -241,7 +241,7 @@ def certificate_of(
 
 
 def loo_predictions(model: KernelEstimator) -> EvalRows | None:
-    """Return leave-one-out predictions of rows of the fit, for learners with features."""
+    """Return leave-one-out predictions of training rows, or None if the learner has none."""
     fit: Any = model.fit_
     if isinstance(model, bo.GaussianProcessRegressor):
         rows = fit.law.representation.left_out(fit.law.evidence)
@@ -261,7 +261,7 @@ def loo_predictions(model: KernelEstimator) -> EvalRows | None:
 def quality_of(
     model: KernelEstimator, sample: EvalRows, data: EvalRows, left_out: EvalRows | None
 ) -> Bunch:
-    """Return errors and displays of predictions, for training rows by ``left_out`` if there is one.
+    """Return errors and displays of predictions; ``left_out``: those of training rows, if any.
 
     ``errors`` are measures of each target on the rows examined; names with "loo_" are measures of
     leave-one-out predictions of ``left_out`` rows. Plots show these rows, or else the sample.

@@ -237,7 +237,7 @@ def descend(fun: Objective, start: Array, evaluations: int, gain: float = MIN_GA
 
 
 def best_of(points: Iterable[Evaluation]) -> Evaluation:
-    """Return the point of the least value."""
+    """Return the evaluation with the smallest value."""
     return min(points, key=attrgetter("value"))
 
 
@@ -429,7 +429,7 @@ class ScaleLoss(Objective):
 
     @cached_property
     def centres(self) -> Float[Array, " p"]:
-        """Logarithms of factors at which lengthscales are median distances."""
+        """Logarithms of the factors for which lengthscales equal the median distance of rows."""
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
         if self.width == 1:
             units = np.broadcast_to(scales, rows.X.shape[1])

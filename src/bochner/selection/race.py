@@ -397,7 +397,7 @@ class Race:
         return tunable
 
     def _rows_near(self, kernel: Kernel) -> RowSample:
-        """Return more rows; half are neighbourhoods, as some columns only matter locally."""
+        """Return more rows, half of them neighbours of others: some columns only matter locally."""
         rows, limit = self.train, 2 * self.effort.rows
         if len(rows) <= limit:
             return rows
@@ -469,7 +469,7 @@ class Race:
         return held_out.reduction(trial, other, WORTH, chance)
 
     def _preference(self, trial: Trial) -> float:
-        """Return half of AIC (Akaike 1974), for classes its first term; least is preferred."""
+        """Return half of AIC (Akaike 1974), for classes its first term; the least is preferred."""
         n_tuned = trial.candidate.n_tuned
         return n_tuned if self.of_classes else n_tuned + 0.5 * trial.evidence()
 

@@ -190,7 +190,7 @@ def _sparse_frequencies(d: int) -> Float[Array, "d m"]:
 def _explained_shares(
     X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], W: Float[Array, "d m"]
 ) -> Float[Array, " m"]:
-    """Return the share of variance that cosine and sine of each frequency explain, over targets."""
+    """Return the largest share, over targets, of variance that cosine and sine of ω explain."""
     mean, w = X.T @ w / w.sum(), w / w.sum()
     y = y - w @ y
     y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))

@@ -245,7 +245,7 @@ MAX_VARIANCE_ROWS = 2048  # The same for variances: 4,095 real features, some se
 
 @lru_cache(maxsize=4)
 def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, Array]:
-    """Return places of modes in a half spectrum, factors of sines, and pairs k, −k with k_d = 0."""
+    """Return indices of modes in a half spectrum, factors of sines, and pairs ±k with k_d = 0."""
     axes = np.meshgrid(*(np.arange(-m, m + 1) for m in extent), indexing="ij")
     k = np.stack([axis.ravel()[axis.size // 2 :] for axis in axes])
     lengths = np.array([2 * m + 1 for m in extent])[:, None]

@@ -352,7 +352,7 @@ def _extent(
     profile: Callable[[int, Array], Array],
     tolerance: float,
 ) -> tuple[int, bool]:
-    """Return m along axis a, and whether its negative weights are larger than rounding errors.
+    """Return the largest mode number m along axis a, and whether negative weights exceed rounding.
 
     With the signal-to-noise ratio N = W k(0)/α (`WORTH`) and weights v of sum one, omitted modes
     add Σ N v²/(N v + 1) to the mean squared error of predictions of a draw of the process.

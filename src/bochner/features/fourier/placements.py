@@ -40,7 +40,7 @@ class Placement(NamedArguments, ABC):
         return True
 
     def frequencies(self, law: Any, m: int, rng: np.random.Generator) -> Any:
-        """Return W with E cos ω·δ = k(δ)/k(0), (d, m), or `Transforms`, for the law of a kernel."""
+        """Return W with E cos ω·δ = k(δ)/k(0), (d, m), or `Transforms`, for a kernel."""
         if isinstance(law, Measure):
             return self.place(law, m, rng)
 
@@ -52,7 +52,7 @@ class Placement(NamedArguments, ABC):
 
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
-        """Return W, (d, m) float64, or `Transforms`; each column has the law ``measure``."""
+        """Return W, (d, m) float64, or `Transforms`; ``measure`` is each column's distribution."""
 
 
 #: Least number of frequencies per random stream.
@@ -71,7 +71,7 @@ def draw_in_streams(
 
 
 class Isotropic(Placement):
-    """A placement of frequencies whose law is rotation invariant."""
+    """A placement of frequencies whose distribution is rotation invariant."""
 
     needs = (
         "a kernel of x − y, of the Euclidean distance (Gaussian, Matern, Exponential, "
@@ -101,10 +101,10 @@ class IID(Placement):
 
 @dataclass(frozen=True)
 class Orthogonal(Isotropic):
-    """Blocks of d orthogonal directions with the radial law of the kernel.
+    """Blocks of d orthogonal directions with the radial distribution of the kernel.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times independent
-    radii; here with the radial law of any isotropic kernel. The variance for near pairs is much
+    radii; here with the radii of any isotropic kernel. The variance for near pairs is much
     smaller than with :class:`IID`. This is the default for any d. Drawing takes O(d m min(d, m)).
 
     See Also
@@ -261,7 +261,7 @@ class Grid(NamedArguments):
     needs = "a Gaussian kernel of at most 3 columns for the Gauss-Hermite rules of Grid()"
 
     def serves(self, law: Frequencies) -> bool:
-        """Whether the law is normal, in at most 3 dimensions."""
+        """Whether the distribution is normal, in at most 3 dimensions."""
         return isinstance(law, Measure) and law.law.constant and len(law.scales) <= 3
 
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:

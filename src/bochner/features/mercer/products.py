@@ -386,7 +386,7 @@ class ColumnwiseMap(Products):
 
 
 def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
-    """Return the map of the D products of largest eigenvalue under the law of each column."""
+    """Return the map of the D products of largest eigenvalue, for the columns' distributions."""
     factors = column_kernels(kernel, ask.n_inputs)
     assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")
@@ -618,10 +618,10 @@ def _places(indices: Array, rows: Array) -> Array:
 
 
 def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
-    """Return shift, decay, step and ratio of Mehler's formula for N(0, spread²) along each axis.
+    """Return (shift, decay, step, ratio) of Mehler's formula for N(0, spread²) along each axis.
 
     √λ_k φ_k(x) = exp(shift − decay x²) g_k, with g_0 = 1, g_1 = step x and
-    g_{k+1} = (step x g_k − ratio √k g_{k−1})/√(k + 1): the powers of B are in the recurrence.
+    g_{k+1} = (step x g_k − ratio √k g_{k−1})/√(k + 1); g_k contains the factor √ratioᵏ of √λ_k.
     """
     a, b = 0.25 / np.asarray(spread) ** 2, 0.5
     c = np.sqrt(a * a + 2 * a * b)

@@ -345,7 +345,7 @@ class MercerHarmonic(Method):
 
 @dataclass(frozen=True, eq=False)
 class MercerHarmonicMap(FeatureMap):
-    """Blocks g_b(|x|) α_l^{−1/2} Y_{l,μ}(x/|x|), μ = 1..counts_b, side by side."""
+    """Blocks of columns g_b(|x|) α_l^{−1/2} Y_{l,μ}(x/|x|), μ = 1..counts_b."""
 
     kernel: Kernel
     polar: Polar  # From rows to radii and directions

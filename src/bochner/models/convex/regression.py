@@ -374,7 +374,7 @@ def _first_huber(problem: Problem) -> losses.Loss:
 
 
 def minimise_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Return the problem with penalty ‖β‖² of the minimum of Σ w ℓ + alpha·R(‖β‖); the minimum.
+    """Return (problem, minimum): Σ w ℓ + λ‖β‖² with the minimum of Σ w ℓ + alpha·R(‖β‖).
 
     R may jump, and the minimum is then at the jump: bisection to 1e-6, not a parabola.
     """

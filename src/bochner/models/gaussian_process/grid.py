@@ -62,7 +62,7 @@ PATHS = 128
 
 @dataclass(frozen=True, eq=False)
 class ModeProcess(law.ProcessLaw):
-    """Posterior law of f on Fourier modes of a grid, or on spherical harmonics."""
+    """Posterior of f on Fourier modes of a grid, or on spherical harmonics."""
 
     spec: law.GaussianProcessSpec
     representation: modes.GridSums
@@ -76,7 +76,7 @@ class ModeProcess(law.ProcessLaw):
     def fit(
         cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "ModeProcess":
-        """Return the law given all rows, after all open choices."""
+        """Return the posterior given all rows, after all open choices."""
         survey = modes.survey(spec.features, blocks, where)
         options = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         sample, unit = without_copies(spec, survey.sample)
@@ -111,7 +111,7 @@ class ModeProcess(law.ProcessLaw):
 
     @cached_property
     def as_exact(self) -> law.ExactProcess | None:
-        """The law from the kernel matrix of the rows; None unless there are few rows."""
+        """The posterior from the kernel matrix of the rows; None unless there are few rows."""
         rows = few_rows(self.representation)
         if rows is None:
             return None
@@ -124,7 +124,7 @@ class ModeProcess(law.ProcessLaw):
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
         """Prior variance of the part of f above the highest frequency."""
-        # Chosen noise includes this part; ``noise`` does not, so that the law of a new y is right.
+        # Chosen noise includes this part; ``noise`` does not, so that the variance of y is right.
         prior = self.evidence.amplitude * self.representation.unexplained
         return prior if self.spec.noise is not None else np.minimum(prior, self.evidence.noise)
 
@@ -196,7 +196,7 @@ class ModeProcess(law.ProcessLaw):
     def solve(
         spec: law.GaussianProcessSpec, sums: modes.GridSums, start: float | None = None
     ) -> "ModeProcess":
-        """Return the law from sums over all rows; ``start`` is a penalty near the best penalty."""
+        """Return the posterior from sums over all rows; ``start`` is near the best penalty."""
         sums = replace(sums, fit_intercept=spec.fit_intercept).without_copies(spec)
         options = spec.noise, spec.amplitude
         rows, gram = few_rows(sums), sums.problem.gram
@@ -271,7 +271,7 @@ def few_rows(sums: modes.GridSums) -> law.FitRows | None:
 def _solve_by_rows(
     spec: law.GaussianProcessSpec, sums: modes.GridSums, rows: law.FitRows, start: float | None
 ) -> ModeProcess:
-    """Return the law of largest evidence, from the kernel matrix of the rows."""
+    """Return the posterior of largest evidence, from the kernel matrix of the rows."""
     exact = law.solve_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
     best, phi, gram = exact.evidence, sums.map, sums.problem.gram
     penalty = best.alpha if spec.noise is not None else best.alpha + sums.unexplained

@@ -1,4 +1,4 @@
-"""The law of f given the rows (its posterior): base class, exact process, process on features."""
+"""The posterior of f given the rows: base class, exact process, process on features."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -74,8 +74,8 @@ def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], limit: int, share: float | None = None
 ) -> Search | None:
     """Return the function that chooses lengthscales; None: the default of `choose`."""
-    # It uses leave-one-out errors or the evidence. If both are allowed, ``fit`` returns the law of
-    # either choice for ``limit`` rows, and the law with the larger leave-one-out log density wins.
+    # It uses leave-one-out errors or the evidence. If both are allowed, ``fit`` returns a posterior
+    # for either from ``limit`` rows, and the larger leave-one-out log density decides.
     # ``share`` is a given penalty per unit of weight.
     kernel, criterion = spec.features.kernel, spec.lengthscale
     options: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
@@ -168,7 +168,7 @@ class FitRows:
 
 
 class ProcessLaw(Lacking, ABC):
-    """The law (posterior) of f given the rows; frozen, and saved with the fit."""
+    """Posterior of f given the rows; frozen, and saved with the fit."""
 
     spec: GaussianProcessSpec
     representation: Any  # The rows, or their sums
@@ -177,10 +177,10 @@ class ProcessLaw(Lacking, ABC):
     noise: Float[Array, " t"]  # σ² of a new row
     block_rows: int  # Number of rows that are predicted together
     chosen: Choices  # The kernel, the map, and the record of their choice
-    fit: ClassVar[Any]  # (spec, blocks, where): the law given all rows, after all open choices
+    fit: ClassVar[Any]  # (spec, blocks, where): posterior given all rows, after all open choices
     covariance: ClassVar[Any]  # (X): the covariance of f at all pairs of rows, (m, m, t)
     draw: ClassVar[Any]  # (n, seed): X ↦ values of n functions of the posterior, (b, t, n)
-    solve: ClassVar[Any]  # (spec, rows): the law given rows, with noise and amplitude chosen again
+    solve: ClassVar[Any]  # (spec, rows): posterior given rows; noise and amplitude chosen again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("moments_", "predictive_"),
@@ -190,7 +190,7 @@ class ProcessLaw(Lacking, ABC):
 
     @property
     def of_values(self) -> "ProcessLaw":
-        """The law given the targets y only, without derivatives and averages."""
+        """The posterior given the targets y only, without derivatives and averages."""
         return self
 
     @cached_property
@@ -207,7 +207,7 @@ class ProcessLaw(Lacking, ABC):
         """Return left-out errors and deviations of rows not used to tune; None if too few."""
 
     def refit(self, rows: RowSample) -> Any:
-        """Return the law given other rows, with all choices made again."""
+        """Return the posterior given other rows, with all choices made again."""
         return self.fit(self.spec, self.as_blocks(rows))
 
     def as_blocks(self, rows: Any) -> Blocks:
@@ -216,7 +216,7 @@ class ProcessLaw(Lacking, ABC):
         return Blocks.from_arrays(rows.X, y, rows.w)
 
     def add_rows(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
-        """Return the law given the earlier rows and these rows."""
+        """Return the posterior given the earlier rows and these rows."""
         return self.solve(spec, self.representation.add_rows(blocks))
 
 
@@ -233,7 +233,7 @@ def log_density(
     return float((w @ log_normal(errors, variance) / w.sum()).sum())
 
 
-# --- The law with the exact kernel ---------------------------------------------------------------
+# --- The posterior with the exact kernel ---------------------------------------------------------
 #
 # The kernel is chosen as in :class:`bochner.KernelRidge`, by held-out errors. Noise and amplitude
 # maximise the evidence among those with nearly the smallest leave-one-out error.
@@ -259,7 +259,7 @@ def kernel_rows(
 
 @dataclass(frozen=True, eq=False)
 class ExactProcess(ProcessLaw):
-    """The law of f with the exact kernel."""
+    """The posterior of f with the exact kernel."""
 
     spec: GaussianProcessSpec
     chosen: Choices  # Its map is the Nyström map on all rows
@@ -279,7 +279,7 @@ class ExactProcess(ProcessLaw):
 
     @staticmethod
     def fit(spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> "ExactProcess":
-        """Return the law of all rows; kernel, noise and amplitude are chosen on samples."""
+        """Return the posterior of all rows; kernel, noise and amplitude are chosen on samples."""
         reason = 'method="exact" compares each row with all others'
         require_order(spec.features.caller, reason, where, "Leave where out, or use features.")
         caller, n = spec.features.caller, count_rows(blocks)
@@ -312,7 +312,7 @@ class ExactProcess(ProcessLaw):
         factors: list[KernelFactor],
         density: float = np.nan,
     ) -> "ExactProcess":
-        """Return the law from the factor of each target."""
+        """Return the posterior from the factor of each target."""
         coef = np.stack([factor.coef[:, i] for i, factor in enumerate(factors)], axis=1)
         intercept = np.array([factor.intercept[i] for i, factor in enumerate(factors)])
         law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
@@ -399,7 +399,7 @@ class ExactProcess(ProcessLaw):
 def solve_exactly(
     spec: GaussianProcessSpec, chosen: Choices, rows: FitRows, start: float | None = None
 ) -> ExactProcess:
-    """Return the law given rows, for the chosen kernel; ``start`` is a first guess of σ²/a²."""
+    """Return the posterior given rows, for the chosen kernel; ``start``: first guess of σ²/a²."""
     rows = rows if spec.noise is None else replace(rows, unit=1.0)
     problem = kernel_rows(chosen.kernel, rows, spec.fit_intercept)
     alphas, outcome = choose_penalty(
@@ -503,7 +503,7 @@ def _nystrom(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> Nyst
     return phi if isinstance(phi, NystromMap) else None
 
 
-# --- From moments to the law: evidence, posterior, and corrections by leave-one-out errors --------
+# --- From moments to the posterior: evidence, and corrections by leave-one-out errors ------------
 #
 # In the fit, the part of f that features miss counts as noise. In predictions the variance of this
 # part is separate, so the noise of a new y is smaller; leave-one-out errors determine it. Landmarks
@@ -512,7 +512,7 @@ def _nystrom(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> Nyst
 
 @dataclass(frozen=True, eq=False)
 class FeatureProcess(ProcessLaw):
-    """The law of f on features."""
+    """The posterior of f on features."""
 
     spec: GaussianProcessSpec
     representation: FeatureRows
@@ -542,7 +542,7 @@ class FeatureProcess(ProcessLaw):
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> "FeatureProcess":
-        """Return the law given all rows, after all open choices."""
+        """Return the posterior given all rows, after all open choices."""
         if not spec.features.method.has_features:  # the method is another representation
             ridge = RidgeSpec(
                 spec.features, "evidence", False, spec.fit_intercept, spec.features.method
@@ -778,7 +778,7 @@ def fit_on_features(
     where: Executor,
     precision: Precision | None = None,
 ) -> FeatureProcess:
-    """Return the law from sums of the features of all rows, summed again in float64 if needed."""
+    """Return the posterior from sums of features of all rows, summed in float64 if needed."""
     ridge = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
     sums = sum_features(ridge, chosen, blocks, where, precision, whitens_sums=False)
     law = FeatureProcess.solve(spec, sums)

@@ -55,7 +55,7 @@ JUDGED = 512  # Largest number of rows whose densities choose noise and lengthsc
 #
 # Let A be the kernel matrix of a row and its m neighbours, plus noise variances; M is A⁻¹, or for a
 # mean of flat prior (ordinary kriging) A⁻¹ − A⁻¹1 1ᵀA⁻¹/1ᵀA⁻¹1. Given the neighbours, the row has
-# the error (My)_0/M_00 and the variance 1/M_00. Without noise of the row this is the law of f; with
+# the error (My)_0/M_00 and the variance 1/M_00. Without noise of the row this is for f; with
 # y_0 = 0 the error is minus the mean. Slopes follow from ∂M = −M ∂A M.
 
 
@@ -132,7 +132,7 @@ def _missing(name: str, advice: str = "Fit") -> str:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourProcess(ProcessLaw):
-    """Law of f(x) given the nearest neighbours of x."""
+    """Posterior of f(x) given the nearest neighbours of x."""
 
     spec: GaussianProcessSpec
     chosen: Choices  # Without a map
@@ -155,7 +155,7 @@ class NeighbourProcess(ProcessLaw):
     def fit(
         cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "NeighbourProcess":
-        """Return the law of all rows, with the chosen kernel, noise and amplitude."""
+        """Return the posterior of all rows, with the chosen kernel, noise and amplitude."""
         features = spec.features
         reason = "method=NearestNeighbours(...) compares each row with nearby rows"
         require_order(features.caller, reason, where, "Leave where out, or use features.")
@@ -317,7 +317,7 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> FitRow
 
 
 def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> NeighbourProcess:
-    """Return the law with the largest density of sampled rows, given their neighbours."""
+    """Return the posterior with the largest density of sampled rows, given their neighbours."""
     varies = np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["SOLVED" if varies.all() else "CONSTANT_TARGET"]
     nan = np.full(len(varies), np.nan)
@@ -397,7 +397,7 @@ LEFT_OUT = 2048  # Largest number of compared rows, without the rows that choose
 def by_features_or_neighbours(
     spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks
 ) -> ProcessLaw:
-    """Return the law on features, or on neighbours if its errors are 5 % smaller."""
+    """Return the posterior on features, or on neighbours if its errors are 5 % smaller."""
     # For more than 8,192 rows of up to four columns that fit in memory. Kernels: that of the
     # features; for a name also this family with new lengthscales, for "auto" two rough families.
     # Each kernel takes about three seconds.

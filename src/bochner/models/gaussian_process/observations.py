@@ -246,9 +246,9 @@ def apply_twice(
 
 @dataclass(frozen=True, eq=False)
 class ObservedProcess(ProcessLaw):
-    """A law of f conditioned on derivatives or averages."""
+    """A posterior of f conditioned on derivatives or averages."""
 
-    base: ExactProcess | FeatureProcess  # The law given y, which chooses kernel, noise, amplitude
+    base: ExactProcess | FeatureProcess  # Given y only; it chooses kernel, noise and amplitude
     observations: tuple[Observation, ...]
 
     spec = property(attrgetter("base.spec"))
@@ -261,7 +261,7 @@ class ObservedProcess(ProcessLaw):
 
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
-        """Attributes that the law does not have, with reasons."""
+        """Attributes that the posterior does not have, with reasons."""
         subject = "a process with derivatives or block averages"
         return {
             **self.base.lacks,
@@ -399,7 +399,7 @@ class ObservedProcess(ProcessLaw):
 
 
 def observe(law: ProcessLaw, observations: tuple[Any, ...], caller: str) -> ObservedProcess:
-    """Return the law given these observations, which replace earlier observations."""
+    """Return the posterior given these observations, which replace earlier observations."""
     if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(
             f"{caller}.observe: the fit must use the exact kernel or features; got a fit on a "

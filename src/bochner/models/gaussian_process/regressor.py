@@ -60,11 +60,11 @@ def as_variance(value: object, name: str) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class ProcessFit(FitSummary):
-    """Fit of a Gaussian process: the posterior law of f."""
+    """Fit of a Gaussian process: the posterior of f."""
 
     inputs: Inputs
     law: ProcessLaw
-    errors: ErrorLaw | None = None  # Law of errors of new rows; None until it is computed
+    errors: ErrorLaw | None = None  # Distribution of errors of new rows; None until it is computed
 
     chosen = property(attrgetter("law.chosen"))
     target_shape = property(attrgetter("law.representation.target_shape"))
@@ -407,7 +407,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, IntervalRegress
         return mean, deviation
 
     def _error_law(self) -> ErrorLaw:
-        """Return the law of leave-one-out errors of rows not used to tune, or of fold errors."""
+        """Return the distribution of fold errors, or of leave-one-out errors of unused rows."""
         scores = self._law.scores()
         if scores is not None:
             errors, deviation = scores
@@ -465,7 +465,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, IntervalRegress
 
     @property
     def predictive_(self) -> ProcessLaw:
-        """Posterior law of f: of the coefficients, and of the part of f that features miss."""
+        """Posterior of f: of the coefficients, and of the part of f that features miss."""
         return self._law.require("predictive_")
 
     def _require_rows(self, name: str, caller: str = "") -> Any:

@@ -126,7 +126,7 @@ class MatrixRows(Representation):
 
 
 def _calibrate(solution: Solution, y: Array, w: Array) -> Calibration | None:
-    """Return the calibration of probabilities by leave-one-out values; None without slacks."""
+    """Return the calibration of probabilities by leave-one-out values; None if slacks are None."""
     if solution.slack is None:
         return None
     residual = solution.alpha * solution.coef / w[:, None]

@@ -32,7 +32,7 @@ class RidgeFit(FitSummary):
     spec: RidgeSpec
     representation: Representation
     solution: Solution
-    errors: ErrorLaw | None = None  # Law of errors of new rows; None until it is computed
+    errors: ErrorLaw | None = None  # Distribution of errors of new rows; None until it is computed
 
     chosen = property(attrgetter("representation.chosen"))
     target_shape = property(attrgetter("representation.target_shape"))

@@ -202,7 +202,7 @@ class SgdFit(FitSummary):
     epochs: int = 0  # total number of epochs, which determines the order of rows
     losses: tuple[float, ...] = ()  # mean loss of each epoch of the last fit, before each step
     scores: tuple[float, ...] = ()  # score of each epoch of the last fit, on held-out rows
-    errors: ErrorLaw | None = None  # law of errors of new rows, if calibrated
+    errors: ErrorLaw | None = None  # distribution of errors of new rows, if calibrated
 
     @property
     def is_dual(self) -> bool:

@@ -193,7 +193,7 @@ class PcaSpec:
 
     features: FeatureSpec
     n_components: int | None
-    inverse: RidgeSpec | None  # regression from scores to rows; None without an inverse transform
+    inverse: RidgeSpec | None  # regression from scores to rows, for the inverse transform
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,9 +347,9 @@ class KernelPCA(FeatureParameters, Unsupervised, KernelTransformer):
 
     Notes
     -----
-    Time O(n (c(φ) + D²) + D³), memory O(D²) and a block. With Nyström and Mercer features,
-    eigenvalues are at most the eigenvalues of the kernel matrix. Sources: Schölkopf, Smola and
-    Müller (1998); with random features, Lopez-Paz et al. (2014).
+    Time O(n (c + D²) + D³), c the cost of φ(x), memory O(D²) and a block. With Nyström and Mercer
+    features, eigenvalues are at most the eigenvalues of the kernel matrix. Sources: Schölkopf,
+    Smola and Müller (1998); with random features, Lopez-Paz et al. (2014).
 
     Examples
     --------

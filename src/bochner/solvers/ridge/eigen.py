@@ -129,7 +129,7 @@ class Eigen:
 
     @property
     def rounding(self) -> float:
-        """Relative error of G."""
+        """Relative rounding error of G."""
         return FLOAT32_GRAM if self.precision == "float32" else EPS
 
     def trace(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:

@@ -56,7 +56,7 @@ MIN_ALPHA, MAX_ALPHA = 1e-10, 1e2  # Range of penalties, relative to the largest
 
 @dataclass(frozen=True, eq=False)
 class SampleRows:
-    """Random rows, centred at the means of all rows, for P and for the choice of the penalty."""
+    """Random rows, centred at the means of all rows, for the preconditioner and the penalty."""
 
     Z: Float[Array, "m D"]
     y: Float[Array, "m t"]
@@ -305,7 +305,7 @@ def is_falling(errors: Float[Array, " p"]) -> bool:
 
 
 def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
-    """Return the criteria along the path; at given penalties (no states) they are NaN."""
+    """Return the criteria along the path; they are NaN if there are no states."""
     if not states:
         penalties = np.unique(alphas)
         return Path(penalties, *np.full((4, len(penalties)), np.nan))

@@ -155,7 +155,7 @@ class GrowingSubspace:
         proven: bool = True,
         drop: float = 0.0,
     ) -> tuple[KrylovSolution, float]:
-        """Return solutions with float64 residuals, and the largest bound at the first of these.
+        """Return the solution, and the largest error bound at its first float64 residual.
 
         Iterates until bounds are at most ``tol``, in at most ``limit`` passes. When iterations have
         reduced them to ``drop`` times their size, the float64 residual becomes the right-hand side.
