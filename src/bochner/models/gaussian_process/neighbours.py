@@ -40,7 +40,6 @@ from bochner.models.gaussian_process.law import (
 from bochner.models.representations.modes import as_rows, stationary_kernel
 from bochner.models.representations.representation import require_alike
 from bochner.selection.choices import Choices
-from bochner.selection.hyperparameters import GAIN
 from bochner.selection.lengthscales import STEP, Objective, ProcessRows, best_of, descend
 from bochner.selection.modes import FEWEST_ROWS, rescale
 from bochner.selection.rows import four_digits
@@ -274,12 +273,12 @@ class NeighbourProcess(ProcessLaw):
         return -at[:, 1:] / at[:, :1], 1 / at[:, 0]
 
     def forms(
-        self, places: Float[Array, "b m e"], y: Array, noise: Array, slopes: bool = False
+        self, places: Float[Array, "b m e"], y: Array, noise: Array, slopes: int = 0
     ) -> list[Array]:
         """Return M_00 and (My)_0 of rows with their neighbours, (b, 1 + t).
 
-        ``y`` and ``noise`` have the targets, (b, m, t), and variances, (b, m). With ``slopes`` also
-        slopes in the logarithms of a factor of lengthscales and of the noise, (b, 1 + t, 2).
+        ``y`` and ``noise`` have the targets, (b, m, t), and variances, (b, m). With one or two
+        ``slopes`` also the slope in log noise, after that in a log factor of lengthscales.
         """
         (b, m, e), parts = places.shape, []
         i, j = np.tril_indices(m)
@@ -289,14 +288,16 @@ class NeighbourProcess(ProcessLaw):
             A[:, np.arange(m), np.arange(m)] += noise[rows]
             sides = np.zeros((len(A), m, y.shape[2] + 2))
             sides[:, :, 0], sides[:, 0, 1], sides[:, :, 2:] = 1.0, 1.0, y[rows]
-            ones, M = np.split(np.linalg.solve(A, sides), [1], axis=2)
+            ones, M = np.split(np.linalg.solve(A, sides if slopes else sides[:, :, :2]), [1], 2)
             if self.spec.fit_intercept:
                 M -= ones * (M.sum(axis=1) / ones.sum(axis=1))[:, None]
-            parts.append([M[:, 0]])
-            if slopes:
+            v = M[:, :, :1]
+            changes = [noise[rows, :, None] * v] * (slopes > 0)
+            if slopes > 1:
                 A[:, i, j] = A[:, j, i] = (self.values_at(steps * (1 - STEP)) - values) / STEP
-                changes = A @ M[:, :, :1], noise[rows, :, None] * M[:, :, :1]
-                parts[-1].append(-np.stack([(by * M).sum(axis=1) for by in changes], axis=2))
+                changes.insert(0, A @ v)
+            form = np.hstack([v[:, 0], (v * y[rows]).sum(axis=1)])
+            parts.append([form, *(-(change * M).sum(axis=1) for change in changes)])
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def values_at(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
@@ -331,12 +332,11 @@ def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> Neighb
     is_tuned = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     is_tuned &= "lengthscale" in chosen.kernel.get_params(deep=False)
     logs = product(*[np.log([1.0, 0.25, 0.0625])] * is_tuned, subset.shares)
-    end = descend(loss, best_of([descend(loss, np.array(x), 1) for x in logs]).x, 20, GAIN)
+    end = descend(loss, best_of([descend(loss, np.array(x), 1) for x in logs]).x, 20, 1e-4)
     factors = [four_digits(np.exp(x)) for x in end.x[:-1]]
     alpha = four_digits(end.alpha) if len(subset.shares) > 1 else end.alpha
-    if factors:
-        kernel = rescale(chosen.kernel, np.array(factors))
-        chosen = replace(chosen, search=replace(chosen.search, kernel=kernel))
+    kernel = rescale(chosen.kernel, np.array(factors)) if factors else chosen.kernel
+    chosen = replace(chosen, search=replace(chosen.search, kernel=kernel))
     amplitude, values, _ = loss.at(np.log(factors), alpha)
     alphas = np.full(len(varies), alpha * start.total * rows.unit)
     noises = amplitude * alphas if noise is None else np.full_like(alphas, spec.noise)
@@ -364,25 +364,25 @@ class NeighbourLoss(Objective):
 
     def value_and_slope(self, x: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         _, values, slope = self.at(x[:-1], alpha)
-        return float(values @ self.varies), slope[-len(x) :]
+        return float(values @ self.varies), slope
 
-    def at(self, log_factor: Array, alpha: float) -> tuple[Array, Array, Float[Array, " 2"]]:
+    def at(self, log_factor: Array, alpha: float) -> tuple[Array, Array, Float[Array, " p"]]:
         """Return a² and minus the mean log density of each target, and the slope of the loss."""
         spec, w, alpha = self.start.spec, self.rows.w / self.rows.w.sum(), alpha * self.start.total
         noise = alpha * self.start.representation.unit / self.start.representation.w[self.index]
         noise[:, 0] = alpha
         y = self.start.representation.y[self.index]
         places = self.start.places[self.index] * np.exp(-np.sum(log_factor))
-        forms, changes = self.start.forms(places, y, noise, True)
+        forms, *changes = self.start.forms(places, y, noise, 1 + len(log_factor))
         errors, variance = left_out_errors(forms[:, 1:], forms[:, :1]), 1 / forms[:, :1]
         squares, given = w @ (errors**2 / variance), spec.amplitude or (spec.noise or 0.0) / alpha
         a2 = np.full_like(squares, given) if given else np.maximum(squares, TINY)  # if constant
         values = -(w @ log_normal(errors, a2 * variance))
         by_precision = -0.5 * (variance + errors**2 / a2) @ self.varies
         by_form = np.c_[by_precision, self.varies * errors / a2]
-        slope = np.einsum("b,bi,bip->p", w, by_form, changes)
+        slope = np.array([w @ (by_form * change).sum(axis=1) for change in changes])
         if spec.noise and spec.amplitude is None:  # a² falls with alpha
-            slope[1] -= 0.5 * self.varies @ (1 - squares / a2)
+            slope[-1] -= 0.5 * self.varies @ (1 - squares / a2)
         return a2 if given else np.where(self.varies, a2, 0.0), values, slope
 
 
