@@ -42,7 +42,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
     Different names give independent streams: they are spawn keys of NumPy's SeedSequence.
     """
-    keys = tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names)
+    keys = [n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=keys)))
 
 

@@ -179,17 +179,13 @@ def row_marks(X: Array, seed: int) -> Array:
     # Sums modulo 2⁶⁴ are exact. Zeros add nothing: sparse and dense rows have equal hashes.
     factors = stream(seed, "marks").integers(2**63, size=X.shape[1], dtype=np.uint64)
     odd = factors * np.uint64(2) + np.uint64(1)
-    if is_sparse(X):
-        rows = X.tocsr()
-        products = _mix(rows.data) * odd[rows.indices]
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
-        return mix_bits(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
-    return mix_bits((_mix(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
-
-
-def _mix(X: Array) -> Array:
-    bits = (np.asarray(X, np.float64) + 0.0).view(np.uint64)
-    return bits ^ (bits >> np.uint64(29))
+    rows: Any = X.tocsr() if is_sparse(X) else to_numpy(X)
+    bits = (np.asarray(rows.data if is_sparse(X) else rows, np.float64) + 0.0).view(np.uint64)
+    bits ^= bits >> np.uint64(29)
+    if not is_sparse(X):
+        return mix_bits((bits * odd).sum(axis=1, dtype=np.uint64))
+    sums = np.append(np.uint64(0), np.cumsum(bits * odd[rows.indices], dtype=np.uint64))
+    return mix_bits(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
 
 
 def no_landmarks(phi: Any, X: Array) -> Array:
