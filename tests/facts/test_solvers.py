@@ -66,7 +66,7 @@ shapes = pytest.mark.parametrize(("n", "D"), [(25, 8), (6, 8)], ids=["n > D", "n
 def test_coefficients_solve_the_normal_equations(alpha, n, D, centred):
     Z, y, w = table(n, D)
     eigen, _, means = problem(Z, y, w, centred)
-    solution = solve_ridge(eigen, means, alpha)
+    solution = solve_ridge(eigen, (), means, alpha)
     coef, intercept = naive.ridge(Z, y, w, alpha, centred)
     assert_close(solution.coef, coef, factor=1e4)
     assert_close(solution.intercept, intercept, factor=1e4)
@@ -230,15 +230,15 @@ def test_the_chosen_penalty_is_the_best_of_the_path(criterion):
     """Of equal errors the largest penalty is chosen; without rows "loo" is "gcv"."""
     Z, y, w = table(60, noise=2.0)
     eigen, rows, means = problem(Z, y, w)
-    solution = solve_ridge(eigen, means, criterion, [rows])
+    solution = solve_ridge(eigen, [rows], means, criterion)
     values = getattr(solution.path, criterion)
     values = -values if criterion == "evidence" else values
     at = np.flatnonzero(solution.path.alphas == solution.alpha)[0]
     assert values[at] <= values.min() + 1e-4 * abs(values.min())
     assert solution.criterion == criterion
     assert solution.outcome is Outcome.SOLVED
-    assert solution.path.loo_rows == 60
-    baseline = solve_ridge(eigen, means, criterion)
+    assert solution.path.loo_rows == (60 if criterion == "loo" else 0)
+    baseline = solve_ridge(eigen, (), means, criterion)
     assert baseline.criterion == ("gcv" if criterion == "loo" else criterion)
     assert np.isnan(baseline.path.loo).all()
     errors, alphas = np.array([3.0, 1.00005, 1.0, 1.00002, 1.5]), np.arange(1.0, 6.0)
@@ -249,7 +249,7 @@ def test_the_chosen_penalty_is_the_best_of_the_path(criterion):
 def outcome(alpha="gcv", precision="float64", Z=None, y=None):
     Z0, y0, _ = table(60, noise=1.0)
     m = Moments.of(Z0 if Z is None else Z, y0 if y is None else y, None, precision)
-    solution = solve_ridge(decompose(m), (m.feature_mean, m.target_mean), alpha)
+    solution = solve_ridge(decompose(m), (), (m.feature_mean, m.target_mean), alpha)
     assert isinstance(solution, Solution)
     assert np.isfinite(solution.coef).all()
     return solution.outcome
@@ -320,7 +320,7 @@ def test_a_triangular_factor_gives_the_solution_of_least_norm(n, centred):
     parts = [Triangle.of(Z[piece], y[piece], w[piece], centred) for piece in pieces]
     sums = reduce(add, parts[2:] + parts[:1]) + parts[1] if len(parts) > 1 else parts[0]
     moments = Moments.of(Z, y, w) if centred else Moments.of(Z, y, w).about_zero()
-    solution = solve_ridge(sums.eigen(), (moments.feature_mean, moments.target_mean), 0.0)
+    solution = solve_ridge(sums.eigen(), (), (moments.feature_mean, moments.target_mean), 0.0)
     coef, intercept = least_norm(Z, y, w, centred)
     worst = np.linalg.cond(Z) if n == D else 1e3
     assert_close(solution.coef, coef, factor=worst * 10)

@@ -198,16 +198,16 @@ def test_the_exact_kernel_equals_a_dense_solve(kernel, centred, method):
 @pytest.mark.parametrize("preconditioner", ["mercer", "orthogonal", "uniform"])
 def test_any_features_precondition_and_too_few_iterations_warn(preconditioner):
     X, y = table(300)
-    method = bo.ExactKernel(preconditioner=preconditioner, tol=1e-7)
-    exact = model(method=method, alpha=0.05).fit(X, y)
+    expected = model(method="exact", alpha=0.05).fit(X, y).predict(X)
+    exact = model(method=bo.ExactKernel(preconditioner, tol=1e-7), alpha=0.05).fit(X, y)
     assert exact.solution_.outcome is Outcome.SOLVED
-    expected = model(method="exact", alpha=0.05).fit(X, y)
-    assert np.abs(exact.predict(X) - expected.predict(X)).max() < 1e-6
-    method_ = bo.ExactKernel(preconditioner, max_iter=3)
-    with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_feat"):
-        fitted = model(method=method_, alpha=1e-6, n_features=8).fit(X, y)
-    assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
-    assert np.isfinite(fitted.predict(X)).all()
+    assert np.abs(exact.predict(X) - expected).max() < 1e-6
+    few, small = bo.ExactKernel(preconditioner, max_iter=3), bo.ExactKernel(preconditioner, 1e-14)
+    for method, options in ((few, {"alpha": 1e-6, "n_features": 8}), (small, {"alpha": 0.05})):
+        with pytest.warns(SolutionWarning, match=r"iteration stopped before.*Raise alpha, or n_f"):
+            fitted = model(method=method, **options).fit(X, y)
+        assert fitted.solution_.outcome is Outcome.NOT_CONVERGED
+    assert np.abs(fitted.predict(X) - expected).max() < 1e-10  # products of both precisions
 
 
 def test_columns_outside_the_range_of_float32_are_solved_in_float64():

@@ -444,7 +444,7 @@ def fit_smoother(
     eigen = decompose(moments)
     thinned = slice(None, None, -(-len(w) // 1024))  # rows on which the penalty is chosen
     tuning = Z[thinned], y[thinned] - target_mean, w[thinned]
-    solution = solve_ridge(eigen, (mean, target_mean), "loo", [tuning])
+    solution = solve_ridge(eigen, [tuning], (mean, target_mean), "loo")
     coef = phi.root(np.dtype(np.float64)) @ solution.coef
     alpha = np.full(y.shape[1], float(solution.alpha))
     (residuals, errors), *_ = left_out_rows(eigen, [(Z, y - target_mean, w)], alpha)

@@ -19,7 +19,7 @@ from bochner._core.arrays import dense, is_sparse, slices, to_numpy, unit_of
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
-from bochner._core.sizes import cached_rows
+from bochner._core.sizes import SMALL, cached_rows, prefers_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather, sample_rows
 from bochner.features.auto import Choice
@@ -60,7 +60,7 @@ from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solv
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution
-from bochner.sums.moments import Accumulator
+from bochner.sums.moments import Accumulator, Precision
 from bochner.sums.passes import LOCAL, Executor
 
 #: Number of rows of a local fit with leave-one-out errors, which take a tenth of its time.
@@ -225,39 +225,46 @@ def _minimise_log_loss(
 
 def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
     """Choose the penalty on features; solve for coefficients of rows by conjugate gradients."""
-    # ``lift`` is the weighted mean of K c in the last exact product; the intercept subtracts it.
+    # ``lift`` is the weighted mean of K c of the last product; the intercept subtracts it.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     method: Any = chosen.choice.method
     centred = spec.fit_intercept
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
-    chosen, total = replace(chosen, precision="float64"), Accumulator()
-    Z = np.empty((len(rows), chosen.map.n_features))
-    for part in slices(len(Z), chosen.block_rows):
-        Z[part] = chosen.double(rows.X[part])
-        total.add(Z[part], rows.y[part], rows.w[part])
+    alpha, n, D = spec.given_alpha, len(rows), chosen.map.n_features
     sample = rows.lowest(cached_rows(rows.X.shape[1]))
-    sums = FeatureSums(spec.features.caller, chosen, centred, total.moments(), sample, len(rows))
-    eigen, pieces, (centre, mean) = sums.check_range().without_copies(spec).decompose()
-    left_out = pieces if spec.alpha == "loo" else None
-    solution = solve_ridge(eigen, (centre, mean), spec.alpha, left_out, per_target=spec.per_target)
+    # float32 if its rounding error of ZZᵀ, whose trace is at most n peak², is far below alpha
+    known = alpha is not None and peak**2 * weight <= min(1e6 * alpha, 1e30)
+    both: tuple[Precision, ...] = "float32", "float64"
+    for precision in both[prefers_rows(n, D, SMALL) or not known :]:
+        chosen, total = replace(chosen, precision=precision), Accumulator(precision)
+        Z = np.empty((n, D), precision)
+        for part in slices(n, chosen.block_rows):
+            Z[part] = to_numpy(chosen.precision_map.features(rows.X[part]))
+            total.add(Z[part], rows.y[part], rows.w[part])
+        sums = FeatureSums(spec.features.caller, chosen, centred, total.moments(), sample, n)
+        eigen, pieces, (centre, mean) = sums.check_range().without_copies(spec).decompose()
+        rounding = 100 * float(np.finfo(np.float32).eps * eigen.values.max(initial=0.0))
+        if alpha is not None and rounding <= alpha:
+            break
     Z -= centre
+    if len(sample) < n:  # their features are known
+        index = np.flatnonzero(rows.priority <= sample.priority.max())
+        blocks = (index[part] for part in slices(len(index), TILE))
+        pieces = ((Z[i], rows.y[i] - mean, rows.w[i]) for i in blocks)
+    solution = solve_ridge(eigen, pieces, (centre, mean), spec.alpha, per_target=spec.per_target)
     Z *= root
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
-    # float32 if its rounding error of ZZᵀ is far below the penalties
-    if np.finfo(np.float32).eps * eigen.values.max(initial=0.0) <= 0.01 * np.min(alphas):
-        Z = Z.astype(np.float32)
+    if rounding <= np.min(alphas):
+        Z = Z.astype(np.float32, copy=False)
     operator = _operator(kernel, rows.X)
     lift: Any = 0.0
 
     def project(V: Array) -> Array:
         return V - root * (root.T @ V / weight) if centred else V
 
-    def rough(V: Array) -> Array:
-        return project(root * operator.product(root * V, "float32"))
-
-    def exact(V: Array) -> Array:
+    def multiply(V: Array, precision: str) -> Array:
         nonlocal lift
-        products = root * operator.product(root * V, "float64")
+        products = root * operator.product(root * V, precision)
         lift = centred * (root.T @ products)[0] / weight
         return project(products)
 
@@ -268,16 +275,8 @@ def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
         return project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
 
     ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
-    iterate = solve_kernel_systems(
-        systems,
-        exact,
-        rough if operator.single else None,
-        inverse,
-        (1 + centred) * peak,
-        tol=method.tol,
-        max_iter=method.max_iter,
-        ordered=ordered,
-    )
+    bounds = (1 + centred) * peak, method.tol, method.max_iter, ordered
+    iterate = solve_kernel_systems(systems, multiply, operator.single, inverse, *bounds)
     outcome = solution.outcome
     if outcome is not Outcome.CONSTANT_TARGET and np.any(iterate.bound > method.tol):
         outcome = Outcome.NOT_CONVERGED

@@ -74,11 +74,10 @@ class FeatureRows(Representation):
             triangle = partial(triangle_of, chosen=chosen, centred=sums.fit_intercept)
             table = table.with_rows(chosen.block_rows)
             eigen = where.sum(passes.BlockSum(triangle), table).eigen()
-            rows, means = None, sums.means
+            rows, means = (), sums.means
         else:
             eigen, rows, means = sums.decompose()
-        left_out = rows if spec.alpha == "loo" else None
-        solution = solve_ridge(eigen, means, spec.alpha, left_out, per_target=spec.per_target)
+        solution = solve_ridge(eigen, rows, means, spec.alpha, per_target=spec.per_target)
         is_solved = solution.outcome is Outcome.SOLVED
         if is_solved and not double and sums.precision == "float64":
             solution = replace(solution, outcome=Outcome.REFINED)

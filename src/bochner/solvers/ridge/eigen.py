@@ -88,7 +88,7 @@ class Eigen:
         return SpectralPath(alphas, rss, q, self.trace(alphas), log_det)
 
     def criteria(
-        self, alpha: Any, rows: Iterable["Rows"] | None = None
+        self, alpha: Any, rows: Iterable["Rows"] = ()
     ) -> tuple[Path, dict[str, Float[Array, "p t"]]]:
         """Return the criteria at the default and given penalties, also those of each target."""
         given = np.atleast_1d([] if isinstance(alpha, str) else alpha)
@@ -96,7 +96,7 @@ class Eigen:
         along = self.at(alphas)
         of_targets = {"gcv": gcv(self, along), "evidence": evidence(self, along)}
         of_loo = np.full(len(alphas), np.nan), 0, None
-        loo = None if rows is None else left_out_path(self, rows, alphas)
+        loo = left_out_path(self, rows, alphas) if alpha == "loo" else None
         if loo is not None and loo.rows:
             of_targets["loo"] = loo.mean_squares
             of_loo = pool(loo.mean_squares, self.power / self.weight), loo.rows, loo.deviation
@@ -209,9 +209,9 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 
 def solve_ridge(
     eigen: Eigen,
+    rows: Iterable["Rows"],
     means: tuple[Float[Array, " D"], Float[Array, " t"]],
     alpha: Alpha,
-    rows: Iterable["Rows"] | None = None,
     *,
     per_target: bool = False,
 ) -> Solution:

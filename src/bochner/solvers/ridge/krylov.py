@@ -154,16 +154,18 @@ class GrowingSubspace:
         limit: int,
         proven: bool = True,
         drop: float = 0.0,
+        start: KrylovSolution | None = None,
     ) -> tuple[KrylovSolution, float]:
         """Return the solution, and the largest error bound at its first float64 residual.
 
         Iterates until bounds are at most ``tol``, in at most ``limit`` passes. When iterations have
         reduced them to ``drop`` times their size, the float64 residual becomes the right-hand side.
         """
-        end, bounds, fails = self.passes + limit, list[float](), 0
-        u, history = np.zeros_like(systems.right), list[str]()
-        residual_systems, worst = systems, float(systems.bound(systems.right).max(initial=0.0))
+        end, bounds, fails, history = self.passes + limit, list[float](), 0, list[str]()
+        u, r = (start.u, start.residual) if start else (np.zeros_like(systems.right), systems.right)
+        worst = float(systems.bound(r).max(initial=0.0))
         while True:
+            residual_systems = replace(systems, right=r)
             target = max(tol, drop * worst)
             solution = self.solve(residual_systems, precondition, target, end - self.passes, proven)
             u = u + solution.u
@@ -180,7 +182,6 @@ class GrowingSubspace:
             if worst <= tol or fails >= 2 or self.passes >= end:
                 final = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
                 return final, bounds[0]
-            residual_systems = replace(systems, right=r)
 
     def _project(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
         """Return the solutions of least error within the span, and their residuals."""
@@ -219,42 +220,40 @@ class GrowingSubspace:
 
 def solve_kernel_systems(
     systems: ShiftedSystems,
-    exact: Callable[[Array], Array],
-    rough: Callable[[Array], Array] | None,
+    multiply: Callable[[Array, str], Array],
+    single: bool,
     precondition: Callable[[Array, Array], Array],
     peak: float,
-    *,
     tol: float = 1e-6,
     max_iter: int = 1000,
     ordered: bool = True,
 ) -> KrylovSolution:
     """Return the solutions for all targets; each product with the kernel matrix serves them all.
 
-    ``exact(V)`` returns K V in float64, ``rough(V)`` in float32, which is used while its rounding
-    error is far below the residual. ``precondition(r, alphas)`` returns P⁻¹ r, for the penalty of
-    each column. ``peak`` is the largest √k(x, x). ``tol`` bounds the error of predictions, in units
-    of ``systems.scale``. ``ordered``: whether P ⪯ K + αI.
+    ``multiply(V, precision)`` returns K V, last of the solutions in "float64". ``single``:
+    whether "float32" may be used while its rounding error is far below the residual.
+    ``precondition(r, alphas)`` returns P⁻¹ r, for the penalty of each column. ``peak`` is the
+    largest √k(x, x). ``tol`` bounds the error of predictions, in units of ``systems.scale``.
+    ``ordered``: whether P ⪯ K + αI.
     """
     n, t = systems.right.shape
     drop = float(np.finfo(np.float32).eps * peak**2 * np.sqrt(n) / systems.alphas.min())
-    u, history, passes = np.zeros_like(systems.right), list[str](), 0
-
-    def multiply(V: Array, precision: str) -> Array:
-        return exact(V) if rough is None or precision == "float64" else rough(V)
-
+    u, r = np.zeros_like(systems.right), systems.right
+    best = KrylovSolution(u, systems.bound(r), False, 0, (), r)
     # float32 is not used if it cannot reduce residuals tenfold. At least 128 directions are stored:
     # 2 KB per row.
-    for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
+    for precision in ("float32", "float64")[not single or drop > 0.1 :]:
         space = GrowingSubspace(multiply, n, t, precision, max(MAX_BYTES, 16 * 128 * n))
         floor = max(MIN_DROP, drop) if precision == "float32" else MIN_DROP
-        step, _ = space.refine(systems, precondition, tol, max_iter - passes, not ordered, floor)
-        passes, history = passes + space.passes, history + list(step.history)
-        bounds = systems.bound(systems.right)
-        improves = step.bound <= bounds
-        u = u + np.where(improves, step.u, 0.0)
-        bound: Array = np.where(improves, step.bound, bounds)
-        systems = replace(systems, right=np.where(improves, step.residual, systems.right))
-        if np.all(bound <= tol):
+        limit = max_iter - best.iterations
+        step, _ = space.refine(systems, precondition, tol, limit, not ordered, floor, best)
+        improves = step.bound <= best.bound
+        u, r = np.where(improves, (step.u, step.residual), (best.u, best.residual))
+        bound = np.minimum(step.bound, best.bound)
+        passes, history = best.iterations + step.iterations, best.history + step.history
+        best = KrylovSolution(u, bound, bool(np.all(bound <= tol)), passes, history, r)
+        if best.converged:
             break
-    converged = bool(np.all(bound <= tol))
-    return KrylovSolution(u, bound, converged, passes, tuple(history), systems.right)
+    if not np.all(improves):
+        multiply(best.u, "float64")
+    return best
