@@ -19,8 +19,9 @@ from bochner.errors import InvalidInput
 from bochner.features import Auto, Fourier, Nystrom
 from bochner.features.auto import Targets, assess
 from bochner.kernels import Exponential, Gaussian, Linear
+from bochner.planner import trials
 from bochner.planner.plans import Budget, choose_fit
-from bochner.planner.trials import FitForecast, Task, powers
+from bochner.planner.trials import FitForecast, powers
 
 #: Bytes of code and small objects that a plan adds to the measured arrays.
 OVERHEAD = 4 << 20
@@ -82,8 +83,7 @@ def test_seconds_grow_by_the_passes_over_more_rows(monkeypatch):
     """Ten times as many rows; a row takes a microsecond, all other steps a millisecond."""
     X, y = table(500, noise=0.3)
     options = dict(methods=["orthogonal"], widths=[64], random_state=0)
-    monkeypatch.setattr(Task, "seconds", lambda _, act, repeats=3: (act(), 1e-3)[1])
-    monkeypatch.setattr(Task, "row_seconds", lambda *_: 1e-6)
+    monkeypatch.setattr(trials, "seconds_of", lambda act, *_: (act(), 1e-3)[1])
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)  # reading rows takes no time
     subset, large = (
         bo.plan(X, y, Gaussian(1.0), n_rows=n, **options).choice for n in (2_000_000, 20_000_000)
@@ -196,13 +196,13 @@ def test_the_penalty_is_chosen_with_fewer_rows_than_the_factor():
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("scale", [0.05, 0.2, 0.5])
 def test_errors_of_a_rough_kernel_are_not_underestimated(scale):
-    """For short lengthscales in six columns, a fifth to a third of the error was predicted."""
+    """The path of penalties alone predicts a fifth to half of the error in six columns."""
     X, y = unit_table(1500, 6, noise=0.5)
     plan = bo.plan(X[:900], y[:900], Exponential(scale), widths=[16], random_state=0)
     (exact,) = (fit for fit in plan.fits if fit.solver == "exact")
     model = plan.estimator(exact).fit(X[:900], y[:900])
     error = np.mean((model.predict(X[900:]) - y[900:]) ** 2) ** 0.5
-    assert exact.error == pytest.approx(error, rel=0.1)
+    assert exact.error == pytest.approx(error, rel=0.3)
 
 
 @pytest.mark.main_cases(1)

@@ -108,10 +108,10 @@ class RPCholesky(Landmarks):
 
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
-
-        columns = lambda places: kernel.evaluate(pool, pool[places])
-        corner = lambda places: kernel.evaluate(pool[places], pool[places])
-        pivots = randomly_pivoted_cholesky(columns, kernel.diagonal(pool), count, rng, corner)
+        inner, rows = kernel.unwrap(pool)  # rows are transformed once
+        columns = lambda places: inner.evaluate(rows, rows[places])
+        corner = lambda places: inner.evaluate(rows[places], rows[places])
+        pivots = randomly_pivoted_cholesky(columns, inner.diagonal(rows), count, rng, corner)
         # If the kernel is zero on all rows there is no pivot; then the landmark is the first row.
         return dense_rows(pool, pivots if len(pivots) else [0])
 

@@ -26,7 +26,7 @@ from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.representation import DIRECT_ROWS, without_copies
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
-from bochner.planner.trials import WIDTHS, FitForecast, Task, list_fits, local_fit
+from bochner.planner.trials import FURTHER_ROWS, WIDTHS, FitForecast, Task, list_fits, local_fit
 from bochner.selection.choose import fit_curves, search_kernel
 from bochner.selection.descriptions import describe
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
@@ -93,10 +93,7 @@ def choose_fit(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast
     limit = min((fit.error for fit in candidates if fit.default), default=math.inf)
     finalists = [fit for fit in candidates if fit.error <= 1.01 * limit]
     if budget.seconds is None:
-        price = -math.log(1 - 0.05)
-        score = lambda fit: (
-            math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, 1.0))
-        )
+        score = lambda fit: fit.error / 0.95 ** math.log2(max(fit.seconds, 1.0))
         choice = min(finalists, key=lambda fit: (score(fit), fit.seconds))
         reason = (
             "no other fit within the memory limit lowers the error by 5 % per doubling of the time"
@@ -290,14 +287,12 @@ def plan(
 
     Notes
     -----
-    Learners are fitted to a sixth of the rows, 256 to 1024, with up to 256 features, and to 32
-    rows. Seconds are extrapolated by numbers of operations: decompositions as aD² + bD³, the rest
-    as a + bD + cD². They vary by a factor of 1.5 with other work on the machine. Memory is the size
-    of the largest arrays. Errors are extrapolated to all rows along the path of penalties, and for
-    wider features to the error of the kernel as 1/D of the squares; they are too large if more rows
-    show much more structure. With ``kernel="auto"`` the choice of the kernel takes the most time,
-    which ``estimator()`` does not repeat. The rest takes at most a fifth of the time of a default
-    fit.
+    Learners are fitted to a sixth of the rows, 256 to 1024, with up to 256 features, and predict up
+    to 1,024 other rows. Seconds are sums of timed operations, and vary by a factor of 1.5 with
+    other work on the machine. Memory is the size of the largest arrays. Errors are extrapolated to
+    all rows along the path of penalties, and for wider features to the error of the kernel as 1/D
+    of the squares. With ``kernel="auto"`` the choice of the kernel takes the most time, which
+    ``estimator()`` does not repeat. The rest takes at most a fifth of the time of a default fit.
 
     Examples
     --------
@@ -329,11 +324,12 @@ def plan(
     seconds, rows = time.perf_counter() - reading, count_rows(blocks)
     n, d = _n_rows(n_rows, rows, sample), blocks.n_columns
     spec = KernelRidge(start, effort=effort, random_state=seed)._spec()
-    limit, facts = most_at_once(spec), (next(iter(blocks)).X, n, seconds * n / rows, seed)
+    limit, facts = most_at_once(spec), (next(iter(blocks)).X, n, seconds * n / rows)
     local = start == "auto" and options is None and n > limit and n * d <= MAX_CELLS
     if isinstance(start, str):
         start = _chosen_kernel(spec, sample, blocks, n, local)
-    task = Task(start, sample.lowest(min(max(256, math.ceil(n / 6)), 1024)), *facts)
+    m = min(max(256, math.ceil(n / 6)), 1024)
+    task = Task(start, spec, without_copies(spec, sample.lowest(m + FURTHER_ROWS))[0], m, *facts)
     default_widths = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
     fits = list_fits(task, options, widths or default_widths)
     fits += [local_fit(task, default_leaves(spec))] if local else []
