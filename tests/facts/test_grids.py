@@ -415,6 +415,10 @@ def test_default_fits_on_modes_agree_with_the_kernel(limits, d):
     assert gap(model.predict(new), expected) < 3 * model.choice_.method.tolerance
     repeat = bo.KernelRidge(KERNEL_GRIDDED, method=model.choice_.method, alpha=0.3, random_state=0)
     np.testing.assert_allclose(model.predict(new), repeat.fit(X, y).predict(new), rtol=1e-12)
+    blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
+    repeat = bo.KernelRidge(KERNEL_GRIDDED, alpha=0.3, random_state=0).fit_blocks(blocks)
+    assert repeat.choice_.reason == model.choice_.reason
+    np.testing.assert_allclose(repeat.predict(new), model.predict(new), rtol=1e-8, atol=1e-8)
     law = {"noise": 0.01, "amplitude": 2.0}
     model = bo.GaussianProcessRegressor(KERNEL_GRIDDED, random_state=0, **law).fit(X, y)
     assert sums_modes(model)
@@ -433,16 +437,6 @@ def test_options_of_features_are_respected(limits):
         assert not sums_modes(bo.KernelRidge(**options).fit(X, y))
     for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
         assert not sums_modes(Learner(KERNEL_GRIDDED, random_state=0).partial_fit(X, y))
-
-
-def test_blocks_and_arrays_give_the_same_choice(limits):
-    X, y = table()
-    blocks = bo.Blocks.from_arrays(X, y, block_rows=37)
-    for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
-        fits = [Learner(KERNEL_GRIDDED, random_state=0).fit(X, y)]
-        fits.append(Learner(KERNEL_GRIDDED, random_state=0).fit_blocks(blocks))
-        assert fits[0].choice_.reason == fits[1].choice_.reason
-        np.testing.assert_allclose(fits[0].predict(X), fits[1].predict(X), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("alpha", ["loo", "evidence", 0.1])

@@ -104,7 +104,7 @@ ROWS = np.random.default_rng(0).standard_normal((6, 3))
 SHARES = np.random.default_rng(1).dirichlet(np.ones(3), 6)
 
 
-def test_suggested_kernels_equal_those_of_scikit_learn():
+def test_suggested_kernels_and_conversions_of_gamma_equal_the_kernels_of_scikit_learn():
     """scikit-learn's additive χ² is −Σ (x − y)²/(x + y): for shares twice the kernel minus two."""
     for word, reference, options in (
         ("poly", polynomial_kernel, {"gamma": GAMMA, "coef0": 2.0, "degree": 2}),
@@ -116,9 +116,6 @@ def test_suggested_kernels_equal_those_of_scikit_learn():
         values = eval(expression, {**vars(kernels), "kernels": kernels, "gamma": GAMMA})(SHARES)
         values = 2 * values - 2 if word == "additive_chi2" else values
         assert_close(values, reference(SHARES, **options), label=word)
-
-
-def test_conversions_of_gamma_equal_the_kernels_of_scikit_learn():
     for kernel, reference in (
         (kernels.Gaussian(1 / np.sqrt(2 * GAMMA)), pairwise.rbf_kernel),
         (kernels.Laplace(1 / GAMMA), pairwise.laplacian_kernel),

@@ -1,6 +1,5 @@
 """Prediction intervals and held-out errors, compared with refits, coverage and scikit-learn."""
 
-import copy
 from dataclasses import replace
 from functools import partial
 
@@ -207,17 +206,6 @@ def test_intervals_of_tables_and_targets_are_dropped_by_a_further_fit():
     model = features().fit(X, y).calibrate(X, y)
     assert model.calibration_.source == "held out"
     assert model.partial_fit(X, y).calibration_.source == "leave one out"
-
-
-@pytest.mark.parametrize(
-    "learner", [bo.KernelRidge(Gaussian(0.8)), bo.GaussianProcessRegressor(Gaussian(0.8))]
-)
-def test_calibrating_a_copy_does_not_change_the_model(learner):
-    X, y = table(60)
-    model = clone(learner).fit(X, y)
-    original = model.predict_interval(X, 0.9)[1]
-    copy.copy(model).calibrate(X, 5 * y)
-    np.testing.assert_array_equal(model.predict_interval(X, 0.9)[1], original)
 
 
 WITHOUT_ROWS = {

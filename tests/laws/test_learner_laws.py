@@ -398,8 +398,9 @@ def intervals_are_nested_around_the_prediction(case):
     # 5 standard errors of the share of 400 rows and of quantiles of 90 leave-one-out errors
     share = np.mean((low <= y_new) & (y_new <= high))
     assert abs(share - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
-    repeat = copy.deepcopy(model).calibrate(X_new, y_new.reshape(-1))
+    repeat = copy.copy(model).calibrate(X_new, 5 * y_new.reshape(-1))
     assert repeat.calibration_.source == "held out"
+    np.testing.assert_array_equal(model.predict_interval(X, 0.9)[1], lower)
 
 
 OUTPUTS = {
