@@ -222,12 +222,11 @@ def descend(fun: Objective, start: Array, evaluations: int, gain: float = MIN_GA
         except LinAlgError:
             return 1e3, np.zeros_like(vector)  # worse than all others
         relative = float(round_to(value - fun.level, 1e-6))
+        if relative + fun.level == best.value:  # Smaller steps change nothing after rounding
+            raise StopIteration
         best = best_of([best, Evaluation(fun, x, relative + fun.level)])
         return relative, round_to(gradient, 1e-5)
 
-    if evaluations <= 1:
-        value_and_gradient(start)
-        return best
     options = {"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": gain}
     with suppress(StopIteration):
         minimize(
