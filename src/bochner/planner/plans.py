@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.checks import bytes_in_words, free_bytes, integer, positive
+from bochner._core.checks import bytes_in_words, free_bytes, integer, one_of, positive
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import MAX_CELLS, WIDE
@@ -29,7 +29,7 @@ from bochner.models.route import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import FURTHER_ROWS, WIDTHS, FitForecast, Task, list_fits, local_fit
 from bochner.selection.choose import fit_curves, search_kernel
 from bochner.selection.descriptions import describe
-from bochner.selection.spec import WIDTH, as_effort, as_kernel
+from bochner.selection.spec import EFFORTS, WIDTH, as_kernel
 from bochner.sums.passes import draw_rows
 
 HEAD = ("", "method", "features", "solver", "kernel error", "error", "time", "memory", "")
@@ -306,7 +306,7 @@ def plan(
     """
     clock, limits, seed = time.perf_counter(), as_budget(budget), seed_of(random_state)
     start = as_kernel(kernel)
-    as_effort(effort, "plan")
+    one_of(effort, "plan", "effort", ("low", *EFFORTS))
     options = None if methods is None else [as_method(method) for method in methods]
     if widths is not None:
         widths = [integer(D, "plan", "widths", minimum=1) for D in np.atleast_1d(widths)]

@@ -34,7 +34,7 @@ from bochner.selection.neighbourhoods import scale_lengthscales
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales, times
-from bochner.selection.spec import DEFAULT_PENALTY, accepts_sparse, as_effort
+from bochner.selection.spec import DEFAULT_PENALTY, EFFORTS, accepts_sparse
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import START_LEVEL, Penalties
@@ -203,7 +203,7 @@ def choose_kernel(
     **options: Any,
 ) -> Tuning:
     """Return the kernel of a name; for "auto" the best one of ``kind`` that ``method`` supports."""
-    level = as_effort(effort, "The choice of a kernel")
+    level = EFFORTS.get(effort)
     if name == "auto" and level is not None:
         X, sparse = sample.X, is_sparse(sample.X)
         _require_support(method, X, seed)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bochner._core.checks import one_of
 from bochner._core.names import WORDS, suggest_object
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
@@ -79,8 +78,3 @@ EFFORTS = {
     "medium": Effort(rows=512, finalists=3, rounds=2),
     "high": Effort(rows=1024, finalists=5, rounds=4),
 }
-
-
-def as_effort(effort: object, caller: str) -> Effort | None:
-    """Return the effort with this name; None for "low"."""
-    return EFFORTS.get(one_of(effort, caller, "effort", ("low", *EFFORTS)))
