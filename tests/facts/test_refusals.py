@@ -361,6 +361,11 @@ CASES = [
         )
     ),
     (lambda: bo.KernelPCA(kernel=Gaussian("auto")).fit(X), InvalidInput, "requires targets,"),
+    (
+        lambda: bo.KernelPCA(n_features=0.5).fit(X),
+        InvalidType,
+        "KernelPCA: n_features must be an i",
+    ),
     (lambda: model(Gaussian("auto")).fit(SPARSE, Y), InvalidInput, "requires dense rows; got"),
     (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),

@@ -106,7 +106,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def _width_spec(self) -> FeatureSpec:
         """Return the checked parameters of features; their number must be an integer."""
-        integer(self.n_features, "bochner", "n_features", 1)
+        integer(self.n_features, type(self).__name__, "n_features", 1)
         return self._feature_spec(self.method)
 
 
