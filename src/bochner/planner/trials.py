@@ -187,8 +187,7 @@ class Task:
     @once
     def trial(self, n: int, method: Method) -> FitTrial:
         """Return a timed fit to n rows, without features."""
-        seed, width = self.spec.features.seed, min(n, WIDEST)
-        model = KernelRidge(self.kernel, method=method, n_features=width, random_state=seed)
+        model = KernelRidge(self.kernel, method=method, random_state=self.spec.features.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
             seconds = seconds_of(lambda: model.fit(*self.arrays(n)), self.like, 1)
@@ -415,10 +414,8 @@ def mode_fit(task: Task, method: Method) -> FitForecast:
         parts = [Blocks.from_arrays(*task.arrays(k)).with_rows(BLOCK_ROWS) for k in (m // 4, m)]
         first, total = (seconds_of(partial(act, part), task.like) for part in parts)
         steps["further rows"] = (n - m) * max((total - first) / (m - m // 4), MIN_PART * total / m)
-    error, D = (
-        replace(trial, path=replace(trial.path, loo=trial.path.gcv)).error,
-        sums.map.n_features,
-    )
+    by_gcv, D = replace(trial.path, loo=trial.path.gcv), sums.map.n_features
+    error = replace(trial, path=by_gcv).error
     # For each penalty a preconditioner and 17 vectors; for each row angles, weights and values
     values = len(trial.path.alphas) * ((D if D < 2048 else 2 * MAX_LOW) ** 2 + 17 * D)
     size = OVERHEAD + 8.0 * values + 100.0 * min(n, BLOCK_ROWS)
