@@ -35,7 +35,7 @@ Both: TypeAlias = tuple[Float[Array, "b t"], Float[Array, "b t"]]
 
 
 def shape_of(hint: Any) -> str | None:
-    """Return the shape in the annotation of an array, as ``n d``; None for other annotations."""
+    """Return the shape in an array's annotation, e.g. ``n d``; None for other annotations."""
     if typing.get_origin(hint) is Annotated:
         note = hint.__metadata__[0]
         return note if isinstance(note, str) else None

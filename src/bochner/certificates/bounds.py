@@ -1,6 +1,6 @@
 """A-priori bounds: the number of features for an error, and the error at a number of features.
 
-All hold for independent draws, as ``Fourier(IID())``. Other placements have smaller errors, which
+All hold for independent draws, like ``Fourier(IID())``. Other placements have smaller errors, which
 these theorems do not cover.
 """
 
@@ -129,9 +129,6 @@ class Bound:
 def chance_of(confidence: float) -> float:
     """Return δ = 1 − confidence, checked."""
     return 1 - share(confidence, "bounds", "confidence")
-
-
-# --- Fourier features of a kernel of x − y -------------------------------------------------------
 
 
 def fourier_bound(

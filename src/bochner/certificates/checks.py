@@ -128,9 +128,6 @@ def _outcome(number: float, tolerance: float) -> Verdict:
     return PASSED if number <= tolerance else FAILED, "", float(number), float(tolerance)
 
 
-# --- Laws of the values of kernels and maps ------------------------------------------------------
-
-
 def _values(phi: Any, kernel: Any, X: Array) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield the name, the values and the required shape of each result of a kernel or a map."""
     n, half = len(X), max(1, len(X) // 2)

@@ -198,9 +198,6 @@ def _row(method: Method, kernel: Kernel, ask: Request, X: Array, K: Array) -> Bu
     )
 
 
-# --- Bounds and measured errors -------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class BoundComparison(TableResult):
     """Bounds for one kernel and rows at one width: the table of :func:`bochner.compare_bounds`.

@@ -330,7 +330,7 @@ def as_texts(column: Any) -> Any:
 
 
 def map_texts(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
-    """Return the number of each cell from the numbers of the distinct texts; NaN if missing."""
+    """Return the numeric value of each cell, from those of the distinct texts; NaN if missing."""
     places = as_numpy(texts.indices.cast("int32"), missing=len(texts.dictionary))
     return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
 

@@ -129,7 +129,7 @@ def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> It
 
 
 def rows_without_target(names: Sequence[str], table: Any) -> np.ndarray:
-    """Return the numbers of the rows without a target; no numbers if the table lacks a column."""
+    """Return the indices of the rows without a target; none if the table lacks a column."""
     complete = {*names} <= {*names_in(table)}
     return without_target(arrow_table(columns_of(table, names)), names) if complete else NO_ROWS
 

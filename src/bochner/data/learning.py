@@ -174,7 +174,7 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
 def _scan(
     readers: tuple[Reader, ...], targets: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[tuple[Reader, ...], dict[str, set[str]]]:
-    """Return readers with the numbers of rows without a target, and the texts of all other rows."""
+    """Return readers with the indices of rows without a target, and the texts of other rows."""
     texts_by_name: dict[str, set[str]] = {name: set() for name in names}
     columns = tuple(dict.fromkeys((*targets, *names)))
     if not columns:

@@ -47,7 +47,7 @@ class Reader:
     n_rows: int | None = None  # None if unknown before the table was read
     key: str = ""  # fingerprint without reading, e.g. of name, size and time
     first: int = 0  # number of the first row in the whole table
-    # ascending numbers of the rows without a target, which are left out
+    # ascending indices of the rows without a target, which are left out
     absent: np.ndarray = field(default_factory=lambda: NO_ROWS)
     partition: Partition | None = None  # of a table in memory, or one that an engine holds
     text_file: Any = None  # TextFile: rows have lines, and every column can be read as text

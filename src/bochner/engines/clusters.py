@@ -83,7 +83,7 @@ def with_rows(
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
-_CLIENT = "a distributed.Client or the address of a scheduler, as 'tcp://127.0.0.1:8786'"
+_CLIENT = "a distributed.Client or the address of a scheduler like 'tcp://127.0.0.1:8786'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +161,12 @@ class Dask(NamedArguments):
                 return client.submit(function, *args, key=key, pure=False)
 
         def wait(handle: Handle) -> None:
-            with raise_as(partial(_sentence, handle, groups.pop(handle.key, []))):
+            with raise_as(partial(_partition_error, handle, groups.pop(handle.key, []))):
                 if handle.exception() is not None:
                     handle.result()
 
         def result(handle: Handle) -> Any:
-            with raise_as(partial(_sentence, handle, [])):
+            with raise_as(partial(_partition_error, handle, [])):
                 return handle.result()
 
         # shared as the result of a task: scattered values are lost with their worker
@@ -181,7 +181,7 @@ def _current_dask() -> Engine:
     return LOCAL
 
 
-def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
+def _partition_error(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
     """Return the error to raise for a failed task on these partitions."""
     if isinstance(error, package("distributed", "Dask").KilledWorker):
         reason = f"{error.allowed_failures + 1} died over it, probably for lack of memory"
@@ -268,7 +268,7 @@ class Ray(NamedArguments):
 #: Attempts at each part of the rows before the fit fails.
 TRIES = 4
 
-_SESSION = "a pyspark.sql.SparkSession or the address of a master, as 'spark://host:7077'"
+_SESSION = "a pyspark.sql.SparkSession or the address of a master like 'spark://host:7077'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +278,7 @@ class Spark(NamedArguments):
     Parameters
     ----------
     session : pyspark.sql.SparkSession or str, optional
-        A session, or the address of a master, as "spark://host:7077" or "local[2]", to start one
+        A session, or the address of a master, like "spark://host:7077" or "local[2]", to start one
         at. Default: the active session, else a new one with a process for each processor of this
         machine. A session that is started stays active; on this machine its workers use the Python
         of this process, or the one that PYSPARK_PYTHON names.

@@ -44,7 +44,7 @@ class ClusterPasses:
         return self.label
 
     def sum(self, summand: Any, blocks: Blocks) -> Any:
-        shared, merging = self._shared_value(summand)
+        shared, merging = self._send(summand)
         tree: MergeTree[Handle] = MergeTree(
             lambda a, b: self.submit("merge", merge_sums, merging, a, b)
         )
@@ -77,7 +77,7 @@ class ClusterPasses:
         if rows:
             blocks.report_rows(rows)
 
-    def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
+    def _send(self, summand: Any) -> tuple[Handle, Any]:
         """Send a summand, or its map once per fit; return a handle and the summand for merges."""
         if not isinstance(summand, SumOnFeatures):
             handle = self.share(summand)

@@ -30,8 +30,6 @@ from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.factorisations import jittered_cholesky, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import assign, run_lloyd
 
-# --- Landmarks ------------------------------------------------------------------------------------
-
 
 class Landmarks(NamedArguments, ABC):
     """Choice of up to D landmarks among rows in memory."""
@@ -289,9 +287,6 @@ def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
         k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
         alpha = float(values[: len(K) - k].sum()) / k
     return max(alpha, MIN_ALPHA * float(np.mean(np.diag(K))), np.finfo(float).tiny)
-
-
-# --- The method and its map -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -258,8 +258,8 @@ def sequences_of(kernel: object) -> Windows | None:
     return next((leaf for leaf, _ in leaves if isinstance(leaf, Windows)), None)
 
 
-def windows_of(kernel: object, n_columns: int) -> int:
-    """Return the windows per row of ``n_columns`` columns; 1 if the kernel has no `Windows`."""
+def window_count(kernel: object, n_columns: int) -> int:
+    """Return the number of windows per row of ``n_columns`` columns; 1 for other kernels."""
     windows = sequences_of(kernel)
     return 1 if windows is None else windows.count(n_columns)
 
@@ -278,7 +278,7 @@ def as_rows(caller: str, X: Any, kernel: object, n_columns: int | None = None) -
         raise InvalidInput(
             f"{caller}: X with three dimensions, or a list of arrays, holds sequences and requires "
             "a kernel of sequences, such as Windows(Gaussian(), width=9, channels=3); got "
-            f"kernel={kernel!r}. Or pass a table, as X.reshape(len(X), -1)."
+            f"kernel={kernel!r}. Or pass a table: X.reshape(len(X), -1)."
         )
     lengths = n_columns is not None and windows.lengths
     return windows.rows(X, (n_columns - 1) // windows.channels if lengths else None)  # type: ignore[operator]

@@ -225,7 +225,7 @@ def lazy_blocks(caller: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     if duplicates:
         raise InvalidInput(
             f"{caller}: y and sample_weight must not be columns of X too; got {duplicates[0]!r} in "
-            "both. Pass X without it, as X.drop(columns=...)."
+            "both. Pass X without it: X.drop(columns=...)."
         )
     table = with_dask_columns(X, columns) if columns else X
     return Blocks.from_table(table, target=target, weight=weight)

@@ -10,7 +10,7 @@ from bochner._core.sizes import LOO_ROWS, MAX_CELLS
 from bochner.data.blocks import Blocks
 from bochner.features.map import Method
 from bochner.features.mercer.sphere import ModeMethod
-from bochner.kernels.windows import windows_of
+from bochner.kernels.windows import window_count
 from bochner.models.gaussian_process import law
 from bochner.models.gaussian_process.grid import ModeProcess, penalty_of
 from bochner.models.gaussian_process.neighbours import (
@@ -54,7 +54,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     method, alpha = spec.method, spec.given_alpha
     modes = replace(features, modes=alpha != 0 and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and alpha != 0
-    is_few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
+    is_few = automatic and n * window_count(features.kernel, blocks.n_columns) <= most_at_once(spec)
     fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MAX_CELLS
     match method:
         case ExactKernel():
@@ -115,7 +115,7 @@ def process(  # noqa: PLR0911  a case for each representation
     features, n, is_small = spec.features, blocks.n_rows, False
     is_open = any_features and precision is None
     if method is None and is_open and n is not None:
-        windows = n * windows_of(features.kernel, blocks.n_columns)
+        windows = n * window_count(features.kernel, blocks.n_columns)
         is_small = windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
     match method or features.method:
         case ExactKernel():

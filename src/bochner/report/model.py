@@ -53,7 +53,7 @@ def partial_dependence(inspection: Inspection, j: int) -> Bunch:
     """Return the partial dependence on column j (Friedman 2001, equation 53).
 
     ``grid_values`` (g,) are levels of the ``column``, or 25 of its values; ``average`` (t, g) are
-    mean predictions at these values, and ``error`` the standard errors of ``average − its mean``.
+    mean predictions at these values, and ``error`` their standard errors, relative to their mean.
     """
     encoder, places = inspection.columns[j]
     if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):

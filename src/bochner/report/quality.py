@@ -261,7 +261,7 @@ def loo_predictions(model: KernelEstimator) -> EvalRows | None:
 def quality_of(
     model: KernelEstimator, sample: EvalRows, data: EvalRows, left_out: EvalRows | None
 ) -> Bunch:
-    """Return errors and displays of predictions; ``left_out``: those of training rows, if any.
+    """Return errors and displays of predictions; ``left_out``: leave-one-out predictions, if any.
 
     ``errors`` are measures of each target on the rows examined; names with "loo_" are measures of
     leave-one-out predictions of ``left_out`` rows. Plots show these rows, or else the sample.

@@ -102,7 +102,7 @@ def search_kernel(
     search: Search | None = None,
     **options: Any,
 ) -> Tuning:
-    """Return the Tuning of a fit's kernel; ``options`` are for fits with the exact kernel."""
+    """Return the Tuning of a fit's kernel; ``share`` is alpha/Σw, ``options`` of exact kernels."""
     kernel = spec.kernel
     if spec.learns_metric:
         return choose_metric(spec, rows, share)

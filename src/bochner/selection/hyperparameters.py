@@ -24,7 +24,7 @@ from bochner.kernels.hyperparameters import Free, Place, free_places, places_of,
 from bochner.kernels.kernel import Constant, Kernel, Product, Scaled, Sum, has_free
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, SpectralMixture
-from bochner.kernels.windows import windows_of
+from bochner.kernels.windows import window_count
 from bochner.selection.held_out import FEWEST
 from bochner.selection.lengthscales import (
     FIRST_ROWS,
@@ -109,7 +109,7 @@ def tune_hyperparameters(
             f'{kernel!r}. Give all numbers, or a name such as "gaussian".'
         )
     open_kernel = make_free(kernel)
-    windows = windows_of(kernel, sample.X.shape[1])
+    windows = window_count(kernel, sample.X.shape[1])
     # Rows of sequences: at most 4,096 windows in total
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
     if is_sparse(sample.X):

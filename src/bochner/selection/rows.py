@@ -31,7 +31,7 @@ def rounded(scale: Scale) -> Scale:
 
 
 def times(scale: Scale, factor: Any) -> Scale:
-    """Return one or more lengthscales times a factor, or times a factor for each."""
+    """Return the lengthscales, one or several, times one factor or times one factor each."""
     scales: Any = np.multiply(scale, factor)
     return tuple(scales.tolist()) if isinstance(scale, tuple) else float(scales.item())
 

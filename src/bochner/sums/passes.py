@@ -342,7 +342,7 @@ def gram_products(
 
 
 def _products(
-    features: Callable[[Array], Array], V: Array, through_mean: Array, block: Block
+    features: Callable[[Array], Array], V: Array, mean_product: Array, block: Block
 ) -> tuple[Any, Any]:
     """Return Σ u zᵀ and Σ u of a block, u = w (z − z̄)ᵀV, computed in the dtype of V."""
     w = weights_of(block)[:, None]
@@ -355,7 +355,7 @@ def _products(
             u = np.stack([Z @ v for v in V.T], axis=1)
         else:
             u = to_numpy(xp.matmul(Z, adapt(np.ascontiguousarray(V), like=Z)))
-        u = w[rows] * (u.astype(np.float64) - through_mean)
+        u = w[rows] * (u.astype(np.float64) - mean_product)
         sums, totals = sums + _transposed_product(Z, u), totals + u.sum(axis=0)
     return sums, totals
 

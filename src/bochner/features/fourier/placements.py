@@ -1,7 +1,7 @@
 """Placements: how m frequencies are drawn from a spectral measure.
 
-The kernel determines the measure. Each column of W (d, m) has exactly the law of the measure, so
-that features are unbiased (:class:`Grid` has weighted nodes instead, and a deterministic error).
+The kernel determines the measure. Each column of W (d, m) is distributed as the measure, so that
+features are unbiased (:class:`Grid` has weighted nodes instead, and a deterministic error).
 Placements differ in the dependence between columns. Each draw is a sequence: with the same stream,
 m frequencies are the first m of 2m, so a wider map includes the frequencies of a narrower one.
 """
@@ -178,7 +178,7 @@ class QMC(Placement):
     ----------
     sequence : {"sobol", "halton"}, default "sobol"
         "sobol": with a random linear scramble and shift; most accurate if m is a power of two.
-        "halton": with randomly permuted digits. Each frequency has exactly the spectral law.
+        "halton": with randomly permuted digits. Each frequency is distributed as the measure.
 
     See Also
     --------

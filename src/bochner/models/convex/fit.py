@@ -18,7 +18,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, gather
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.kernels.windows import windows_of
+from bochner.kernels.windows import window_count
 from bochner.models._base import FitSummary, KernelEstimator, getter
 from bochner.models._labels import Calibration
 from bochner.models._rows import Features, KernelSum
@@ -298,7 +298,7 @@ class ConvexEstimator(KernelEstimator):
         """Whether the fit uses a kernel matrix: up to ``limit`` rows, unless features are set."""
         n, method = blocks.n_rows, as_method(self.method)
         is_exact = isinstance(method, ExactKernel) and method.preconditioner is None
-        rows = math.inf if n is None else n * windows_of(self.kernel, blocks.n_columns)
+        rows = math.inf if n is None else n * window_count(self.kernel, blocks.n_columns)
         are_few = where is LOCAL and rows <= (EXACT_ROWS if is_exact else limit)
         is_open = self.method is None and self.n_features is None and self.precision == "auto"
         return are_few and (is_exact or is_open)

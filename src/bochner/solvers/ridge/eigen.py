@@ -397,7 +397,7 @@ def deviation_of(
     w: Float[Array, " m"],
     share: float,
 ) -> Float[Array, " p"]:
-    """Return the standard error of Σ w e²/Σ w; e² and r² are of the share ``share`` of all rows."""
+    """Return the standard error of Σ w e²/Σ w, from e² and r² of a share ``share`` of all rows."""
     W, v = max(float(w.sum()), TINY), w * np.minimum(w, 1.0)
     mean = w @ squares / W
     b = mean / np.maximum(w @ residual_squares / W, TINY)
