@@ -185,7 +185,7 @@ def test_types_of_columns_can_be_given():
     assert "Row #7: CSV conversion error to double: invalid value '?'" in err
     result = facts(line + " --types b=category --types a=category")
     assert result["columns"] == 4  # three indicators of a, and target means of b
-    assert "must be as a=number,b=category; got 'b=float'" in cli(line + " --types b=float", 2)[1]
+    assert "pairs like a=number,b=category; got 'b=float'" in cli(line + " --types b=float", 2)[1]
 
 
 def test_defaults_are_those_of_the_library(monkeypatch):
@@ -343,8 +343,8 @@ WRONG = [
     (2, FIT + " --alpha low", "must be loo, gcv, evidence or a number"),
     (2, FIT + " --alpha -1", "or a number of 0 or above; got '-1'"),
     (2, FIT + " --alpha nan", "or a number of 0 or above; got 'nan'"),
-    (2, FIT + " --lengthscale 0", "as 0.5 or 0.3,1,2; got '0'"),
-    (2, FIT + " --lengthscale 1,,2", "must be positive numbers, as 0.5"),
+    (2, FIT + " --lengthscale 0", "like 0.5 or 0.3,1,2; got '0'"),
+    (2, FIT + " --lengthscale 1,,2", "must be positive numbers like 0.5"),
     (2, FIT + " --kernel linear", "the linear kernel has none; leave it out"),
     (2, FIT + " --kernel auto", "--kernel auto chooses it; leave it out"),
     (2, FIT + " --nonsense", "No such option"),
