@@ -27,7 +27,7 @@ from bochner._core.text import HtmlResult, axes_for
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sphere import OnSphere, as_sphere_kernel, is_on_sphere
+from bochner.kernels.sphere import OnSphere, as_sphere_kernel, globe_columns
 from bochner.models.gaussian_process.observations import quadrature
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 from bochner.selection.modes import rescale
@@ -116,8 +116,8 @@ def cell_averages(
     unit, shares = quadrature(count, d)
     places = low[:, None] + unit * (high - low)[:, None]
     weights = np.broadcast_to(shares, places.shape[:2])
-    if is_on_sphere(process.kernel_):
-        weights = weights * np.cos(np.deg2rad(places[:, :, 0]))
+    for latitude in {columns[0] for columns in globe_columns(process.kernel_)}:
+        weights = weights * np.cos(np.deg2rad(places[:, :, latitude]))
     weights = weights / weights.sum(axis=1, keepdims=True)
     values = np.asarray(process.predict(places.reshape(-1, d)))
     means = np.einsum("mq,mq...->m...", weights, values.reshape(*weights.shape, *values.shape[1:]))
