@@ -168,6 +168,10 @@ def _shorten(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
         if not step and isinstance(kernel, Exponential):
             rough &= problem.spread > SHARE * problem.trace
         penalties = Penalties(problem, level=START_LEVEL)
+        near = penalties.best("loo", alpha)
+        first = penalties.at(min(near, penalties.best("evidence", near)))
+        if not (step or rough) and first and penalties.amplitude(first, None) <= LARGE:
+            break  # The amplitude is smaller at larger penalties
         alpha = penalties.likeliest(alpha)
         fit = penalties.at(alpha)
         if fit is None:
@@ -175,12 +179,11 @@ def _shorten(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
         error = float(pool(fit.criteria["loo"][0][None], problem.power)[0])
         evidence = penalties.slope("evidence", None, alpha)[0]  # Minus twice the log, per row
         plausible = rough and evidence <= lowest + 2 * CHI2 / problem.count
-        if error <= highest and (large or plausible):
+        better = error <= highest and (large or plausible)
+        if better:
             kernel, highest, lowest = shorter, min(highest, TIE * error), min(lowest, evidence)
             large = penalties.amplitude(fit, None) > LARGE
-        elif not large:
-            break
-        if not (large or rough):
+        if not (large or (rough and better)):
             break
     return replace(tuning, kernel=kernel)
 

@@ -188,16 +188,15 @@ class Race:
     def _finalists(self, trials: list[Trial], rows: RowSample) -> list[Trial]:
         """Evaluate the best candidates and the simplest one with more rows."""
         ranked = _rank(trials)
-        tied, losers, simple = list[Trial](), list[Trial](), list[Trial]()
+        tied, losers = list[Trial](), list[Trial]()
         for trial in ranked:
             if self._is_close(trial, ranked[0]):
                 gain, required = self._reduction(ranked[0], trial)
                 (losers if gain > required else tied).append(trial)
-            if trial.candidate.n_tuned <= 1:
-                simple.append(trial)
+        simple = next(t for t in ranked if t.candidate.n_tuned <= 1)
         last = [*sorted(tied, key=self._preference), *losers][: self.effort.finalists]
         metrics = [t for t in tied + losers if isinstance(t.candidate.kernel, Mahalanobis)]
-        last += [t for t in (simple[0], *_rank(metrics)[: self.of_classes]) if t not in last]
+        last += [t for t in (simple, *_rank(metrics)[: self.of_classes]) if t not in last]
         if not self.of_classes and len(self.first_rows) == len(rows):
             return last  # classes try smaller penalties
         return self._run_all([iter([t.candidate]) for t in last], rows, self._lower_penalty)
@@ -365,12 +364,10 @@ class Race:
         if self.of_classes and max(alphas) > 4 * min(alphas):
             shares = [four_digits(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
-        terms, names, n_tuned = list[Kernel](), list[str](), 0
-        for share, trial in zip(shares, parts, strict=True):
-            terms.append(share * trial.candidate.kernel)
-            names.append(trial.candidate.name)
-            n_tuned += trial.candidate.n_tuned
-        return TunedKernel(" + ".join(names), reduce(operator.add, terms), alpha, n_tuned)
+        terms = [share * t.candidate.kernel for share, t in zip(shares, parts, strict=True)]
+        name = " + ".join(t.candidate.name for t in parts)
+        n_tuned = sum(t.candidate.n_tuned for t in parts)
+        return TunedKernel(name, reduce(operator.add, terms), alpha, n_tuned)
 
     # --- parts of candidates ---------------------------------------------------------------------
 
