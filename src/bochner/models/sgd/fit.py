@@ -330,11 +330,11 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
 
 def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
     """Return a reader of features, or of kernel values with ``support``; cached by the strategy."""
-    chosen = fit.chosen
+    chosen, evaluate = fit.chosen, fit.chosen.kernel.evaluate
 
     def values(rows: slice | Array) -> Float[Array, "c m"]:
         part = X[rows]
-        return to_numpy(chosen.kernel(part, support)) if fit.is_dual else chosen.precision_map(part)
+        return to_numpy(evaluate(part, support)) if fit.is_dual else chosen.precision_map(part)
 
     if fit.strategy not in CACHED:
         return values
