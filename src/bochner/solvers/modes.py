@@ -243,7 +243,7 @@ def spread_by_draws(low: ModePreconditioner, z: Array, steps: int) -> Array:
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same z, Var p is c Var q plus the mean
     of p² − c q², for any c. Var q is known (:func:`~.gram.spread`). With s draws, and ρ the
-    correlation of p and q, the relative standard error of √Var p is about √((1 − ρ²)/s).
+    correlation of p and q, the relative standard error of √Var p is √((1 − ρ⁴)/(2s)).
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
