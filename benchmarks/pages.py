@@ -241,7 +241,8 @@ def _measured(rows: Sequence[Row]) -> str:
         if row["commit"] != last["commit"]:
             other.setdefault((row["date"], row["commit"]), {})[row["who"]] = None
     named = "".join(f"; {', '.join(name)} {d} at {c}" for (d, c), name in other.items())
-    return "Measured {date} at {commit}".format(**last) + f"{named}: {last['machine']}."
+    machine = max((row["machine"] for row in rows), key=len)  # With the versions of all libraries
+    return "Measured {date} at {commit}".format(**last) + f"{named}: {machine}."
 
 
 def replace_part(page: str, name: str, body: str) -> str:
