@@ -136,7 +136,7 @@ def as_array(X: Any, caller: str, name: str) -> Any:
 
 
 def are_numbers(*arrays: Any) -> bool:
-    """Whether all are None or NumPy's own arrays of real numbers, which need no conversion."""
+    """Whether each is None or a plain NumPy array of real numbers: no conversion is needed."""
     for array in arrays:
         if array is not None and (type(array) is not np.ndarray or array.dtype.kind not in "biuf"):
             return False

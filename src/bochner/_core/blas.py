@@ -189,7 +189,7 @@ def use_decomposition(decompose: Decomposition) -> Iterator[None]:
 
 
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
-    """Return SciPy's ``eigh(A)``; `use_decomposition` replaces it for 1024 rows or more."""
+    """Return ``eigh(A)`` of SciPy, or for 1024 rows or more of `use_decomposition`, if set."""
     decompose = _EIGH.get()
     if decompose is None or len(A) < 1024 or "subset_by_index" in options:
         return _eigh_here(A, **options)

@@ -73,7 +73,7 @@ counted = partial(integer, minimum=1)
 
 
 def integers(value: object, caller: str, name: str) -> tuple[int, ...]:
-    """Return a tuple of different non-negative ints (a lone integer is a tuple of one)."""
+    """Return a tuple of distinct non-negative ints (a lone integer is a tuple of one)."""
     plain = unpack(value)
     items = tuple(plain) if isinstance(plain, list | tuple | range) else (plain,)
     result = tuple(integer(v, caller, f"{name}[{i}]") for i, v in enumerate(items))
@@ -103,7 +103,7 @@ def optional(check: Check) -> Check:
 
 
 def sequence_of(check: Check) -> Check:
-    """Return the check of a field that is a sequence of one item or more; it becomes a tuple."""
+    """Return the check of a non-empty sequence, each item by ``check``; it becomes a tuple."""
 
     def check_items(value: object, caller: str, name: str) -> tuple[Any, ...]:
         items = unpack(value)

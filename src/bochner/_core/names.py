@@ -1,4 +1,4 @@
-"""Suggestions for refused names: names of other libraries and misspellings."""
+"""Suggestions for refused names: names that other libraries use, and misspellings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass

@@ -101,9 +101,9 @@ def waves(
 def radial(
     X: Float[Array, "n d"], Y: Float[Array, "m d"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n m"]:
-    """Return kernel values, functions of the distances between rows of X and Y: 1 at distance 0.
+    """Return the (n, m) values f(|x − y|) of the rows x of X and y of Y, with f(0) = 1.
 
-    Profiles and their formulas are in src/_native/levels.hpp.
+    ``profile`` names f, and ``parameter`` is its parameter: src/_native/levels.hpp has formulas.
     """
     out, compiled = np.empty((X.shape[0], Y.shape[0]), X.dtype), loops()
     assert compiled is not None, "without compiled loops kernels use their formulas"
@@ -132,7 +132,7 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-# ---- three-term recurrences over rows; the twins run on whole columns, in any library
+# ---- three-term recurrences over rows; without compiled loops, over columns in any library
 
 
 class Programme(NamedTuple):
@@ -181,10 +181,10 @@ def harmonics(
     count: np.ndarray,
     out: Float[Array, "n D"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Return blocks of columns: values of the programme, each times a factor of the row.
+    """Return blocks of columns: values of the programme for each row of U, times one factor.
 
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Only compiled loops
-    fill ``out``.
+    write to ``out``; otherwise a new array is returned.
     """
     if isinstance(U, np.ndarray) and (compiled := loops()) is not None:
         out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out

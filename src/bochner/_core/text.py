@@ -18,7 +18,7 @@ def round_numbers(text: str) -> str:
 
 
 def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
-    """Return lines of cells as aligned text: columns ``words`` to the left, others to the right."""
+    """Return lines of cells as text: columns numbered in ``words`` aligned left, others right."""
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
@@ -37,7 +37,7 @@ def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     A fact ``name_words`` is printed instead of ``name``, which is for programs.
     """
-    # other facts say the same in words
+    # facts that another fact repeats in words
     for_programs = ("raw_columns", "kernel_chosen", "precision", "seed", "rmse", "r_squared")
     pairs = [(name, value) for name, value in facts.items() if name not in for_programs]
     lines = [(name, as_text(value)) for name, value in pairs if f"{name}_words" not in facts]
@@ -69,7 +69,7 @@ def axes_for(caller: str, ax: Any = None, figsize: tuple[float, float] = (6, 4),
 
 
 def svg_image(figure: Any, title: str, look: str) -> str:
-    """Return a figure as an HTML image in SVG with attributes ``look``; without the date."""
+    """Return a figure as an <img> of SVG without a date; ``look`` are its attributes."""
     file = StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
     text = file.getvalue().replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans'")

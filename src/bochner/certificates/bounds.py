@@ -1,7 +1,7 @@
 """A-priori bounds: the number of features for an error, and the error at a number of features.
 
-All hold for independent draws, like ``Fourier(IID())``. Other placements have smaller errors, which
-these theorems do not cover.
+All hold for independent draws, like ``Fourier(IID())``. Other placements of the frequencies, such
+as orthogonal, usually have smaller errors, which these theorems do not cover.
 """
 
 import math
@@ -44,7 +44,7 @@ class Bound:
 
     Notes
     -----
-    ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two parts.
+    ``quantity`` names the error. For projection costs ``bounds`` has two: distance and trace.
     A bound of :func:`zonal_bound` or :func:`ball_bound` has ``cuts``, one bound for each degree at
     which the series may be truncated; ``best_cut(n_features, confidence)`` returns the best cut.
     """
@@ -212,7 +212,7 @@ def fourier_bound(
     if theorem == "rahimi_recht":
         return _rahimi_recht(kernel, rows, size, per_draw)
     if theorem in ("hoeffding", "bernstein"):
-        # N pairs of rows; for phases also pairs of a row with itself
+        # N pairs of rows; with random phases also pairs of a row with itself
         pairs = n * (n - 1) // 2 if per_draw == 2 else n * (n + 1) // 2
         variance, scale = (1.0 if per_draw == 2 else 4.0) * size**2, 0.0
         if theorem == "bernstein":
@@ -536,7 +536,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
 
 
 def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | None]:
-    """Return C and β with κ⁽ⁿ⁾(0) ≤ C βⁿ for all n, and the degree of a polynomial."""
+    """Return C and β with κ⁽ⁿ⁾(0) ≤ C βⁿ for all n, and the degree if κ is a polynomial."""
     series = radial.power_series
     if series is not None:
         degree = series.degree

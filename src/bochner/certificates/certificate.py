@@ -89,12 +89,12 @@ class Certificate(HtmlResult):
 
     @property
     def risk_factor(self) -> float | None:
-        """1/(1 − ε) for ε at the upper end of the interval; None (no bound) if ε ≥ 1 there.
+        """1/(1 − ε), ε = ``epsilon_interval[1]``; None if ε ≥ 1 or alpha is lost to rounding.
 
         With fixed rows, truth f and noise of variance σ², the expected squared error R of the fit
-        obeys R ≤ risk_factor · G + risk_noise · σ², where G = (λ f·(K + λI)⁻¹f + σ² d_λ)/n bounds
-        the error of the exact kernel, which can be smaller by any factor: Avron et al. (2017),
-        lemma 2. :func:`risk` estimates all of them. Also None if alpha is lost to rounding.
+        obeys R ≤ risk_factor · G + risk_noise · σ². G = (λ f·(K + λI)⁻¹f + σ² d_λ)/n, with d_λ the
+        effective dimension, bounds the error of the exact kernel, which can be smaller by any
+        factor: Avron et al. (2017), lemma 2. :func:`risk` estimates R, G and this error.
         """
         high = self.epsilon_interval[1]
         return None if high >= 1 or self.alpha_measured > self.alpha else 1 / (1 - high)

@@ -42,7 +42,7 @@ NUMBERS = ("predicted", "error", "entrywise", "draw_seconds", "seconds")
 
 @dataclass(frozen=True)
 class Comparison(TableResult):
-    """Methods for one kernel at one width, best first: the table of :func:`bochner.compare`.
+    """Methods for a kernel and a number of features, best first: :func:`bochner.compare`.
 
     Attributes
     ----------
@@ -109,13 +109,13 @@ def compare(
     n_sample: int = 2000,
     random_state: Seed = None,
 ) -> Comparison:
-    """Draw every method for a kernel, and return a table of predicted and measured errors.
+    """Draw a feature map by every method; return a table of predicted and measured errors.
 
     Parameters
     ----------
     kernel : Kernel
     X : (n, d)
-        Errors are measured on n_sample random rows, at most a quarter; maps use the others.
+        Errors are measured on n_sample random rows, at most a quarter; maps use the other rows.
     n_features : int, default 1024
         Number of features of every map.
     methods : sequence of Method or str, optional
@@ -163,7 +163,7 @@ def compare(
 
 
 def all_methods(d: int) -> tuple[Method, ...]:
-    """Return the methods that `Auto` tries for d columns, then others of the literature."""
+    """Return the methods that `Auto` tries for d columns, then other published methods."""
     best = contenders(d)
     # methods that contain methods, or are for kernels with finite features or functions on a box
     exclusions = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
@@ -208,7 +208,9 @@ class BoundComparison(TableResult):
     alpha : float
         Penalty for the rows measured.
     n_features, n_rows, n_draws : int
+        Number of features, of rows measured, and of maps drawn.
     confidence : float
+        Probability with which each bound holds.
     rows : tuple of Bunch
         Each has ``name``, ``bound``, ``method`` of the features and
 

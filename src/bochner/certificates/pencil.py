@@ -118,8 +118,8 @@ def match_penalty(
     ``values`` are the eigenvalues of the m rows; if not ``resolved``, d is above the d_λ sought.
     """
     # Rows regularise one another: m rows at penalty t act on the population as a penalty
-    # κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
-    # effective dimension of both (deterministic equivalents; Jacot et al. 2020). Without a solution
+    # κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is d_λ
+    # of the m and of the n rows (deterministic equivalents; Jacot et al. 2020). Without a solution
     # t > 0 all rows have m effective dimensions or more, and the sample cannot resolve λ.
     m, scaled, resolved = len(values), penalty * len(values) / n, True
 
@@ -143,9 +143,9 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
 def distance(
     K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, alpha: float, confidence: float
 ) -> dict[str, Any]:
-    """Return fields of a certificate: the distance of K + E from K at n rows and penalty ``alpha``.
+    """Return the fields of a certificate on the spectral distance of K + E from K.
 
-    It is estimated from the m rows of K and E, in random order.
+    It is estimated for n rows and ``alpha`` from the m rows of K and E, in random order.
     """
     m = len(K)
     values = spectrum(K)
@@ -153,7 +153,7 @@ def distance(
     scaled = alpha * m / n
     penalty = max(scaled, m * EPS * largest)
     effective = alpha if penalty == scaled else penalty * n / m
-    # Rounding in E is 16 eps ‖K‖: a side below it is zero up to rounding.
+    # Rounding in E is 16 eps ‖K‖: ε₋ or ε₊ below it is zero up to rounding.
     noise = min(0.5, max(16 * EPS * largest / penalty, EPS**2))
     target, d, resolved = match_penalty(values, n, penalty * n / m)
     scores, slopes = sides(K, E, penalty, noise)
@@ -367,7 +367,7 @@ def values_of(source: Kernel | FeatureMap, X: Array, caller: str) -> Float[np.nd
 def eigen(
     kernel: Kernel, X: Rows, caller: str
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
-    """Return the nonnegative eigenvalues of K, increasing, and the eigenvectors as columns."""
+    """Return the increasing eigenvalues of K, negative ones as zero, and the eigenvectors."""
     values, vectors = eigh(_matrix(kernel, X, caller), check_finite=False)
     return clip_negative(values, caller), vectors
 

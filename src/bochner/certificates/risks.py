@@ -1,13 +1,13 @@
-"""The risk that features add to ridge regression, clusters and principal components.
+"""Errors due to features: the risk of ridge regression, and the costs of clusters and PCA.
 
 The risk of ridge regression on features, at the training rows, has three parts: regularisation,
 noise and approximation. With y = f + noise of variance σ² and S = K(K + λI)⁻¹, the expected mean
-squared distance of the fit from f is
+squared distance of the fit from f, over m rows, is
 
     R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
 
 R(K̂) − R(K), K̂ = Z Zᵀ, is the cost of the approximation. f is unknown, but E ‖(I − S) y‖² =
-‖(I − S) f‖² + σ² Tr (I − S)², so that each part has an unbiased estimate (Mallows 1973).
+‖(I − S) f‖² + σ² Tr (I − S)², so that each part has an unbiased estimate given σ² (Mallows 1973).
 """
 
 from dataclasses import dataclass
@@ -195,7 +195,7 @@ def risk(
 def _energies(
     K: Float[np.ndarray, "m m"], y: Float[np.ndarray, "m t"]
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Return the eigenvalues of K, and (Vᵀy)², summed over targets, of its eigenvectors V."""
+    """Return the eigenvalues of K, and Σ (v·y)² over targets for each eigenvector v."""
     values, vectors = eigh(K, check_finite=False)
     return np.maximum(values, 0.0), np.sum((vectors.T @ y) ** 2, axis=1)
 
@@ -226,7 +226,7 @@ def noise_variance(
 
 @dataclass(frozen=True)
 class CostCertificate(HtmlResult):
-    """Bounds of the difference of projection costs, of :func:`bochner.certify_costs`.
+    """Range of cost with features − cost with the kernel; see :func:`bochner.certify_costs`.
 
     Attributes
     ----------
@@ -235,8 +235,9 @@ class CostCertificate(HtmlResult):
     lowest, highest : float
         Range of cost with features − cost with the kernel, over projections of this rank.
     best_cost : float
-        Σ_{i>k} λ_i(K), the smallest cost with the kernel.
+        Σ_{i>k} λ_i(K), λ_i the i-th largest eigenvalue: the smallest cost with the kernel.
     n_rows, n_features : int
+        Number of rows measured, and D.
     """
 
     rank: int
@@ -294,11 +295,11 @@ def certify_costs(
         A map, or any callable from rows to features.
     X : (n, d)
     rank : int
-        k, number of clusters or components: below the number of rows measured.
+        k, the number of clusters or components; less than the number of rows measured.
     kernel : Kernel, optional
         ``phi.kernel`` if not given.
     n_sample : int, default 2048
-        Number of rows measured; the result holds for these rows.
+        Number m of rows measured, at random if X has more; the result holds for these rows.
     random_state : int, Generator, RandomState or None
 
     Returns
@@ -307,7 +308,8 @@ def certify_costs(
 
     Notes
     -----
-    Exact for the rows measured, up to rounding: projections attain both ends. O(m³).
+    For the rows measured, ``lowest`` and ``highest`` are exact up to rounding: some projection has
+    each of these differences. Time O(m³).
     Sources: Han et al. (2022), theorem 10 and lemma 14; Cohen et al. (2015).
 
     Examples

@@ -108,7 +108,7 @@ def bochner() -> None:
     """Kernel methods for tables of any size: fit, predict, and measure the error.
 
     FILES are Parquet, Feather or text files (CSV, TSV), folders or globs of them, and are read in
-    pieces. A dash (-) is the table on standard input.
+    pieces. A dash (-) reads a text table from standard input.
     """
 
 
@@ -354,7 +354,7 @@ def map_(terminal: Terminal, args: Any) -> None:
 def compare(terminal: Terminal, args: Any) -> None:
     """Compare feature methods for a kernel on the rows of FILES.
 
-    Each line has the predicted error, the error on a sample of the rows, and the time of a method.
+    Each line is a method: its error of the kernel matrix, predicted and on a sample, and its time.
     """
     import numpy as np
 
@@ -432,7 +432,7 @@ def plan(terminal: Terminal, args: Any) -> None:
 
 
 def _open(terminal: Terminal, args: Any, *with_targets: bool) -> tuple[Any, ...]:
-    """Return files, model, and one Blocks per flag: the rows, with or without their targets."""
+    """Return files, model, and Blocks of the rows per flag, with targets if it is true."""
     from bochner.cli.models import open_model
 
     paths = input_files(args.files)
@@ -493,9 +493,9 @@ def predict(terminal: Terminal, args: Any) -> None:
 @_files
 @_separator
 def check(terminal: Terminal, args: Any) -> None:
-    """Measure the certificate and the error of MODEL on the rows of FILES.
+    """Measure the kernel error (certificate) and the prediction errors of MODEL on FILES.
 
-    Errors are measured if FILES have the target.
+    Prediction errors are measured if FILES have the target.
     """
     from bochner.data.blocks import count_rows
     from bochner.report import quality

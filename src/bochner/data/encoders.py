@@ -1,8 +1,8 @@
 """Encoders: how one column of a table becomes columns of X.
 
 A fit learns encoders and predictions apply them. An encoder reads the cells of its column as
-numbers: texts are codes among its levels, dates and times are seconds, and a missing cell is NaN.
-Fields are texts, numbers and tuples, so that an encoder survives JSON; ``kind`` names its class.
+numbers: a text is the index of its level, dates and times are seconds, a missing cell is NaN.
+Fields are texts, numbers and tuples, as in JSON; ``kind`` names the class of an encoder.
 """
 
 import datetime as dt
@@ -137,7 +137,7 @@ class Levels(Encoder):
         return np.eye(len(self.levels) + 2, len(self.levels))
 
     def places(self, cells: np.ndarray) -> np.ndarray:
-        """Return the row of the table for each cell."""
+        """Return the row of `rows` for each cell."""
         if len(cells) and cells.min() >= 0:  # no cell is missing or unseen
             return cells.astype(np.intp)
         rows = np.where(cells < 0, len(self.levels) + 1, cells)

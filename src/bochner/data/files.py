@@ -71,7 +71,7 @@ _PATH_TYPES = (str, PathLike, File)
 def file_errors(
     file: object, content: Callable[[Exception], BochnerError] | None = None
 ) -> AbstractContextManager[None]:
-    """Return a context that names the file in errors; ``content`` converts content errors."""
+    """Return a context that names a file in errors; ``content`` converts errors of its content."""
 
     def translate(error: Exception) -> BochnerError | None:
         is_content = isinstance(error, OSError | ValueError | NotImplementedError)
@@ -90,7 +90,7 @@ def file_errors(
 
 @contextmanager
 def check_unchanged(file: File) -> Iterator[None]:
-    """Return a context in which a file is read; raise DataFileError if the file has changed."""
+    """Return a context to read a file; raise DataFileError if it changed since it was found."""
 
     def compare() -> None:
         if (current := file.current()) != file:

@@ -55,7 +55,7 @@ def as_columns(values: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return an Arrow table or record batch with the results of ``call`` as additional columns."""
+    """Return an Arrow table or batch with the results of ``call`` as columns (`as_columns`)."""
     pa = package("pyarrow", "predict")
     for column, values in as_columns(call(table), name).items():
         table = table.append_column(column, pa.array(values))

@@ -41,8 +41,8 @@ class Reader:
 
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    # function that yields Arrow data, of the reader, names of columns, names of columns that are
-    # text in CSV, and the preferred number of rows
+    # function that yields Arrow data, with arguments: the reader, the columns to read, the columns
+    # that are text in CSV, and the preferred number of rows
     read: Any
     n_rows: int | None = None  # None if unknown before the table was read
     key: str = ""  # fingerprint without reading, e.g. of name, size and time

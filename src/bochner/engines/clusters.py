@@ -78,7 +78,7 @@ def task_error(engine: str, task: object, reason: str) -> EngineError:
 def with_rows(
     args: tuple[Any, ...], library: str, to_handle: Callable[[Any], Handle]
 ) -> tuple[Any, ...]:
-    """Return arguments with rows in place of partitions; handles, if this engine holds them."""
+    """Return arguments with the rows of partitions, or with handles if this engine has them."""
     rows = lambda a: to_handle(a.content) if a.library == library else a.fetch()
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 

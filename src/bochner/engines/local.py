@@ -47,7 +47,7 @@ MANIFEST, RECORDS, UNFINISHED = "fit.json", "pass-*.npz", ".*.part"
 
 @dataclass(frozen=True)
 class Local(NamedArguments):
-    """Compute passes in this process, with checkpoints or on a device.
+    """Run the passes of a fit over the rows in this process, with checkpoints or on a device.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Local(NamedArguments):
     resumed fit gives the same bits as an uninterrupted fit, and repeats the work since the last
     checkpoint. If a checkpoint cannot be written, for example to a full disk, the fit continues
     with a warning. Ctrl-C stops the pass after the current block and writes a checkpoint. A
-    checkpoint of moments takes 8 D² bytes for each level of the tree in which sums are merged.
+    checkpoint takes 8 D² bytes for D features, 16 D² above 65,536 rows, and 24 D² above a million.
 
     A device needs memory for the features of about 60,000 rows, and for four matrices of 8 D²
     bytes. Sparse rows, kernel matrices and samples stay on the CPU.

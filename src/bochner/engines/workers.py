@@ -26,7 +26,7 @@ LOG = logging.getLogger("bochner.engines")
 
 @dataclass(frozen=True, eq=False)
 class ClusterPasses:
-    """Executor of one fit whose passes run on workers, by the functions in its fields."""
+    """Executor of one fit: it runs passes on workers by calling the functions in its fields."""
 
     label: str
     count: Callable[[], int]  # threads or processors of the cluster, one at least
@@ -78,7 +78,7 @@ class ClusterPasses:
             blocks.report_rows(rows)
 
     def _send(self, summand: Any) -> tuple[Handle, Any]:
-        """Send a summand, or its map once per fit; return a handle and the summand for merges."""
+        """Send a summand, or once its feature map; return its handle and the summand for merges."""
         if not isinstance(summand, SumOnFeatures):
             handle = self.share(summand)
             return handle, handle
@@ -89,7 +89,7 @@ class ClusterPasses:
 
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
-    """Yield all rows in parts of the tree; this process reads rows that no worker can read."""
+    """Yield the parts that `MergeTree` merges; this process reads rows that no worker can."""
     size = passes.blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
@@ -110,8 +110,8 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
 
 
 def sum_part(
-    value: Any,
-    feature_summand: Any,
+    value: Any,  # a summand, or the feature map for `feature_summand`
+    feature_summand: Any,  # a summand of features, or None
     rows: slice,
     part: Part,
     block_rows: int,
@@ -138,5 +138,5 @@ def sum_part(
 
 
 def merge_sums(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
-    """Return the sum of two counted sums; neither is changed, because a retry may use it."""
+    """Return the merged sum and row count; a and b do not change, as a retry may use them."""
     return (a or b) if a is None or b is None else passes.with_count(summand).merge(deepcopy(a), b)

@@ -40,7 +40,7 @@ _STORED = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "U": TEXT}  # types of consta
 
 
 class Rows(int):
-    """Multiple of the symbolic number of rows, which is 1 while the graph is recorded."""
+    """Multiple of the number of rows: symbolic in the graph, and 1 while it is recorded."""
 
     def __mul__(self, other: int) -> "Rows":
         return Rows(int(self) * int(other))
@@ -201,7 +201,7 @@ class Graph:
         return Symbol(self, name, (ANY, columns), dtype)
 
     def node(self, op: str, *inputs: str, n_more: int = 0, **attributes: Any) -> str:
-        """Add a node and return the name of its first output."""
+        """Add a node with 1 + ``n_more`` outputs, and return the name of the first."""
         name = f"{op.lower()}_{len(self._nodes)}"
         names = [name, *(f"{name}_{i}" for i in range(1, 1 + n_more))]
         self._nodes.append(self._onnx.helper.make_node(op, list(inputs), names, **attributes))
@@ -261,7 +261,7 @@ class Graph:
             raise AttributeError(name)
         raise NoOperator(f"the function {name}, which it has no node for")
 
-    # the standard's operations that depend on values are missing
+    # operations of the array API standard whose output shape depends on values are missing
     __array_namespace_info__ = lambda self: self
     capabilities = lambda _: {"boolean indexing": False, "data-dependent shapes": False}
 
@@ -336,7 +336,7 @@ class Graph:
         return self.where(is_zero, a, self.log(total) * a / self.where(is_zero, 1.0, error))
 
     def atan2(self, y: Symbol, x: Symbol) -> Symbol:
-        """Return the angle of (x, y), x ≥ 0: a float32 arctangent and a Newton step in float64."""
+        """Return the angle of (x, y), x ≥ 0, by a float32 arctangent and a float64 Newton step."""
         rough = self.astype(y / x, np.float32)
         a = self.astype(self._op("Atan", [rough], rough.shape, rough.dtype), FLOAT)
         sin, cos = self.sin(a), self.cos(a)

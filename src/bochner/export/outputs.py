@@ -28,7 +28,7 @@ from bochner.persist.values import stored_classes
 def to_onnx(
     model: Any, path: str | PathLike[str] | None = None, *, precision: str = "float32"
 ) -> Any:
-    """Write a fitted learner, or a feature map, as a graph of ONNX.
+    """Return a fitted learner, or a feature map, as an ONNX model; write it to ``path`` if given.
 
     Parameters
     ----------
@@ -43,14 +43,15 @@ def to_onnx(
     Returns
     -------
     onnx.ModelProto
-        Operators of version 18 (onnxruntime 1.17 or later), for any number of rows. A model fitted
-        to numbers has one input, ``X`` of shape (rows, columns). A model fitted to a table with
-        text, dates or times has an input (rows, 1) per column, with its name: text ("" if missing);
-        dates and times as seconds since 1970 in float64, and numbers in ``precision`` (NaN if
-        missing). Outputs by kind of model:
+        Model of opset 18 (onnxruntime 1.17 or later), for any number of rows. A model fitted to
+        numbers has one input, ``X`` of shape (rows, columns). A model fitted to a table with text,
+        dates or times has an input (rows, 1) per column, with its name: text ("" if missing); dates
+        as seconds since 1970 and times of day as seconds since midnight, in float64; and numbers in
+        ``precision`` (NaN if missing). Outputs by kind of model:
 
         ======================================  ================================================
-        regressors                              ``prediction``; of a Gaussian process ``deviation``
+        regressors                              ``prediction``; for a Gaussian process also
+                                                ``deviation``, the standard deviation of f
         classifiers, :class:`OneClassSVM`       ``label``, ``decision``, and ``probability`` if
                                                 the model has ``predict_proba``
         :class:`KernelPCA`, :class:`KernelCCA`  ``scores`` (of X)

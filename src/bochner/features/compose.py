@@ -181,9 +181,9 @@ class SketchedProduct(FeatureMap):
 def shares(
     parts: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
 ) -> tuple[int, ...]:
-    """Return the width of each part: its exact number, or a share of D by the size of its kernel.
+    """Return the width of each part: that of its exact map, or a share of D by its mean k(x, x).
 
-    The variance of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, smallest for Dᵢ ∝ aᵢ.
+    The variance of Σ aᵢ k̂ᵢ, with Dᵢ features of k̂ᵢ, is about Σ aᵢ²/Dᵢ, smallest for Dᵢ ∝ aᵢ.
     """
     exact = {i: part.exact(ask.n_inputs) for i, part in enumerate(parts)}
     if None in exact.values() or sum(width or 0 for width in exact.values()) > ask.n_features:

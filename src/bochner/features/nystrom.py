@@ -267,7 +267,7 @@ def estimate(
     p: Float[Array, " s"],
     penalty: float,
 ) -> Float[Array, " n"]:
-    """Return τ̃ of each row, at most 1, from rows S drawn with chances p."""
+    """Return the estimate τ̃ ≤ 1 of each row's leverage, by rows S drawn with probabilities p."""
     A = kernel(S) + penalty * np.diag(p)
     L = jittered_cholesky(A, 0.0, MIN_ALPHA * float(np.mean(np.diag(A))) or 1.0)
 
@@ -279,7 +279,7 @@ def estimate(
 
 
 def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
-    """Return λ: alpha, or by default the sum of the eigenvalues after the first k, over k."""
+    """Return λ: ``alpha``, or Σ_{i>k} λ_i/k, λ_i the decreasing eigenvalues of K by S and p."""
     K = kernel(S)
     if alpha is None:
         weights = p**-0.5
@@ -425,7 +425,7 @@ class PrecisionMap(FeatureMap):
         return C if landmarks is None else landmarks.whiten(C, np.dtype(np.float32))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return the gradients of the inner map, without the rounding of features."""
+        """Return the gradient of φ(x_i)·C_i in x_i by the inner map; rounding is ignored."""
         return self.inner.pullback(X, C)
 
 

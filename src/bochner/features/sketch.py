@@ -130,8 +130,8 @@ def allocate_exact(
     energy = energies(parts[0], _lengths(parts, ask))
     d, D = ask.n_inputs, ask.n_features
     remaining = D - bool(energy[0])
-    # The linear term is exact if this reduces the error of the other terms: their variance is about
-    # (Σ wₙ)²/D over the remaining n, with features in proportion to the weights.
+    # The linear term gets d exact features if this reduces the total error: the variance of the
+    # remaining terms is about (Σ wₙ)²/D, with features in proportion to the weights wₙ.
     linear, power = float(energy[1:2].sum()), float(energy[2:].sum())
     pays = linear > 0 and remaining >= d + (power > 0)
     if pays and power > 0:

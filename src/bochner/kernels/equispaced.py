@@ -62,9 +62,10 @@ def equispaced_weights(
     extent: tuple[int, ...],
     lengths: Float[Array, " d"] | None = None,
 ) -> Array:
-    """Return the weights v_j for all integer j with |j_a| ≤ extent_a, ascending; ``spacing`` is h.
+    """Return the weights v_j for all integer j with |j_a| ≤ extent_a, ascending.
 
-    ``lengths`` are the sides of a box beyond which the kernel is tapered; weights may be negative.
+    k(x, y) ≈ Σ_j v_j cos((j ∘ h)·(x − y)), h = ``spacing``. ``lengths`` are the sides of a box
+    beyond which the kernel is tapered; weights may then be negative.
     """
     if lengths is not None:
         return _tapered_weights(kernel, spacing, extent, lengths)
@@ -99,7 +100,7 @@ def equispaced_weights(
 
 
 def taper(t: Array, period: float, length: float) -> Array:
-    """Return the taper at differences t: 1 for |t| ≤ length, 0 for |t| ≥ (period − length)/2."""
+    """Return the smooth taper at t: 1 for |t| ≤ length, 0 for |t| ≥ (period − length)/2."""
     end = (period - length) / 2
     position = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
     return erfc(5.0 * position) / 2  # its argument is −5 at |t| = length and 5 at |t| = end
@@ -165,7 +166,7 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
 def _density(
     kernel: Any, root: Float[Array, "d d"], spacing: Float[Array, " d"], extent: tuple[int, ...]
 ) -> Array:
-    """Return the weights of k(xL, yL), L = ``root``: p(L⁻¹ω)/|det L| times the cell Π_a h_a."""
+    """Return the weights of k(xL, yL), L = ``root``: Π_a h_a p(L⁻¹ω)/|det L|, density p of k."""
     size = abs(float(np.linalg.det(root)))
     if size <= 1e-12 * np.linalg.norm(root) ** len(root):
         raise UnsupportedKernel(

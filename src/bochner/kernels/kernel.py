@@ -158,7 +158,7 @@ class Kernel(Value, abc.ABC):
         return [Scaled(self.scale, term) for term in terms] if isinstance(self, Scaled) else terms
 
     def leaves(self, split: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
-        """Yield leaves and their columns; kernels outside ``split`` (`Algebra`) are leaves."""
+        """Yield leaves and their columns; only ``split`` kernels (`Algebra`) are taken apart."""
         parts = self.parts if isinstance(self, split or Algebra) else {}
         if not parts:
             yield self, columns

@@ -218,7 +218,7 @@ def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
 def angles(
     d: int, l: int, towards_zero: bool = False
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return nodes θ and weights with sum one, exact for means of degree l over the sphere."""
+    """Return nodes θ and weights (sum one) of means over the sphere, for degree l in cos θ."""
     # Clenshaw-Curtis in θ, or in u with θ = πu²: the nodes are then dense near zero, where a kernel
     # of the distance may not be smooth.
     if d == 1:

@@ -214,6 +214,6 @@ Frequencies = Measure | Composite
 def composite(
     draw: Callable[..., Numbers], moment: Callable[..., float], *parts: Frequencies | None
 ) -> Composite | None:
-    """Return the composite distribution of the parts; None if a part is None."""
+    """Return the `Composite` of the parts by ``draw`` and ``moment``; None if a part is None."""
     measures = tuple(part for part in parts if part is not None)
     return Composite(measures, draw, moment) if len(measures) == len(parts) else None

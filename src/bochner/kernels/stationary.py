@@ -384,7 +384,7 @@ def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array
 
 
 def column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
-    """Return Σ R ∘ ∂ log k/∂ log θ of each number θ of a kernel, with R = k ∘ ∂E/∂k."""
+    """Return ∂E/∂ log θ = Σ R ∘ ∂ log k/∂ log θ of each hyperparameter θ; R = k ∘ ∂E/∂k."""
     slopes: dict[Place, float] = {}
     for rows in slices(len(X), max(1, (1 << 16) // len(X))):  # arrays fit into the cache
         for j in range(X.shape[1]):

@@ -457,7 +457,7 @@ class GeneralizedZonal(Kernel):
     radial_functions: Annotated[tuple[RadialFunction, ...], _functions]
 
     def radial(self, degree: int, t: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n s"]:
-        """Return h_l(t), l = degree, (n, s); zero beyond the last l, and at t = 0 for l ≥ 1."""
+        """Return s functions h_l(t), l = degree; zero beyond the last l, and at t = 0 if l ≥ 1."""
         t = np.asarray(t, dtype=np.float64)
         if degree >= len(self.radial_functions):
             return np.zeros((len(t), 1))

@@ -52,7 +52,7 @@ _WRITTEN = "bochner version"
 
 
 def getter(path: str, doc: str, message: str = "", by_target: bool = False) -> Any:
-    """Return a property that reads ``path`` of the fit, or raises ``message`` if it is None."""
+    """Return a property that reads ``path`` of the fit; with ``message``, None is an error."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
@@ -359,7 +359,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return Blocks.from_arrays(*rows), inputs
 
     def _encode_as_fit(self, blocks: Blocks) -> Blocks:
-        """Return blocks encoded as in the fit; unchanged if they lack columns of its table."""
+        """Return blocks encoded as in the fit; unchanged if a column of its table is missing."""
         tables, schema = blocks.source, self._inputs.schema
         if schema is not None and isinstance(tables, Tables) and not _tables.is_learned(tables):
             read = set(schema.features_only().read_names)

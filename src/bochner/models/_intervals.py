@@ -55,12 +55,13 @@ class IntervalRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     @limit_jobs
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
-        """Return predictions, and bounds that contain a new y with probability ``coverage``.
+        """Return predictions, and bounds of a new y with the requested probability ``coverage``.
 
+        The coverage is guaranteed only after :meth:`calibrate` with held-out rows; see Notes.
         Errors of left-out rows determine the bounds (conformal prediction: Lei et al. 2018;
-        Chernozhukov et al. 2021). Their scale and distribution depend on x if this makes the
-        intervals shorter. A new y is above the interval as often as below it; with few rows the
-        interval is symmetric about the prediction.
+        Chernozhukov et al. 2021). The scale and the distribution of these errors depend on x if
+        this makes the intervals shorter. A new y is above the interval as often as below it; with
+        few rows the interval is symmetric about the prediction.
 
         Parameters
         ----------
@@ -71,7 +72,7 @@ class IntervalRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Returns
         -------
         prediction, lower, upper : (n,) or (n, t)
-            Of each target. With several quantiles (n,): of the quantile nearest to the median.
+            One column per target; for several quantiles (n,), the quantile nearest to the median.
 
         Raises
         ------

@@ -428,7 +428,7 @@ class MapDisplay(Display):
     def from_estimator(
         model: KernelEstimator, places: int = 200, deviation: bool = True, **axes: Array
     ) -> "MapDisplay":
-        """Return the map of a fitted process of one target.
+        """Return the map of a fitted Gaussian process of one target over one or two columns.
 
         Parameters
         ----------
@@ -438,7 +438,7 @@ class MapDisplay(Display):
         deviation : bool, default True
             Whether to predict standard deviations too, which takes longer.
         **axes : (m_j,)
-            Coordinates, as in :meth:`GaussianProcessRegressor.predict_grid`.
+            Coordinates per column, as in :meth:`GaussianProcessRegressor.predict_grid`.
 
         Raises
         ------

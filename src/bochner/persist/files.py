@@ -2,7 +2,7 @@
 
 The metadata of the safetensors file hold one text, the header::
 
-    {"checksum": sha256 of all other lines of the header,
+    {"checksum": sha256 of the JSON text of all other entries,
      "class": "models.ridge.estimators:KernelRidge", "format": 3, "library": "0.1.0",
      "tensors": {"solution_.coef": sha256 of its type, shape and numbers, …},
      "value": parameters and fitted state, arrays by name}
@@ -195,7 +195,7 @@ def _clip(value: Any, limit: int = 40) -> str:
 
 
 def _describe(first_bytes: bytes) -> str:
-    """Return what a file that begins with these bytes is, if it is not a model file."""
+    """Return the kind of a file that begins with these bytes and is not a model file."""
     if not first_bytes:
         return "it is empty. Copy it again, or save the model again"
     if first_bytes[8:9] == b"{":

@@ -138,7 +138,7 @@ def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
     names: dict[int, tuple[str, np.ndarray]] = {}
 
     def add(array: np.ndarray, name: str) -> str:
-        """Store the array as ``name`` unless it is stored; return its name."""
+        """Store the array as ``name`` unless it is already stored; return its stored name."""
         if id(array) in names:
             return names[id(array)][0]
         if name in arrays:  # a user's name with a point

@@ -52,7 +52,7 @@ class Budget:
 
     @property
     def room(self) -> float:
-        """Largest memory of a fit, in bytes."""
+        """Memory that a fit may use, in bytes."""
         return free_bytes() // 2 if self.bytes is None else self.bytes
 
     def allows(self, fit: FitForecast) -> bool:
@@ -128,7 +128,7 @@ class Plan(HtmlResult):
     Attributes
     ----------
     kernel : Kernel
-        The kernel that was passed, or the kernel chosen for its name.
+        The kernel that was passed, or, for a name, the kernel that was chosen.
     n_rows, n_columns : int
         Number of rows and encoded columns of the planned fit.
     fits : tuple of FitForecast
@@ -253,9 +253,9 @@ def plan(
     X : (n, d) or Blocks
         Rows, or blocks of rows with a target. Columns of a table become numbers as in a fit.
     y : (n,) or (n, t), or str
-        Numbers; for a table in memory also the name of the target's column.
+        Numeric targets, or the name of the target's column in a table in memory. Not for Blocks.
     kernel : Kernel or str, default "auto"
-        A name: a kernel is chosen as by :class:`bochner.KernelRidge`, once for all fits.
+        For a name, a kernel is chosen as by :class:`bochner.KernelRidge`, once for all fits.
     budget : float or mapping, optional
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, each doubling of the time
         must lower the error by 5 %; without bytes, half of the free memory is allowed.
@@ -263,11 +263,11 @@ def plan(
         Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows,
         instead of the exact kernel:
 
-        - up to two methods with the smallest errors of the kernel;
-        - Fourier modes for up to three columns or the globe, if "auto" would use them;
-        - with ``kernel="auto"`` the local fit, which is then the default.
+        - up to two feature methods with the smallest errors of the kernel matrix;
+        - Fourier modes, if ``method="auto"`` would use them for these columns;
+        - with ``kernel="auto"`` and many rows the local fit, the default of ``KernelRidge()``.
     widths : sequence of int, optional
-        Numbers of features up to 10,000. Default: 256, 512, ..., 4096, those below n ≤ 4096, and n.
+        Up to 10,000 features. Default: 256, 512, ..., 4096; if n ≤ 4096, widths below n, and n.
     n_rows : int, optional
         Number of rows of the planned fit, if X is a sample of them. Default: the rows of X.
     effort : {"low", "medium", "high"}, default "medium"
@@ -287,11 +287,12 @@ def plan(
 
     Notes
     -----
-    Learners are fitted to a sixth of the rows, 256 to 1024, with up to 256 features, and predict up
-    to 1,024 other rows. Seconds are sums of timed operations, and vary by a factor of 1.5 with
-    other work on the machine. Memory is the size of the largest arrays. Errors are extrapolated to
-    all rows along the path of penalties, and for wider features to the error of the kernel as 1/D
-    of the squares. With ``kernel="auto"`` the choice of the kernel takes the most time, which
+    Learners are fitted with up to 256 features to a sixth of the rows, at least 256 (all rows if
+    there are fewer) and at most 1024, and predict up to 1024 other rows. Seconds are sums of timed
+    operations, and vary by a factor of 1.5 with other work on the machine. Memory is the size of
+    the largest arrays. Leave-one-out errors are extrapolated to all rows by the effective dimension
+    at each penalty, and to D > 256 features by e² = a + b/D, with a the squared error of the exact
+    kernel. With ``kernel="auto"`` the choice of the kernel takes the most time, which
     ``estimator()`` does not repeat. The rest takes at most a fifth of the time of a default fit.
 
     Examples

@@ -186,7 +186,7 @@ class Task:
 
     @once
     def trial(self, n: int, method: Method) -> FitTrial:
-        """Return a timed fit to n rows, without features."""
+        """Return a timed exact or local fit to n rows, without a feature map."""
         model = KernelRidge(self.kernel, method=method, random_state=self.spec.features.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BochnerWarning)
@@ -206,7 +206,7 @@ class Task:
 
 
 def seconds_of(act: Callable[[], Any], like: Array, repeats: int = 3) -> float:
-    """Return the shortest time of repeated calls; in core seconds if ``like`` is NumPy's."""
+    """Return the shortest time of repeated calls; CPU seconds if ``like`` is a NumPy array."""
     times: list[float] = []
     while not times or (len(times) < repeats and sum(times) < 0.005):
         wall, core = time.perf_counter(), time.process_time()
@@ -218,7 +218,7 @@ def seconds_of(act: Callable[[], Any], like: Array, repeats: int = 3) -> float:
 
 @cache
 def eigh_seconds(D: int) -> float:
-    """Return the seconds of an eigendecomposition, measured once in a process."""
+    """Return the seconds of a D × D eigendecomposition; each D is timed once per process."""
     Z = stream(0, "planned eigenvalues").standard_normal((D, D))
     return seconds_of(partial(eigh, product(Z, Z.T), driver="evd"), Z, 2)
 
@@ -231,7 +231,7 @@ def multiplication_seconds(precision: Precision) -> float:
 
 
 def powers(seconds: dict[int, float]) -> tuple[float, float]:
-    """Return nonnegative a and b for which an² + bn³ is the time at two sizes n, if possible."""
+    """Return a, b ≥ 0: an² + bn³ is the time at two sizes n, else only at the larger size."""
     (m, t_m), (n, t_n) = sorted(seconds.items())
     b = min(max((t_n / n**2 - t_m / m**2) / (n - m), 0.0), t_n / n**3)
     return t_n / n**2 - b * n, b
@@ -260,7 +260,7 @@ def list_fits(
 
 
 def _methods(task: Task, methods: Sequence[Method] | None, width: int) -> list[Method]:
-    """Return the methods that support the kernel; by default the methods of smallest error."""
+    """Return the methods that support the kernel; by default the best for the kernel matrix."""
     supported, refusal = list[Method](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
@@ -284,17 +284,17 @@ def _precision(trial: FitTrial, width: int) -> Precision:
     n = math.ceil(n_rows * (width / phi.n_features) ** 2)
     if feature_precision("auto", n, phi) == "float64":
         return "float64"
-    # With more rows the best penalty falls relative to ‖G‖. If by the cube of their ratio, 15 of 19
-    # fits of 1,024 Fourier features to 4,000 to 6,500 rows have this precision, 4 could be float32.
+    # With more rows the best penalty falls relative to ‖G‖, here as the cube of the row ratio. Of
+    # 19 fits of 1,024 Fourier features to 4,000 to 6,500 rows, 4 are float64 but could be float32.
     path, ratio = trial.path, n_rows / trial.n_rows
     share = 10 * path.alphas[path.best("loo")] / path.alphas[-1]  # of ‖G‖
     return "float64" if share <= FLOAT32_PENALTY * ratio**3 else "float32"
 
 
 def predict_moments(task: Task, method: Method, width: int, widest: int) -> FitForecast:
-    """Return the fit by moments of features; ``widest`` is the largest width of a trial.
+    """Return the forecast of a fit by moments; ``widest`` is the most features of a trial.
 
-    Wider features have the error e² = a + b/D.
+    For more features the error e is extrapolated by e² = a + b/D.
     """
     trial_width, has_trial = min(width, widest), width <= widest
     trial = task.feature_trial(method, trial_width)

@@ -203,7 +203,7 @@ def _nearest(
     quick: bool,
     seed: int,
 ) -> Iterator[tuple[str, Any, str, Float[Array, " t"]]]:
-    """Fit each model; yield its name, the model, a detail and held-out predictions."""
+    """Fit each model; yield its name, the model, its size and predictions of test cells."""
     globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # lengthscale: three cells
     nearest = KNeighborsRegressor(NEAREST).fit(globe.inputs(places[train]), truth[train])
     mean = nearest.predict(globe.inputs(places[test]))
@@ -216,7 +216,7 @@ def _nearest(
     count = f"{model.map_.n_features:,} harmonics"
     yield "Spherical harmonics", model, count, model.predict(places[test])
 
-    # Kriging starts from a lengthscale of three cells; quick keeps it.
+    # Kriging starts from a lengthscale of three cells; with ``quick`` it is not tuned.
     start = bo.kernels.OnSphere("matern32", 3 * 180 / shape[0])
     method = bo.NearestNeighbours(NEIGHBOURS)
     settings: dict[str, Any] = {"method": method, "lengthscale": "auto" if quick else "evidence"}

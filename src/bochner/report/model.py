@@ -301,7 +301,7 @@ def _spectrum(model: KernelEstimator, sample: EvalRows, n: int) -> bo.SpectrumDi
 
 
 def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str, Any]:
-    """Return the importance of each column, and the dependence on the two most important."""
+    """Return the importance of columns, and partial dependence on the two most important."""
     d = model.n_features_in_
     if d > MAX_COLUMNS:
         raise InvalidInput(

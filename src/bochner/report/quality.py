@@ -110,9 +110,9 @@ def rows_to_inspect(model: KernelEstimator, rows: EvalRows, table: bo.Blocks) ->
     """Return the rows to inspect, with the cells of ``table``, and the sizes of predicted groups.
 
     ``n_evaluated`` of ``n_rows`` rows are ranked by ``measure`` ("": by none). ``counts`` are the
-    rows of each cluster, or inside and outside. ``worst`` are the rows of largest value,
-    largest first, each with number, value, known (the target, if there is one, and the prediction;
-    labels are text) and x, its cells in the ``columns`` of a table, None where missing.
+    numbers of rows in each cluster, or inside and outside (OneClassSVM). ``worst`` are the rows of
+    largest value, largest first: ``number``, ``value``, ``known`` (the target, if any, and the
+    prediction; labels are text) and ``x``, cells in the ``columns`` of a table, None where missing.
     """
     kind, n_rows = task_of(model), len(rows.index)
     result = Bunch(n_rows=rows.n_rows, n_evaluated=n_rows, counts={}, worst=(), columns=())
@@ -350,7 +350,7 @@ def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
 
 
 def _refit(model: KernelEstimator, rows: EvalRows) -> Any:
-    """Return a clone fitted to the rows; if alpha or C is a number, it is scaled to theirs."""
+    """Return a clone fitted to the rows; a numeric alpha or 1/C is scaled by the row ratio."""
     learner, share, values = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
     if not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
         for name, factor in (("alpha", share), ("C", 1 / share)):

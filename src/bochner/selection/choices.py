@@ -141,7 +141,7 @@ class Choices:
 
     @property
     def metric(self) -> Tuning | None:
-        """The Tuning of the learned metric; None if none was learned."""
+        """The `Tuning` of the learned metric; None if none was learned."""
         return self.search if self.search.matrix is not None else None
 
     @property

@@ -85,7 +85,7 @@ def choose_from(
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Choices:
-    """Return the choice of :func:`choose` from a sample of n_rows rows; ``share`` is alpha/Σw."""
+    """Return the choice of :func:`choose` from a sample of ``n_rows``; ``share`` is alpha/Σw."""
     require_squares(spec.caller, rows.y, rows.w)
     curves, rows = fit_curves(rows, spec.seed, spec.transforms_columns and search is None)
     spec = replace(spec, modes=spec.modes and curves is None)  # modes need the original columns
@@ -243,7 +243,7 @@ def _require_support(method: Method | None, X: Array, seed: int) -> None:
 
 
 def choose_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
-    """Learn a metric from rows; a kernel name starts at the lengthscale chosen for it."""
+    """Learn a metric from rows; a named kernel starts from the lengthscale chosen for it."""
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
         _require_support(spec.method, rows.X, seed)
@@ -405,7 +405,7 @@ def _refine_ends(points: Float[Array, " p"]) -> Float[Array, " q"]:
 
 
 def _deviation(x: Float[Array, " n"]) -> float:
-    """Return the standard deviation of x, clipped to its 1 % and 99 % quantiles."""
+    """Return the standard deviation of x after clipping it to its 1 % and 99 % quantiles."""
     inner = float(np.std(np.clip(x, *np.quantile(x, [0.01, 0.99]))))
     return inner if inner > 0 else float(np.std(x))
 

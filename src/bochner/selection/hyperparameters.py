@@ -102,7 +102,7 @@ def tune_hyperparameters(
     centred: bool = True,
     **options: Any,
 ) -> Tuning:
-    """Tune the free hyperparameters of a kernel (by default all) and its terms' weights."""
+    """Tune the free hyperparameters of a kernel and the weights of its terms (`make_free`)."""
     if not sample.y.shape[1]:
         raise InvalidInput(
             f"A kernel with free hyperparameters requires targets, which tune them; got "

@@ -86,7 +86,7 @@ class ProcessRows:
     ) -> "ProcessRows | None":
         """Return the rows with the targets that vary; None if none does, or rows are too few.
 
-        A given penalty per row, ``share``, is the noise of a process with amplitude one.
+        With ``share``, the penalty per row, the noise variance is share · Σw and the amplitude one.
         """
         y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
         if len(sample) < FEWEST or not y.shape[1]:
@@ -267,7 +267,7 @@ def choose_lengthscale(
 
 
 def median_kernels(name: str, sample: RowSample, seed: int) -> list[Kernel]:
-    """Return kernels with median distances as lengthscales: one, and per column if unequal."""
+    """Return kernels with the median distance, and medians per column if these differ."""
     coordinatewise = name in ("laplace", "cauchy")  # their distance is a sum over columns
     return [NAMED[name](scale) for scale in median_scales(sample, coordinatewise, seed)]
 
@@ -336,7 +336,7 @@ class MatrixSearch:
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
     ) -> list[Evaluation]:
         """Return the best of several penalties at each factor of all lengthscales."""
-        # A descent of one factor may end where a function of one column looks like noise
+        # A descent in one common factor may end where a function of one column looks like noise
         fun, points = ScaleLoss(start, self._first_rows, self.criterion, 1), list[Evaluation]()
         for log in np.log(factors):
             points.append(best_of([descend(fun, np.array([log, s]), 1) for s in fun.rows.shares]))
@@ -506,7 +506,7 @@ def squared_distances(
     band: slice = slice(None),
     columns: slice = slice(None),
 ) -> Float[Array, "b l"]:
-    """Return |x − y|² of pairs, zero for equal rows; ``size`` holds |x|²."""
+    """Return |x − y|² of X[band] and X[columns], zero for equal rows; ``size`` holds |x|²."""
     size = np.einsum("ij,ij->i", X, X) if size is None else size
     norms = size[band, None] + size[columns]
     s = X[band] @ X[columns].T

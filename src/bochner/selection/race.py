@@ -93,7 +93,7 @@ Trials = Sequence[Trial]
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """The comparison of candidates."""
+    """The comparison of candidate kernels by errors of held-out rows."""
 
     train: RowSample
     test: RowSample  # Held out
@@ -385,7 +385,7 @@ class Race:
         return self.candidate(name, end, n_tuned)
 
     def _of_columns(self, trials: Trials, family: Any = Radial) -> list[Trial]:
-        """Return kernels, by error, whose lengthscales per column may change with more rows."""
+        """Return trials, by error, whose lengthscales per column may be tuned on more rows."""
         tunable = list[Trial]()
         for trial in _rank(trials) if len(self.train) > self.effort.rows else ():
             kernel = trial.candidate.kernel
@@ -466,7 +466,7 @@ class Race:
         return held_out.reduction(trial, other, WORTH, chance)
 
     def _preference(self, trial: Trial) -> float:
-        """Return half of AIC (Akaike 1974), for classes its first term; the least is preferred."""
+        """Return AIC/2 = p − log L (Akaike 1974), for classes p; the least is preferred."""
         n_tuned = trial.candidate.n_tuned
         return n_tuned if self.of_classes else n_tuned + 0.5 * trial.evidence()
 

@@ -36,7 +36,7 @@ NAMED: dict[str, Family] = {
 
 
 def as_kernel(kernel: object) -> Kernel | str:
-    """Return a kernel or a known name."""
+    """Return the kernel, or its known name; raise InvalidInput for anything else."""
     if isinstance(kernel, Kernel):
         return kernel
     name = WORDS.get(kernel, kernel) if isinstance(kernel, str) else ""

@@ -89,7 +89,7 @@ def _cosines(m: int, l: Array) -> Array:
 
 
 def to_modes(c: Float[Array, "s D"], degree: int) -> Array:
-    """Return the half spectra (s, 2L + 1, L + 1) of functions with real coefficients c."""
+    """Return half spectra (s, 2L + 1, L + 1), L = degree, of functions with coefficients c."""
     L = degree
     torus = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
     for m, tables in enumerate(mode_tables(L)):

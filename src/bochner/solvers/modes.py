@@ -9,8 +9,9 @@ A = G + αI, and similarly for each diagonal element of A⁻¹. The expectations
 over a few z, which are the same for every α, so that criteria are smooth. Only the remainder after
 preconditioning is random (Wenger, Pleiss, Hennig, Cunningham and Gardner 2022).
 
-With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`~.ridge.problem` has log p and its
-slope in log α. The slope in a parameter θ of the weights v of the modes follows from
+With noise variance σ², amplitude a², α = σ²/a², P = Σ w (y − ȳ)², q = (P − b·c)/α and ν degrees
+of freedom, :mod:`~.ridge.problem` has the log evidence and its slope in log α. The slope in a
+parameter θ of the weights v of the modes follows from
 
     ∂q/∂θ = −Σ c_j² ∂log v_j/∂θ,     ∂log det A/∂θ = Σ (1 − α (A⁻¹)_jj) ∂log v_j/∂θ.
 """

@@ -109,7 +109,7 @@ class Moments:
     def transform(self, L: Float[Array, "D D"], precision: Precision) -> "Moments":
         """Return the moments of the features L z, for lower triangular L; O(D³).
 
-        ``precision`` is the dtype of the result, as rounding errors of G grow by up to ‖L‖².
+        ``precision`` is that of the result, because rounding errors of G grow by up to ‖L‖².
         """
         half = triangular_product(self.gram.copy(), L)
         return replace(

@@ -149,7 +149,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """An engine that runs the passes of fits; users pass it as ``where``."""
+    """An engine, which users pass as ``where``; `passes` yields the `Executor` of one fit."""
 
     def passes(self, description: str, blocks: Blocks) -> AbstractContextManager[Executor]:
         """Yield the executor of one fit; ``description`` states its parameters."""
@@ -242,7 +242,7 @@ def sample_summand(seed: int, start: int = 0) -> BlockSum:
 def draw_rows(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
     """Return a sample of all rows, by one pass without features.
 
-    With ``n_classes`` y has class codes, and y of the sample has indicators.
+    With ``n_classes`` > 0, y has class codes, and y of the sample has their :func:`indicators`.
     """
     sample = as_sample(where.sum(sample_summand(seed), blocks))
     if not (n_classes and sample.y.shape[1]):
@@ -266,7 +266,7 @@ def as_sample(rows: RowSample | None) -> RowSample:
 
 
 def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:
-    """Return +1 for the class of a row and −1 for other classes; (n, 1) for two classes."""
+    """Return ±1, +1 for the class of a row; for two classes only the column of class 1."""
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)

@@ -146,7 +146,7 @@ def unit_directions(
 
 
 def radii(measure: Measure, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
-    """Return the lengths s χ_d of m vectors in R^d from the measure."""
+    """Return m random lengths s χ_d of vectors in R^d; s² has the law of the measure."""
     chi2, law = rng.chisquare(d, m), measure.law
     return np.sqrt(chi2 * (law.second_moment if law.constant else law.sample(rng, m)))
 
@@ -240,8 +240,8 @@ class Grid(NamedArguments):
     φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, q as
     large as D allows. One of each two opposite nodes is used, with twice the weight: at most
     (q^d + 1)/2 pairs. The map is deterministic, and exact to rounding if |(x − y)/ℓ| is much
-    smaller than 2√q in each coordinate; **it is useless beyond**. Supports the Gaussian kernel in
-    up to 3 columns, for which Mercer features are better.
+    smaller than 2√q in each coordinate; **it is useless above 2√q**. Supports the Gaussian kernel
+    in up to 3 columns, for which Mercer features are better.
 
     See Also
     --------

@@ -386,7 +386,7 @@ class ColumnwiseMap(Products):
 
 
 def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
-    """Return the map of the D products of largest eigenvalue, for the columns' distributions."""
+    """Return the map of the D products of columns' eigenfunctions of largest eigenvalue."""
     factors = column_kernels(kernel, ask.n_inputs)
     assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")
@@ -502,7 +502,7 @@ class HermiteMap(Products):
         return super().features(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return gradients of φ(x_i)·C_i: along one axis, g_k' = step √k g_{k−1} for degree k."""
+        """Return the gradient of φ(x_i)·C_i in each x_i: g_k' = step √k g_{k−1} (`mehler`)."""
         xp, Z, U, J = (array_namespace(X), self.features(X), self._coordinates(X), len(self._steps))
         _, decay, _, _ = mehler(self.spread)
         G = adapt(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
@@ -546,7 +546,7 @@ class HermiteMap(Products):
 
     @cached_property
     def _programme(self) -> Programme:
-        """Recurrence of each feature from two features of lower degree along its last axis."""
+        """Recurrence of each feature from two of lower degree along its last axis of degree > 0."""
         J, D = self.indices.shape[1], self.n_features
         parents, inputs = np.zeros((D, 2), dtype=np.int32), np.full((D, 2), J, dtype=np.int32)
         factors = np.zeros((D, 2))

@@ -75,7 +75,7 @@ from bochner.sums.passes import LOCAL, BlockSum, Executor, draw_rows
 
 
 def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRows":
-    """Return all rows, or about 4096 with more rows of rare classes; takes one or two passes."""
+    """Return all rows if ≤ 4096, else about 4096 with more of rare classes; 1 or 2 passes."""
     seed, n_classes = spec.features.seed, spec.n_classes
     rows, weights = draw_rows(blocks, seed, where=where).lowest(4096), None
     pieces = [rows]

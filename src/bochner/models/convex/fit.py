@@ -160,7 +160,7 @@ class ConvexFit(FitSummary):
     loss: Loss  # With its parameters in the units of y
     solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
     path: HeldOutPath | None = None  # Penalties that were compared
-    # Probabilities of a classifier; with the exact kernel computed on first access
+    # Probabilities of a classifier; with the exact kernel they are computed on first access
     calibration: Calibration | None = LazyCalibration()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`

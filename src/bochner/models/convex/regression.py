@@ -155,7 +155,7 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Held
 
 
 def left_out_of_matrix(problem: Problem, at: State, rows: ScaledRows, X: Any) -> HeldOutRows | None:
-    """Return leave-one-out predictions of f = Ka + b; None for many rows and for joint losses."""
+    """Return leave-one-out predictions of f = Ka + b; None for many rows or a `Loss.joint`."""
     # Without row i, rows with curvature have new predictions, rows at a kink stay at the kink, and
     # the coefficients of all other rows do not change.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted

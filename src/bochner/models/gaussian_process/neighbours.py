@@ -318,7 +318,7 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> FitRow
 
 
 def _search(spec: GaussianProcessSpec, chosen: Choices, rows: FitRows) -> NeighbourProcess:
-    """Return the posterior with the largest density of sampled rows, given their neighbours."""
+    """Return the posterior of largest density of sampled targets, given their neighbours."""
     varies = np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["SOLVED" if varies.all() else "CONSTANT_TARGET"]
     nan = np.full(len(varies), np.nan)

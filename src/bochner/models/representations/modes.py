@@ -123,7 +123,7 @@ class GridSums(Representation):
         return self.target_mean - means @ coef
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ φ(X) β."""
+        """Return the function X ↦ φ(X) β, β = ``coef``."""
         return self.of_modes(full_of(self.problem.gram.spectrum(coef.T)))
 
     def values(self, solution: Any) -> Function:

@@ -91,7 +91,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def X_fit_(self) -> Any:
-        """Training rows (n, d) of a fit without features."""
+        """Training rows (n, d) of an exact or local fit; other fits raise AttributeError."""
         return self._require_rows("X_fit_").X
 
     @property

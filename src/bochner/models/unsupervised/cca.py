@@ -252,7 +252,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
 
     @accept_partitions
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
-        """Return the scores (φ(x) − mean)·a, (n, q) float64; with Y also (ψ(y) − mean)·b."""
+        """Return scores (φ(x) − mean)·a, (n, q) float64; with ``y`` a pair with (ψ(y) − mean)·b."""
         fit, scores = self._fitted, super().transform(X)
         if y is None:
             return scores

@@ -120,7 +120,7 @@ class Clustering(FitSummary):
 
     @cached_property
     def objective(self) -> KernelCost:
-        """Cost of the clusters with the exact kernel."""
+        """Cost of the clusters in features, and bounds of their cost with the exact kernel."""
         (trace, n), chosen, clusters = self.diagonal, self.chosen, self.clusters
         cost, left_out, k = clusters.cost, trace - clusters.power, len(clusters.centres)
         is_below, confidence = chosen.map.below_kernel, 1.0

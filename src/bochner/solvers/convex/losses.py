@@ -207,7 +207,12 @@ class TwoSlopes(MarginLoss):
 
 @dataclass(frozen=True)
 class Huber(TwoSlopes):
-    """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one per column.
+    """The Huber loss of r = y − f: r²/2 for |r| ≤ c, else c|r| − c²/2.
+
+    Parameters
+    ----------
+    threshold : float or tuple of float, default 1.0
+        c, in the units of y; a tuple has one threshold per column of y.
 
     See Also
     --------
@@ -633,7 +638,7 @@ class JointLoss(UserLoss):
     trial = (np.abs(_GRID[::-1]), np.abs(_GRID[::-1]) + _GRID)
 
     def centred(self, fitted: Array) -> Array:
-        """Return ``fitted``: the loss may depend on more than differences of columns."""
+        """Return ``fitted``, not centred: the loss may depend on the mean of the columns."""
         return fitted
 
     def value(self, y: Array, f: Array) -> Array:
@@ -641,7 +646,7 @@ class JointLoss(UserLoss):
         return self._call(self.value_of, "value", y, f, (len(f),))[:, None]
 
     def curvature(self, y: Array, f: Array) -> Array:
-        """Return the Hessians, each in one row."""
+        """Return the t × t Hessian of each row, flattened: (n, t²)."""
         shape = (*f.shape, f.shape[1])
         return self._call(self.hessian_of, "hessian", y, f, shape).reshape(len(f), -1)
 

@@ -427,7 +427,7 @@ class Hessian:
         self.floor = FLOOR * float(problem.w.sum()) / width if problem.fit_intercept else 0.0
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
-        """Return the Hessians of these columns times the rows of V."""
+        """Return the Hessian of each column times the corresponding row of V."""
         alpha = self.alpha[columns, None] if np.ndim(self.alpha) else self.alpha
         out, state, w = alpha * V, self.state, self.w
         out[:, -1] = self.floor * V[:, -1]

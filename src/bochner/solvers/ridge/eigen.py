@@ -201,7 +201,7 @@ def decompose_rows(
 
 
 def penalties(eigen: Eigen) -> Float[Array, " p"]:
-    """Return the default penalties, four per decade, from 1e-11 ‖G‖ or the floor to 10 ‖G‖."""
+    """Return default penalties, four per decade, from max(1e-11 ‖G‖, eigen.floor) to 10 ‖G‖."""
     low, high = np.log10(max(eigen.floor, LOWEST * eigen.top)), np.log10(10 * eigen.top)
     # Minus 1e-6, because the quotient is usually an integer, and rounding must not add a penalty.
     return np.logspace(low, high, max(2, int(np.ceil((high - low) * 4 - 1e-6)) + 1))
@@ -297,7 +297,7 @@ class Triangle:
         return replace(self, matrix=matrix, rows=rows, weight=weight)
 
     def eigen(self) -> Eigen:
-        """Return the decomposition of all rows by the SVD of R."""
+        """Return the decomposition of all rows by the SVD of their triangular factor R."""
         first = int(self.centred)
         R, last = _reduce(self.matrix)[first:], first + self.features
         Z, y, w = R[:, first:last], R[:, last:], np.ones(len(R))

@@ -117,9 +117,10 @@ class GrowingSubspace:
     ) -> KrylovSolution:
         """Return solutions with error bounds of at most ``tol``, or those after ``limit`` passes.
 
-        ``precondition(r, alphas)`` returns P⁻¹ r for residuals r, with one penalty per column. With
-        ``proven`` the bound is |r|/(2√α). Otherwise it is the smaller of this bound and √(rᵀP⁻¹r),
-        which is the error in the norm of G + αI if P equals G + αI.
+        ``precondition(r, alphas)`` returns P⁻¹ r for residuals r, with one penalty per column. The
+        bounds are of √(eᵀGe) for the error e of a solution. With ``proven`` the bound is |r|/(2√α).
+        Otherwise it is the smaller of this bound and √(rᵀP⁻¹r), which equals √(eᵀ(G + αI)e) if P
+        equals G + αI.
         """
         end = self.passes + limit
         while True:
@@ -156,10 +157,10 @@ class GrowingSubspace:
         drop: float = 0.0,
         start: KrylovSolution | None = None,
     ) -> tuple[KrylovSolution, float]:
-        """Return the solution, and the largest error bound at its first float64 residual.
+        """Return the solution, and the largest error bound of the first float64 residual.
 
-        Iterates until bounds are at most ``tol``, in at most ``limit`` passes. When iterations have
-        reduced them to ``drop`` times their size, the float64 residual becomes the right-hand side.
+        Iterates until bounds are at most ``tol``, in at most ``limit`` passes. When they fall to
+        ``drop`` times the last bound, the float64 residual becomes the right-hand side.
         """
         end, bounds, fails, history = self.passes + limit, list[float](), 0, list[str]()
         u, r = (start.u, start.residual) if start else (np.zeros_like(systems.right), systems.right)
