@@ -206,7 +206,7 @@ class Plan(HtmlResult):
 
     def _cells(self, fit: FitForecast) -> tuple[str, ...]:
         kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
-        allowed_ = self.budget.allows(fit)
+        is_allowed = self.budget.allows(fit)
         return (
             ">" * (fit is self.choice),
             str(fit.method),
@@ -216,7 +216,7 @@ class Plan(HtmlResult):
             f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
             f"{'~' * (fit.solver == 'exact')}{time_in_words(fit.seconds)}",
             bytes_in_words(fit.bytes),
-            "default" * fit.default if allowed_ else "over the budget",
+            "default" * fit.default if is_allowed else "over the budget",
         )
 
     @property

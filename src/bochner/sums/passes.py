@@ -337,8 +337,8 @@ def gram_products(
     scale = np.abs(V).max(axis=0, initial=0.0)
     scale = np.where(scale > 0, scale, 1.0)  # scaled to one, as float32 may overflow
     scaled = np.asfortranarray(V / scale, dtype=precision)
-    sums, sums_ = pass_of(BlockSum(partial(_products, features, scaled, mean @ (V / scale))))
-    return (sums.T - np.outer(mean, sums_)) * scale
+    sums, totals = pass_of(BlockSum(partial(_products, features, scaled, mean @ (V / scale))))
+    return (sums.T - np.outer(mean, totals)) * scale
 
 
 def _products(

@@ -146,7 +146,7 @@ class NeighbourProcess(ProcessLaw):
         "gradient": _missing("gradients"),
     }
 
-    block_rows = property(lambda law: max(1, (1 << 20) // max(64, law.neighbours)))
+    block_rows = property(lambda self: max(1, (1 << 20) // max(64, self.neighbours)))
     noise = property(attrgetter("evidence.noise"))
     neighbours = property(attrgetter("chosen.choice.method.neighbours"))
 

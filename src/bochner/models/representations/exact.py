@@ -234,8 +234,8 @@ def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
     sample = rows.lowest(cached_rows(rows.X.shape[1]))
     # float32 if its rounding error of ZZᵀ, whose trace is at most n peak², is far below alpha
     known = alpha is not None and peak**2 * weight <= min(1e6 * alpha, 1e30)
-    both: tuple[Precision, ...] = "float32", "float64"
-    for precision in both[prefers_rows(n, D, SMALL) or not known :]:
+    precisions: tuple[Precision, ...] = "float32", "float64"
+    for precision in precisions[prefers_rows(n, D, SMALL) or not known :]:
         chosen, total = replace(chosen, precision=precision), Accumulator(precision)
         Z = np.empty((n, D), precision)
         for part in slices(n, chosen.block_rows):

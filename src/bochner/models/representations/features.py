@@ -228,11 +228,11 @@ def sum_features(
     return FeatureSums(caller, chosen, spec.fit_intercept, *sums, shape).check_range()
 
 
-def sum_again(sums_: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
+def sum_again(first: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
     """Return sums of another pass, in float64 and with the features of each row whitened."""
-    chosen = _add_jitter(sums_.chosen, None)
+    chosen = _add_jitter(first.chosen, None)
     moments, _, rows = chosen.add_up(blocks, "float64", where)
-    return replace(sums_, chosen=chosen, sums=moments, rows=rows)
+    return replace(first, chosen=chosen, sums=moments, rows=rows)
 
 
 def _add_jitter(chosen: Choices, jitter: float | None) -> Choices:
