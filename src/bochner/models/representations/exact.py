@@ -52,7 +52,7 @@ from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.modes import modes_for
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.cg import TILE, KernelOperator, KernelTerms
-from bochner.solvers.factorisations import retry
+from bochner.solvers.factorisations import FLOAT32_PENALTY, retry
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import solve_ridge
 from bochner.solvers.ridge.groups import ReducedGroup, reduce_rows, solve_shared
@@ -233,9 +233,10 @@ def _solve_cg(spec: RidgeSpec, chosen: Choices, rows: RowSample) -> Solution:
     alpha, n, D = spec.given_alpha, len(rows), chosen.map.n_features
     sample = rows.lowest(cached_rows(rows.X.shape[1]))
     # float32 if its rounding error of ZZᵀ, whose trace is at most n peak², is far below alpha
-    known = alpha is not None and peak**2 * weight <= min(1e6 * alpha, 1e30)
+    trace = peak**2 * weight
+    resolved = alpha is not None and FLOAT32_PENALTY * trace <= alpha and trace <= 1e30
     precisions: tuple[Precision, ...] = "float32", "float64"
-    for precision in precisions[prefers_rows(n, D, SMALL) or not known :]:
+    for precision in precisions[prefers_rows(n, D, SMALL) or not resolved :]:
         chosen, total = replace(chosen, precision=precision), Accumulator(precision)
         Z = np.empty((n, D), precision)
         for part in slices(n, chosen.block_rows):
